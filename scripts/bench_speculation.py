@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import create_model
 from result_files import add_results_option, provenance, write_results
 from speculation_rivals import FrequentNgram, Markov, Nothing, PaperMiner, Perfect
 
-from vinelm.adapters.tools.declaring import declare_tool
+from vinelm.adapters.tools.declaring import declare_tool, declared_in
 from vinelm.adapters.tools.read_ahead import ReadAhead
 from vinelm.adapters.tools.tool_box import ToolBox
 from vinelm.clock import WallClock
@@ -314,8 +314,10 @@ def overhead(recorded: Mapping[str, Sequence[Recorded]]) -> dict[str, float]:
     patterns = mine(events, reads, groups=tasks)
     box = ToolBox(ObserverGroup(), "raise")
     box.candidates, box.runs_ahead = patterns, False
+    made: dict[str, BaseTool] = {}
     for name in sorted({one.tool for session in events for one in session if isinstance(one, ToolEvent)} & reads):
-        declare_tool(box, lambda: None, _tool(name, events), read_only=True)
+        made[name] = declare_tool(box, lambda: None, _tool(name, events), read_only=True)
+    known = {name: one for name, tool in made.items() if (one := declared_in(box, tool)) is not None}
     room, settings, worth = Room(think_s=5.0), Speculation(), SecondWorth(math.inf, "")
     took: dict[str, list[float]] = {"runtime": [], "candidates": [], "decide": []}
 
@@ -334,7 +336,7 @@ def overhead(recorded: Mapping[str, Sequence[Recorded]]) -> dict[str, float]:
             marks.append(time.process_time())
             decide(found, {}, worth, room, settings)
             marks.append(time.process_time())
-            memory.speculate(messages, choose)
+            memory.speculate(messages, choose, known)
             marks.append(time.process_time())
             for name, (begun, ended) in zip(("candidates", "decide", "runtime"), itertools.pairwise(marks), strict=True):
                 took[name].append(1000.0 * (ended - begun))

@@ -149,7 +149,8 @@ def test_blocks_that_cannot_be_run_are_refused(tmp_path):
 
 
 def test_a_command_may_be_run_first_in_a_folder_with_files(tmp_path):
-    page = "<!-- run: with docs/examples after mv models.toml after.toml -->\n```console\n$ ls models.toml after.toml 2>&1\n```\n"
+    page = "<!-- run: with docs/examples after mv models.toml after.toml -->\n"
+    page += "```console\n$ ls models.toml after.toml 2>&1\n```\n"
     assert "after.toml\n" in made(tmp_path, page)
     assert "\nmodels.toml" not in made(tmp_path, page)
 

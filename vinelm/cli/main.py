@@ -136,22 +136,23 @@ def main(args: Sequence[str] | None = None) -> int:
         args: The arguments without the program's name; None for those of the process, which ends after it: what the
             application prints at its exit goes to stderr, too.
     """
-    code = _main(list(sys.argv[1:] if args is None else args))
+    code = _main(list(sys.argv[1:] if args is None else args), is_process=args is None)
     # Requests of a batch that hang: the interpreter would wait for the threads in which their nodes run.
     if args is None and any(thread.name.startswith("vinelm batch ") for thread in threading.enumerate()):
         with suppress(OSError):
+            output().flush()
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
     return code
 
 
-def _main(given: list[str]) -> int:
+def _main(given: list[str], *, is_process: bool) -> int:
     try:
         if not _wants_json(given):
-            return _run(given, is_process=args is None)[0]
+            return _run(given, is_process=is_process)[0]
         with one_json_object() as printed:
-            code, failure = _run(given, is_process=args is None)
+            code, failure = _run(given, is_process=is_process)
         if failure is not None:
             printed["error"] = failure.to_dict()
         if printed:

@@ -18,7 +18,8 @@ from vinelm.adapters.calls.fallback_model import REPEATABLE, failed_call
 from vinelm.adapters.langchain.openai_client import openai_client
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
-from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ChatOptions, halted_here, node_of
+from vinelm.adapters.langgraph.runs.chat_call import ChatCall, halted_here, node_of
+from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.backends.structured_output import TAKES_FORMAT
 from vinelm.objective import Objective
 
@@ -109,7 +110,7 @@ class VineChatModel(DelegatingChatModel):
         """As LangChain's. Several prompts are an invocation each, begun one by one."""
         if len(messages) != 1 or BEGUN in kwargs:
             return super().generate(messages, *args, **kwargs)
-        with self._begin() as begun:
+        with self._begin(kwargs) as begun:
             return super().generate(messages, *args, **_with(kwargs, begun))
 
     def stream(
@@ -117,7 +118,7 @@ class VineChatModel(DelegatingChatModel):
     ) -> Iterator[AIMessageChunk]:
         """Yield the answer of the chosen model in chunks."""
         with node_of(config):  # left before the caller goes on
-            first = self._begin()
+            first = self._begin(kwargs)
         with first as begun:
             yield from super().stream(input, config, stop=stop, **_with(kwargs, begun))
 
@@ -126,7 +127,7 @@ class VineChatModel(DelegatingChatModel):
     ) -> AsyncIterator[AIMessageChunk]:
         """Yield the answer of the chosen model in chunks."""
         with node_of(config):
-            first = await self._abegin()
+            first = await self._abegin(kwargs)
         async with (
             first as begun,
             aclosing(super().astream(input, config, stop=stop, **_with(kwargs, begun))) as chunks,  # type: ignore[type-var]
@@ -134,12 +135,12 @@ class VineChatModel(DelegatingChatModel):
             async for chunk in chunks:
                 yield chunk
 
-    def _begin(self) -> _Begun:
-        adapter, how = self._place(0)
+    def _begin(self, options: Mapping[str, Any]) -> _Begun:
+        adapter, how = self._place(0, options)
         return _Begun(ChatCall.begin(adapter, self.stage, **how))
 
-    async def _abegin(self) -> _Begun:
-        adapter, how = self._place(0)
+    async def _abegin(self, options: Mapping[str, Any]) -> _Begun:
+        adapter, how = self._place(0, options)
         return _Begun(await ChatCall.abegin(adapter, self.stage, **how))
 
     def invoke(
@@ -161,7 +162,7 @@ class VineChatModel(DelegatingChatModel):
         try:
             if len(messages) != 1 or BEGUN in kwargs:
                 return await super().agenerate(messages, *args, **kwargs)
-            async with await self._abegin() as begun:
+            async with await self._abegin(kwargs) as begun:
                 return await super().agenerate(messages, *args, **_with(kwargs, begun))
         except Exception:
             halted = halted_here()
@@ -173,7 +174,7 @@ class VineChatModel(DelegatingChatModel):
         options = dict(options)
         begun = _taken(options, number)
         if begun is None:
-            adapter, how = self._place(number)
+            adapter, how = self._place(number, options)
             begun = ChatCall.begin(adapter, self.stage, **how)
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
@@ -181,18 +182,19 @@ class VineChatModel(DelegatingChatModel):
         options = dict(options)
         begun = _taken(options, number)
         if begun is None:
-            adapter, how = self._place(number)
+            adapter, how = self._place(number, options)
             begun = await ChatCall.abegin(adapter, self.stage, **how)
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
-    def _place(self, attempt: int) -> tuple[GraphAdapter, ChatOptions]:
-        """The adapter of the object that made this model, and what it is told of a call."""
+    def _place(self, attempt: int, options: Mapping[str, Any]) -> tuple[GraphAdapter, InvokeOptions]:
+        """The adapter of the object that made this model, and what it is told of a call with these options."""
         given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
         return self.vine.adapter, {
             "default": self.default,
             "objective": self.objective,
             "limits": {name: value for name, value in given.items() if value is not None},
             "falls_back": attempt == self.max_retries,
+            "tools": getattr(options.get("tools"), "given", None),
         }
 
 

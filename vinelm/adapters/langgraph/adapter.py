@@ -29,6 +29,7 @@ from vinelm.adapters.langgraph.runs.run_context import (
 )
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
+from vinelm.adapters.langgraph.structure.tools_ahead import ToolsAhead
 from vinelm.adapters.tools.declaring import declare_tool
 from vinelm.adapters.tools.run_end import watch_graphs
 from vinelm.adapters.tools.undeclared import Watch, watch_tools
@@ -130,7 +131,9 @@ class GraphInterface(OneProcess):
         if optional and is_command(asked.returns):
             raise WorkflowError(f"{label} chooses the next node by Command: it cannot be optional, move the choice to an edge")
         self.adapter.declare(name, default, optional=optional)
-        return make_stage(self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type, eager=eager)
+        return make_stage(
+            self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type, default=default, eager=eager
+        )
 
     def verifier(self, name: str, *, prompt: str, state: type, key: str = "verdict", default: str | None = SKIP) -> Node:
         """Return a graph node that asks a model whether the answer in the state is right: an optional stage.
@@ -219,6 +222,7 @@ class GraphInterface(OneProcess):
         ttl_s: float | None = None,
         ahead: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None,
         before: str | Sequence[str] = "",
+        unchecked: bool = False,
     ) -> Any:
         """Return the tool with what its owner says of it: an ordinary LangChain tool, wherever tools stand (docs/tools.md).
 
@@ -236,6 +240,8 @@ class GraphInterface(OneProcess):
                 is when the stage before begins; None where it does not tell them yet. Then the call may start meanwhile, as
                 likely as the plan says that ``before`` comes next.
             before: the stages that come right after the node that calls the tool, and after no other arm.
+            unchecked: a call may run ahead although something of the application may still refuse or change it: an interrupt,
+                a middleware, a node between the model and the tool. Without it such a tool is not called ahead.
 
         Raises:
             ConfigError: a read-only tool takes injected state, store or runtime, returns a Command, interrupts or is a
@@ -243,7 +249,7 @@ class GraphInterface(OneProcess):
                 to a tool that writes.
         """
         how: dict[str, Any] = {"read_only": read_only, "writes": writes, "cost_usd": cost_usd, "ttl_s": ttl_s}
-        how |= {"ahead": ahead, "before": before}
+        how |= {"ahead": ahead, "before": before, "unchecked": unchecked}
         if fn is None:
             return lambda given: self.tool(given, **how)
         finder = self.adapter.reads_finder
@@ -390,6 +396,8 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.tools.runs_ahead = enforces
         self.reads_finder = ReadsFinder(finder)
         self.watch = Watch(self.reads_finder.known)
+        ahead = ToolsAhead(self.tools)
+        self.tools.held_at, self.tools.outside = ahead.at, ahead.outside
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False, optional: bool = False) -> None:
         """Declare a stage; ``is_agent`` if a middleware runs it, ``optional`` if it is wrapped and may be skipped.

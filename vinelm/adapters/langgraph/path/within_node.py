@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
+from weakref import ref
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
@@ -52,7 +54,8 @@ def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
 
 
 class ThreadPaths:
-    """The path channels added to runs whose graph has none, by thread, so that a run that resumes continues its path.
+    """The path channels added to runs whose graph has none, by checkpointer and thread, so that a run that resumes continues
+    its path. A thread's name alone says nothing: tenants with a checkpointer each may have threads of one name.
 
     Only this process knows them: a graph that other processes resume needs the channel among its own. Thread-safe.
 
@@ -62,7 +65,7 @@ class ThreadPaths:
 
     def __init__(self, bound: int = 4096) -> None:
         self._bound = bound
-        self._kept: OrderedDict[Any, tuple[Any, PathChannel]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, Any], tuple[Callable[[], Any], PathChannel]] = OrderedDict()
         self._lock = Lock()
 
     def channel(self, config: RunnableConfig) -> PathChannel | None:
@@ -91,10 +94,11 @@ class ThreadPaths:
         thread, checkpointer = given.get("thread_id"), given.get(_CHECKPOINTER)
         if thread is None or checkpointer is None:
             return fresh
-        owner, last = self._kept.pop(thread, (None, fresh))
-        if owner is checkpointer:
+        key = id(checkpointer), thread
+        owner, last = self._kept.pop(key, (lambda: None, fresh))
+        if owner() is checkpointer:  # not of one that is gone and had the same id
             fresh.path, fresh.closed = last.path, last.closed
-        self._kept[thread] = (checkpointer, fresh)
+        self._kept[key] = (ref(checkpointer), fresh)
         while len(self._kept) > self._bound:
             self._kept.popitem(last=False)
         return fresh

@@ -51,12 +51,6 @@ class ServesCalls(Protocol):
         """Declare a stage."""
 
 
-class ChatOptions(InvokeOptions, total=False):
-    """The settings of a chat model's calls. ``default``: the stage's default model, if the chat model declares one."""
-
-    default: str | None
-
-
 class ChatCall:
     """The invocation of a chat model in progress, and where its path is kept.
 
@@ -78,13 +72,13 @@ class ChatCall:
         self._adapter, self.scope, self._config = adapter, scope, config
 
     @classmethod
-    def begin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[ChatOptions]) -> ChatCall:
+    def begin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[InvokeOptions]) -> ChatCall:
         """Begin the invocation.
 
         Args:
             adapter: of the object that made the chat model; that of the run's context goes first.
             stage: name of the stage; None takes the name of the node.
-            options: see :class:`ChatOptions`.
+            options: see :class:`~vinelm.adapters.langgraph.runs.run_finder.InvokeOptions`.
 
         Raises:
             WorkflowError: the call belongs to no run that may make it.
@@ -93,12 +87,12 @@ class ChatCall:
         return at_once(cls._begun(adapter, stage, options, is_async=False))
 
     @classmethod
-    async def abegin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[ChatOptions]) -> ChatCall:
+    async def abegin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[InvokeOptions]) -> ChatCall:
         """Like :meth:`begin`, without blocking the event loop while the checkpointer is asked what the request has paid."""
         return await cls._begun(adapter, stage, options, is_async=True)
 
     @classmethod
-    async def _begun(cls, adapter: ServesCalls, stage: str | None, options: ChatOptions, *, is_async: bool) -> ChatCall:
+    async def _begun(cls, adapter: ServesCalls, stage: str | None, options: InvokeOptions, *, is_async: bool) -> ChatCall:
         """The invocation, on the default model where VineLM itself fails; it never waits unless ``is_async``."""
         config: RunnableConfig | None = None
         runtime: Runtime[Any] | None = None
@@ -124,7 +118,7 @@ class ChatCall:
         stage: str | None,
         config: RunnableConfig | None,
         runtime: Runtime[Any] | None,
-        options: ChatOptions,
+        options: InvokeOptions,
         *,
         is_async: bool,
     ) -> ChatCall:
@@ -153,6 +147,8 @@ class ChatCall:
             "objective": options.get("objective"),
             "limits": options.get("limits"),
             "falls_back": options.get("falls_back", True),
+            "tools": options.get("tools"),
+            "default": default,
         }
         if config is not None and runtime is not None and cls._is_in_root_graph(config, runtime, adapter):
             if host is not None:

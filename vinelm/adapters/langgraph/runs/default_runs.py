@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -19,6 +21,9 @@ from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
 from vinelm.policies import DefaultPolicy
 from vinelm.telemetry import ObserverGroup
+
+_OWN: ContextVar[tuple[str, str] | None] = ContextVar("vinelm_own_default", default=None)
+"""The stage that is asked for, and the default model of the very object that asks: two graphs may have a stage of one name."""
 
 INTERNAL = "__pregel_"
 """Begins the keys of ``configurable`` that LangGraph keeps for itself."""
@@ -41,12 +46,23 @@ class DefaultRuns:
 
     def default_model(self, stage: str) -> str:
         """Return the model that the application declared, else the template's default, else the catalog's first."""
-        declared, template = self._settings.declared.get(stage), self._settings.template
+        declared, template, own = self._settings.declared.get(stage), self._settings.template, _OWN.get()
+        if own is not None and own[0] == stage and own[1] in self._settings.catalog:
+            return own[1]
         if declared is not None:
             return declared
         if template is not None and any(known.name == stage for known in template.stages):
             return template.stage(stage).default_model
         return next(iter(self._settings.models.catalog))
+
+    @contextmanager
+    def asked(self, stage: str, default: str | None) -> Iterator[None]:
+        """Let ``default`` be the stage's default model inside the block; None: the one that was declared last."""
+        token = _OWN.set(None if default is None else (stage, default))
+        try:
+            yield
+        finally:
+            _OWN.reset(token)
 
     def allowed_models(self, stage: str) -> list[str]:
         """Return the models of the catalog that the stage may run on: those of the template, or all where it has no say."""

@@ -17,6 +17,7 @@ from vinelm.adapters.calls.fallback_model import REPEATABLE, FallbackModel, fail
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.path.path_channel import Entry, Note
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
+from vinelm.adapters.tools.read_ahead import Ahead
 from vinelm.backends.base import bound_instance
 from vinelm.errors import CallError, FailureKind
 from vinelm.one_process import OneProcess
@@ -50,9 +51,11 @@ class InvocationScope(OneProcess):
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
         falls_back: False where the caller repeats failed calls itself.
         notes: what earlier invocations showed, to be written with the path's entry.
+        ahead: what the model may start as it writes; None: nothing.
     """
 
     __slots__ = (
+        "_ahead",
         "_limits",
         "_lock",
         "_models",
@@ -83,8 +86,10 @@ class InvocationScope(OneProcess):
         limits: Mapping[str, Any] | None = None,
         falls_back: bool = True,
         notes: Sequence[Note] = (),
+        ahead: Ahead | None = None,
     ) -> None:
         self.stage = stage
+        self._ahead = ahead if ahead is not None and ahead.tools else None
         self._notes = notes
         self._run, self._models, self._limits = run, models, limits
         self._observers: ObserverGroup | None = observers if observers.observers else None
@@ -130,8 +135,8 @@ class InvocationScope(OneProcess):
             on_exchange=self._exchanged if hears else None,
             on_gate=on_gate,
             priority=priority,
-            on_tool_call=None if run.reads is None or run.reads.speculation is None else run.reads.asked_early,
-            on_text=None if run.reads is None or run.reads.speculation is None else self._hearing,
+            on_tool_call=None if self._ahead is None else self._ahead.asked_early,
+            on_text=None if self._ahead is None else self._hearing,
         )
         try:
             if not self.is_skipped:
@@ -145,8 +150,7 @@ class InvocationScope(OneProcess):
 
     def _hearing(self) -> Callable[[str], None] | None:
         """What hears the text of an answer that begins; None where the stage finds no calls in it."""
-        reads, eager = self._run.reads, self.eager
-        return None if reads is None or eager is None else reads.hearing(eager)
+        return None if self._ahead is None or self.eager is None else self._ahead.hearing(self.eager)
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
         """Go on with another model after ``model`` has failed; False if the error is to be raised.

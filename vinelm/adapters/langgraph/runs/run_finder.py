@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
@@ -182,7 +182,8 @@ class InvokeOptions(TypedDict, total=False):
     ``continues``: the path is known to go on, whatever the template says; ``run_is_request``: the same for a path that this
     very run has written; ``limits``: fields of the catalog entry to replace, such as ``max_tokens``; ``own_writes``: the
     invocation follows those that the node has written itself, since a chat model may be called repeatedly; ``falls_back``:
-    False where the caller repeats failed calls itself; ``objective``: of a new run whose context has none.
+    False where the caller repeats failed calls itself; ``objective``: of a new run whose context has none; ``tools``: what the
+    model is offered, as the application gave it; ``default``: the default model of the stage, chat model or middleware itself.
     """
 
     continues: bool
@@ -191,6 +192,8 @@ class InvokeOptions(TypedDict, total=False):
     own_writes: bool
     falls_back: bool
     objective: Objective | None
+    tools: Sequence[Any] | None
+    default: str | None
 
 
 @dataclass(slots=True)
@@ -324,8 +327,9 @@ class RunFinder:
 
     def _default_scope(self, place: Place, error: Exception) -> InvocationScope:
         """The invocation on the stage's default model."""
-        objective = place.options.get("objective")
-        return self._defaults.default_scope(error, place.stage, place.prefix, place.run, place.config, place.runtime, objective)
+        objective, known = place.options.get("objective"), (place.prefix, place.run, place.config, place.runtime)
+        with self._defaults.asked(place.stage, place.options.get("default")):
+            return self._defaults.default_scope(error, place.stage, *known, objective)
 
     def _scope(self, run: GraphRun, place: Place) -> InvocationScope:
         """The invocation with its model, once the place is known."""
@@ -334,13 +338,16 @@ class RunFinder:
         if place.step is None:
             if run.trail is None:
                 self._begin_trail(run, place.config)
-            path = run.enter(where_of(place.config), stage)
+            with self._defaults.asked(stage, options.get("default")):
+                path = run.enter(where_of(place.config), stage)
         else:
             if run.outcomes is not None:
                 notes = run.outcomes.told(place.config if place.shows else None, place.prefix, place.value)
-            path = run.decide(place.step, stage, place.prefix, place.stages)
+            with self._defaults.asked(stage, options.get("default")):
+                path = run.decide(place.step, stage, place.prefix, place.stages)
+        ahead = None
         if settings.tools.declared or settings.tools.recorder is not None:
-            start_reads(settings, run, (stage, path), place.config, place.runtime)
+            ahead = start_reads(settings, run, (stage, path), place.config, place.runtime, offered=options.get("tools"))
         return InvocationScope(
             settings.models,
             settings.observers,
@@ -350,6 +357,7 @@ class RunFinder:
             limits=options.get("limits"),
             falls_back=options.get("falls_back", True),
             notes=notes,
+            ahead=ahead,
         )
 
     def _begin_trail(self, run: GraphRun, config: RunnableConfig | None) -> None:
