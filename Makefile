@@ -11,7 +11,7 @@ UV ?= uv
 LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-times test-all test-live lint types docs farm bench house lock audit release clean
+.PHONY: help setup demo test test-fast test-rest test-times test-all test-live lint types docs farm bench house lock audit release clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,11 +49,14 @@ PYTEST = TMPDIR=$(SCRATCH) PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN
 test: $(VENV)/.dev ## run the tests but the long ones, on every core
 	@$(PYTEST) -m "not long" --dist worksteal
 
-test-fast: $(VENV)/.dev ## run those of them that open no socket, start no process and are quick: about a minute
-	@$(PYTEST) -m "not long and not outside and not slow" --stay-inside --dist worksteal
+test-fast: $(VENV)/.dev ## run those of them that open no socket and start no process; from the second run on, only quick ones
+	@$(PYTEST) -m "not long" --dist worksteal --stay-inside -r fE
 
-test-times: $(VENV)/.dev ## run them all, and write which of them test-fast leaves out and which are the slowest
-	@$(PYTEST) -m "not long" --watch-outside
+test-rest: $(VENV)/.dev ## run what the last test-fast left out
+	@$(PYTEST) -m "not long" --dist worksteal --left-out
+
+test-times: $(VENV)/.dev ## run them all, and write which are the slowest
+	@$(PYTEST) -m "not long" --times
 
 test-all: test docs $(VENV)/.ray ## the tests, then the long ones (installs Ray; Debian: apt install postgresql redis-server prometheus curl): the site, brute force, kills and resumes
 	@$(PYTEST) -m long
