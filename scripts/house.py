@@ -3,8 +3,8 @@
 Structure is read from the source (`ast`). Then five small scenarios are run, and tell which of our files and functions they
 pass: a served stage (the first and a later one), a profiled unit, `vinelm estimate`, `vinelm plan` (`house_passes.py`).
 --root and --python point at another checkout and its interpreter, to compare. --mermaid prints the picture of
-docs/architecture.md. --ratchet tightens the limits of tests/house/ratchets.json to today's values; --where FIGURE lists what
-makes up one of them.
+docs/architecture.md. --where FIGURE lists what makes up one of the figures. Figures are reported, not limited: a limit on lines
+or files is met by cutting, not by design.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HERE / "scripts"))
 
-from house_parts import measured, ratchets  # noqa: E402 - found by the line before
+from house_parts import measured  # noqa: E402 - found by the line before
 
-RATCHETS = Path("tests") / "house" / "ratchets.json"
 PARTS = ("controller", "estimator", "profiler", "traces", "workflows")
 LEVELS = (
     ("core",),
@@ -60,7 +59,6 @@ CORE_FOLDERS = (
     "trie",
     "vinefile",
 )
-FILE_LIMIT, FUNCTION_LIMIT, FOLDER_LIMIT = 400, 60, 20
 
 
 class House:
@@ -270,6 +268,12 @@ def function_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return 0 if not body else (body[-1].end_lineno or 0) - body[0].lineno + 1
 
 
+def percentile(values: Iterable[int], part: float) -> int:
+    """The smallest value that at least ``part`` percent of the values do not exceed; 0 without values."""
+    ordered = sorted(values)
+    return ordered[max(0, -int(-len(ordered) * part // 100) - 1)] if ordered else 0
+
+
 def front_door(house: House) -> dict[str, list[str]]:
     """The names of ``vinelm.__all__``, and those of them that a type checker sees as ``Any``."""
     init = house.files["vinelm"]
@@ -292,12 +296,8 @@ def front_door(house: House) -> dict[str, list[str]]:
 def figures(house: House) -> dict[str, object]:
     """Everything that the source alone tells."""
     folders = house.folders()
-    functions = [
-        (f"{name}.{node.name}", function_lines(node))
-        for name, nodes in house.nodes.items()
-        for node in nodes
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ]
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    lengths = [function_lines(node) for nodes in house.nodes.values() for node in nodes if isinstance(node, kinds)]
     files = house.code_lines
     undocumented = [
         f"{name}.{node.name}"
@@ -320,9 +320,7 @@ def figures(house: House) -> dict[str, object]:
             }
             for folder, inside in sorted(folders.items())
         },
-        "folders_over_20_files": sorted(f for f, inside in folders.items() if len(inside) > FOLDER_LIMIT),
-        "files_over_400_lines": sorted(name for name, lines in files.items() if lines > FILE_LIMIT),
-        "functions_over_60_lines": sorted(name for name, lines in functions if lines > FUNCTION_LIMIT),
+        "body_lines": {str(part): percentile(lengths, part) for part in (50, 90, 99)},
         "public_names": len(door["names"]),
         "public_names_without_docstring": undocumented,
         "public_names_typed_any": door["any"],
@@ -348,8 +346,8 @@ def counted(passed: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, int]
     return {name: {what: len(one) for what, one in row.items()} for name, row in passed.items()}
 
 
-def limited(house: House, python: str, passed: dict[str, dict[str, list[str]]]) -> dict[str, ratchets.Figure]:
-    """The figures that have a limit, with what makes them up."""
+def traced(house: House, python: str, passed: dict[str, dict[str, list[str]]]) -> dict[str, measured.Figure]:
+    """The figures that can be traced to places, with what makes them up."""
     return measured.of_source(house, ("vinelm", *PARTS)) | measured.of_commands(python) | measured.of_passes(passed)
 
 
@@ -387,14 +385,14 @@ def table(found: dict[str, object]) -> Iterator[str]:
         yield f"{name:40} {row['files']:5} {row['arrows_inside']:6} {row['depth']:5}"
     yield ""
     for name, value in found.items():
-        if name not in ("packages", "passes", "limited"):
+        if name not in ("packages", "passes", "traced"):
             rows = value if isinstance(value, list) else []
             yield f"{name.replace('_', ' '):36} {len(rows) if isinstance(value, list) else value}"
             yield from (f"    {' -> '.join(one) if isinstance(one, list) else one}" for one in rows)
     scenarios: dict[str, dict[str, int]] = found.get("passes", {})  # type: ignore[assignment]
     for name, row in scenarios.items():
         yield f"{name:20} passes {row['files']} files, {row['functions']} functions"
-    for name, value in found.get("limited", {}).items():  # type: ignore[attr-defined]
+    for name, value in found.get("traced", {}).items():  # type: ignore[attr-defined]
         yield f"{name:36} {value:g}"
 
 
@@ -406,8 +404,7 @@ def main() -> int:
     parser.add_argument("--root", type=Path, default=HERE, help="the checkout to look at")
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has that checkout installed")
     parser.add_argument("--no-passes", action="store_true", help="leave the scenarios out: run nothing")
-    parser.add_argument("--ratchet", action="store_true", help="tighten the limits of tests/house/ratchets.json")
-    parser.add_argument("--where", metavar="FIGURE", help="what makes up one of the figures that have a limit")
+    parser.add_argument("--where", metavar="FIGURE", help="what makes up one of the figures")
     options = parser.parse_args()
     root = options.root.resolve()
     house = House(root)
@@ -415,30 +412,17 @@ def main() -> int:
         print(mermaid(house))
         return 0
     passed = {} if options.no_passes else passes(root, options.python)
-    own = limited(house, options.python, passed)
+    own = traced(house, options.python, passed)
     if options.where:
         print("\n".join(own[options.where].where))
-        return 0
-    if options.ratchet:
-        tighten(root / RATCHETS, own)
         return 0
     found = (
         figures(house)
         | ({"passes": counted(passed)} if passed else {})
-        | {"limited": {name: one.value for name, one in own.items()}}
+        | {"traced": {name: one.value for name, one in own.items()}}
     )
     print(json.dumps(found) if options.json else "\n".join(table(found)))
     return 0
-
-
-def tighten(path: Path, own: dict[str, ratchets.Figure]) -> None:
-    """Write the limits that today's values allow, and say which have changed."""
-    known = ratchets.limits(path) if path.exists() else {}
-    new = ratchets.tightened(own, known)
-    ratchets.write(path, known | new)
-    for name, limit in new.items():
-        if known.get(name) != limit:
-            print(f"{name}: {known.get(name, 'no limit')} -> {limit:g}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The figures of the house that have a limit, each with where it comes from."""
+"""The figures of the house that can be traced to places, each with what makes it up."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import json
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from house_parts import folders, protocols, source, switches
-from house_parts.ratchets import Figure
 
 if TYPE_CHECKING:
     import ast
 
     from house import House
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A value, and where it comes from: one line for each thing counted, or for each group of them."""
+
+    value: float
+    where: list[str] = field(default_factory=list)
 
 
 def of_source(house: House, tops: tuple[str, ...]) -> dict[str, Figure]:
