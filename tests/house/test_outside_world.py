@@ -85,7 +85,9 @@ def test_what_was_slow_is_left_out_the_next_time_and_run_with_the_rest(suite, wo
 
 def test_what_became_of_a_test_is_noted_when_it_runs(suite, tmp_path):
     suite("--stay-inside")
-    (tmp_path / "test_some.py").write_text("def test_is_slow():\n    pass\n\ndef test_starts_a_process_in_a_thread():\n    pass\n")
+    (tmp_path / "test_some.py").write_text(
+        "def test_is_slow():\n    pass\n\ndef test_starts_a_process_in_a_thread():\n    pass\n"
+    )
     assert "2 passed, 1 skipped, 1 deselected" in suite("--stay-inside")
     assert "2 passed" in suite("--left-out")
     assert "3 passed, 1 skipped" in suite("--stay-inside")

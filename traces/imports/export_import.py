@@ -80,7 +80,7 @@ def export_store(store: ObservationStore, path: Path) -> int:
         document = {
             "format": _FORMAT,
             "rows": len(rows),
-            "identity": asdict(store.identity),
+            "identity": store.identity.to_dict(),
             "requests": [list(r) for r in connection.execute(select(schema.requests.c.request_id, schema.requests.c.digest))],
             "other_spending": _spending_without_row(
                 connection.execute(select(*_LEDGER).order_by(_ENTRY)).all(), connection.execute(_CHARGED).all()
