@@ -1,5 +1,6 @@
 """The digest of code is the same under every version of Python, and under every release: rows that are paid for hang on it."""
 
+import ast
 import importlib.util
 import json
 import shutil
@@ -37,14 +38,14 @@ print(json.dumps(module.plain(ast.parse(open(sys.argv[2], encoding="utf-8").read
 
 
 @pytest.fixture
-def shapes(tmp_path, request):
+def shapes(tmp_path):
     path = tmp_path / "shapes.py"
     path.write_text(SHAPES.read_text(encoding="utf-8"), encoding="utf-8")
     spec = importlib.util.spec_from_file_location("code_shapes", path)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    request.addfinalizer(lambda: sys.modules.pop(spec.name))
     spec.loader.exec_module(module)
-    return module
+    yield module
+    del sys.modules[spec.name]
 
 
 @pytest.mark.parametrize("name", sorted(DIGESTS))
@@ -61,8 +62,6 @@ def test_other_versions_make_the_same_tree(minor):
         arguments = [one, "-c", PLAIN, syntax.__file__, str(SHAPES)]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         if done.returncode == 0:
-            import ast
-
             assert json.loads(done.stdout) == syntax.plain(ast.parse(SHAPES.read_text(encoding="utf-8")))
             return
     pytest.skip(f"no Python 3.{minor} here")
@@ -73,7 +72,7 @@ def test_each_lambda_of_several_lines_is_found_where_its_lines_alone_do_not_pars
     assert code_digest(shapes.routed) != code_digest(shapes.one)
 
 
-def test_what_python_makes_of_a_class_is_no_code_and_its_fields_are(shapes, tmp_path, request):
+def test_what_python_makes_of_a_class_is_no_code(shapes):
     before = code_digest(shapes.points)
     del shapes.Point.__lt__  # made by the dataclass; other versions make other methods
     assert code_digest(shapes.points) == before
