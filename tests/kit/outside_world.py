@@ -163,5 +163,5 @@ def pytest_configure(config):
         config.pluginmanager.register(LeftOut(config), "left out")
     if config.getoption("times"):
         config.pluginmanager.register(ProcessorTime(), "processor time")
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput") and hasattr(config, "cache"):
         config.pluginmanager.register(Notes(config), "notes")
