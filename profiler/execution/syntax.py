@@ -76,7 +76,8 @@ def _definitions(text: str) -> tuple[tuple[str, _Definition], ...]:
 
 def _first_line(node: _Definition) -> int:
     """The line where the code of a definition begins: its first decorator's."""
-    return min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(one.lineno for one in decorators)])
 
 
 def plain(node: Any) -> Any:
