@@ -128,7 +128,7 @@ def alone(
 
 def _require_same(store: ObservationStore, identity: StoreIdentity, settings: Mapping[str, Any]) -> None:
     last = RunRecords(store).last_settings()
-    changed = differences(store.identity, identity) or (None if last is None else difference(last, settings))
+    changed = differences(store.identity.renewed(identity), identity) or (None if last is None else difference(last, settings))
     if changed:
         raise StoreError(
             f"{store.path}: another run is at work on it, and differs: {changed}: run the same line as it, or wait for its end",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import func, select
@@ -111,7 +111,7 @@ def _identity(store: ObservationStore, prices: Catalog) -> StoreIdentity:
     catalog = Catalog(models, mine.backends)
     if not _changed(mine, catalog):
         raise ConfigError(f"the prices of all {len(mine)} models are those of {store.path}: there is nothing to reprice")
-    plain = {**asdict(store.identity), "catalog": catalog.to_dict()}
+    plain = {**store.identity.to_dict(), "catalog": catalog.to_dict()}
     return StoreIdentity.from_json(json.dumps(plain, default=str))
 
 

@@ -80,7 +80,7 @@ def export_store(store: ObservationStore, path: Path) -> int:
         document = {
             "format": _FORMAT,
             "rows": len(rows),
-            "identity": asdict(store.identity),
+            "identity": store.identity.to_dict(),
             "requests": [list(r) for r in connection.execute(select(schema.requests.c.request_id, schema.requests.c.digest))],
         }
         document["other_spending"], unpaid = _spending_without_row(
