@@ -5,13 +5,14 @@ TYPING ?= build/typing
 BIN := $(VENV)/bin
 AUDIT := build/audit
 DOCS := build/docs-venv
+FLOORS := build/floors
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 LOCKED := install -qq --no-compile --require-hashes
 UV ?= uv
 LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-times test-all test-live lint types docs farm bench house lock audit release clean
+.PHONY: help setup demo test test-fast test-rest test-times test-all test-live lint types docs farm floors bench house lock audit release clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,11 +50,14 @@ PYTEST = TMPDIR=$(SCRATCH) PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN
 test: $(VENV)/.dev ## run the tests but the long ones, on every core
 	@$(PYTEST) -m "not long" --dist worksteal
 
-test-fast: $(VENV)/.dev ## run those of them that open no socket, start no process and are quick: about a minute
-	@$(PYTEST) -m "not long and not outside and not slow" --stay-inside --dist worksteal
+test-fast: $(VENV)/.dev ## run those of them that open no socket and start no process; from the second run on, only quick ones
+	@$(PYTEST) -m "not long" --dist worksteal --stay-inside -r fE
 
-test-times: $(VENV)/.dev ## run them all, and write which of them test-fast leaves out and which are the slowest
-	@$(PYTEST) -m "not long" --watch-outside
+test-rest: $(VENV)/.dev ## run what the last test-fast left out
+	@$(PYTEST) -m "not long" --dist worksteal --left-out
+
+test-times: $(VENV)/.dev ## run them all, and write which are the slowest
+	@$(PYTEST) -m "not long" --times
 
 test-all: test docs $(VENV)/.ray ## the tests, then the long ones (installs Ray; Debian: apt install postgresql redis-server prometheus curl): the site, brute force, kills and resumes
 	@$(PYTEST) -m long
@@ -90,6 +94,16 @@ test-live: $(VENV)/.dev ## profile on a real engine with a tiny random model, ki
 house: $(VENV)/.dev ## the structure in figures: files, imports, layers, what a request passes
 	@$(BIN)/python scripts/house.py
 
+$(FLOORS)/.installed: pyproject.toml $(VENV)/.demo requirements/floors.txt
+	@echo "installing the lowest versions of all libraries into $(FLOORS) ..."
+	@test -x $(FLOORS)/bin/python || $(PYTHON) -m venv --without-pip $(FLOORS)
+	@$(PIP) --python $(FLOORS)/bin/python $(LOCKED) -r requirements/build.txt -r requirements/floors.txt
+	@$(PIP) --python $(FLOORS)/bin/python install -qq --no-deps --no-build-isolation -e .
+	@touch $@
+
+floors: $(FLOORS)/.installed ## profile, run a batch and serve with the lowest versions that pyproject.toml declares
+	@$(FLOORS)/bin/python scripts/smoke.py > $(FLOORS)/smoke.log || { tail -n 40 $(FLOORS)/smoke.log; exit 1; }
+
 bench: $(VENV)/.dev ## run every benchmark and print its table
 	@for script in scripts/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
@@ -100,6 +114,7 @@ lock: ## rewrite requirements/ from pyproject.toml (needs uv); newer versions: U
 	@$(LOCK) -c requirements/dev.txt --extra ray pyproject.toml -o requirements/ray.txt
 	@$(LOCK) -c requirements/dev.txt --extra demo pyproject.toml -o requirements/demo.txt
 	@$(LOCK) -c requirements/dev.txt --extra demo --extra fleet --extra metrics --extra postgres pyproject.toml -o requirements/serve.txt
+	@$(LOCK) --resolution lowest-direct --extra demo pyproject.toml -o requirements/floors.txt
 	@$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | $(LOCK) -c requirements/dev.txt - -o requirements/build.txt
 	@$(LOCK) --group audit -o requirements/audit.txt
 	@$(LOCK) -c requirements/dev.txt --group docs --extra demo --extra pandas pyproject.toml -o requirements/docs.txt

@@ -1,17 +1,20 @@
 """A workflow over HTTP: one serving process of a fleet. An example to start from, used by the files beside it.
 
-    python deploy/service.py my_app:workflow --trie my-app.vine --models models.toml --port 8000
+    python deploy/service.py my_app:workflow --trie my-app.vine --models models.toml --tokens tokens.toml --port 8000
 
 | request | answer |
 | --- | --- |
-| `POST /ask` `{"data": {...}}` | answer, models, dollars, seconds; also takes `id`, `tenant`, `conversation`, `objective` |
+| `POST /ask` `{"data": {...}}` | answer, models, dollars, seconds; also takes `id`, `conversation`, `objective` |
 | `POST /feedback` `{"id": ..., "success": true}` | changes the row of the request |
 | `GET /metrics` | for Prometheus |
 | `GET /health` | version of the trie, rows that wait or were lost, the fleet as this process sees it |
 
 SIGHUP, or a new version of the file, replaces the trie. SIGTERM finishes what is under way, writes its rows and leaves the
-fleet. Needs the extras demo and metrics, fleet for `--fleet`, and profile for `--evidence`. It has no authentication: put it
-behind a proxy that has.
+fleet. Needs the extras demo and metrics, fleet for `--fleet`, and profile for `--evidence`.
+
+Whose request it is says `Authorization: Bearer TOKEN` alone. The file of `--tokens` has a line `acme = "TOKEN"` for each
+tenant; each has ids, conversations and a `--daily-usd` of its own. Without the file nobody is known: all callers are one, and
+feedback is refused. Tokens are sent as they are, so put it behind a proxy that speaks HTTPS.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import hashlib
 import os
 import signal
 import sys
+import tomllib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -41,19 +45,75 @@ from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.controller import FleetConfig
 from vinelm.errors import CallRefused, ConfigError, InputError, VineLMError
+from vinelm.requests.names import scoped
 from vinelm.requests.workflow import Request
 from vinelm.telemetry import Prometheus
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.workflows import load_workflow
 
-STATUS = ((CallRefused, 429), (InputError, 400), (VineLMError, 502))
+
+class UnknownCaller(VineLMError):
+    """A request without a token, or with one that nobody has."""
+
+
+STATUS = ((UnknownCaller, 401), (CallRefused, 429), (InputError, 400), (VineLMError, 502))
 """What a caller is told, by the first kind of exception that fits."""
+SHORTEST = 16
+"""Characters of the shortest token that is taken."""
+
+
+class Tenants:
+    """Knows callers by their tokens.
+
+    Args:
+        path: TOML, a tenant's name to its token, or to a list of them; None: nobody is known.
+
+    Raises:
+        ConfigError: the file cannot be read, a token is short, or two tenants have one.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.names: set[str] = set()
+        self._by_digest: dict[bytes, str] | None = None if path is None else {}
+        if path is None or self._by_digest is None:
+            return
+        try:
+            given = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path}: cannot read the tokens: {type(error).__name__}") from None  # it may quote one
+        for tenant, tokens in given.items():
+            for token in tokens if isinstance(tokens, list) else [tokens]:
+                if not isinstance(token, str) or len(token) < SHORTEST or not tenant:
+                    raise ConfigError(f"{path}: tenant {tenant!r} needs a token of at least {SHORTEST} characters")
+                if self._by_digest.setdefault(_digest(token), tenant) != tenant:
+                    raise ConfigError(f"{path}: tenant {tenant!r} has the token of another one: give each its own")
+            self.names.add(tenant)
+
+    @property
+    def are_known(self) -> bool:
+        """Whether callers are told apart at all."""
+        return self._by_digest is not None
+
+    def of(self, authorization: str) -> str:
+        """Return whose request it is, by its header; "" where nobody is known."""
+        if self._by_digest is None:
+            return ""
+        kind, _, token = authorization.partition(" ")
+        tenant = self._by_digest.get(_digest(token.strip())) if kind.lower() == "bearer" else None
+        if tenant is None:
+            raise UnknownCaller("nobody is known by that token: send the header Authorization: Bearer TOKEN")
+        return tenant
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()  # found by its hash, so that time tells nothing
 
 
 class Service:
     """Answers the requests of one workflow. Thread-safe."""
 
     def __init__(self, options: argparse.Namespace) -> None:
+        self.tenants = Tenants(options.tokens)
         self.workflow = load_workflow(options.workflow)
         catalog = Catalog.from_file(options.models)
         backends = create_backends(catalog, workflow=self.workflow)
@@ -61,7 +121,7 @@ class Service:
             catalog,
             backends,
             trie=options.trie,
-            fleet=fleet_config(options),
+            fleet=fleet_config(options, self.tenants),
             evidence=options.evidence,
             signals=self.workflow.signals,
             kind=self.workflow.kind,
@@ -73,20 +133,28 @@ class Service:
         self.known = {one.id: one for one in self.workflow.requests} if is_simulated else None
         """Simulated models answer only requests of the dataset."""
 
-    def ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer one request.
+    def ask(self, asked: Mapping[str, Any], tenant: str) -> dict[str, Any]:
+        """Answer one request of a tenant.
 
         Raises:
             VineLMError: it is not valid, was refused, or no model answered.
         """
-        run_id = _text(asked, "id") or uuid.uuid4().hex
+        if "tenant" in asked:
+            raise ConfigError("tenant is not taken from the body: whose request it is says its token")
+        run_id, conversation = _text(asked, "id") or uuid.uuid4().hex, _text(asked, "conversation")
         request = self._request(asked, run_id)
         given = asked.get("objective")
+        if not isinstance(given, dict | None):
+            raise ConfigError('objective must be an object, such as {"maximize": "accuracy"}')
         objective = self.default if given is None else Objective.from_dict(given)
-        labels = {"tenant": _text(asked, "tenant"), "thread_id": _text(asked, "conversation")}
-        session = self.vine.session(objective, request=request, configurable=labels, run_id=run_id)
-        context = self.vine.context(policy=session, request=request, request_id=run_id)
-        state = self.app.invoke(self.workflow.graph_input(request), {"configurable": labels}, context=context)
+        labels = {"tenant": tenant}
+        if conversation:  # of this tenant: a checkpointer keeps what was said under the thread's id alone
+            labels["thread_id"] = scoped(conversation, tenant)
+        simulated = None if self.known is None else request
+        session = self.vine.session(objective, request=simulated, configurable=labels, run_id=run_id)
+        context = self.vine.context(policy=session, request=simulated, request_id=run_id)
+        config = {"configurable": {"thread_id": uuid.uuid4().hex, **labels}}
+        state = self.app.invoke(self.workflow.graph_input(request), config, context=context)
         return {
             "id": run_id,
             "answer": {key: state.get(key) for key in self.workflow.answer},
@@ -106,9 +174,11 @@ class Service:
             raise ConfigError("data must be an object: the keys that the workflow reads")
         return Request(run_id, data)
 
-    def feedback(self, said: Mapping[str, Any]) -> dict[str, Any]:
-        """Say whether the answer of a request was right."""
-        self.vine.feedback(_text(said, "id"), said.get("success", -1.0))
+    def feedback(self, said: Mapping[str, Any], tenant: str) -> dict[str, Any]:
+        """Say whether the answer of a tenant's own request was right."""
+        if not self.tenants.are_known:
+            raise UnknownCaller("feedback is taken from known callers: start the service with --tokens")
+        self.vine.feedback(_text(said, "id"), said.get("success"), tenant=tenant)  # type: ignore[arg-type]  # it looks itself
         return {}
 
     def health(self) -> dict[str, Any]:
@@ -153,11 +223,19 @@ def version_of(annotated: AnnotatedTrie) -> str:
     return hashlib.sha256(b"".join(column.tobytes() for column in columns)).hexdigest()[:12]
 
 
-def fleet_config(options: argparse.Namespace) -> FleetConfig | None:
+def fleet_config(options: argparse.Namespace, tenants: Tenants) -> FleetConfig | None:
     """How the process joins its fleet; None without one."""
+    caps: dict[str, float] = {}
+    for cap in options.daily_usd:
+        tenant, _, usd = cap.rpartition("=")
+        try:
+            caps[tenant] = float(usd)
+        except ValueError:
+            raise ConfigError(f"--daily-usd {cap}: write TENANT=USD, such as acme=50") from None
+        if tenant not in {"*", *tenants.names}:
+            raise ConfigError(f"--daily-usd {cap}: has no effect: no token of --tokens is that of {tenant!r}")
     if not options.fleet:
         return None
-    caps = {tenant: float(usd) for tenant, _, usd in (cap.partition("=") for cap in options.daily_usd)}
     return FleetConfig(url=options.fleet, name=options.fleet_name, daily_usd=caps, journal=options.journal)
 
 
@@ -169,10 +247,16 @@ class Line(JSONResponse):
         return super().render(content) + b"\n"
 
 
-def answering(ask: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Callable[[HttpRequest], Awaitable[Response]]:
-    """An endpoint for JSON objects; each request is answered in a thread."""
+def answering(
+    ask: Callable[[Mapping[str, Any], str], dict[str, Any]], tenants: Tenants
+) -> Callable[[HttpRequest], Awaitable[Response]]:
+    """An endpoint for JSON objects of known callers; each request is answered in a thread."""
 
     async def answer(request: HttpRequest) -> Response:
+        try:
+            tenant = tenants.of(request.headers.get("authorization", ""))
+        except UnknownCaller as error:
+            return Line({"error": str(error), "code": None}, 401)
         try:
             asked = await request.json()
             if not isinstance(asked, dict):
@@ -180,7 +264,7 @@ def answering(ask: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Callable[[H
         except (ValueError, RecursionError):
             return Line({"error": "the body is not a JSON object"}, 400)
         try:
-            return Line(await run_in_threadpool(ask, asked))
+            return Line(await run_in_threadpool(ask, asked, tenant))
         except Exception as error:
             status = next((code for kind, code in STATUS if isinstance(error, kind)), 500)
             told = str(error) if status != 500 else f"unexpected {type(error).__name__}"
@@ -206,8 +290,8 @@ def application(service: Service) -> Starlette:
     return Starlette(
         lifespan=lifespan,
         routes=[
-            Route("/ask", answering(service.ask), methods=["POST"]),
-            Route("/feedback", answering(service.feedback), methods=["POST"]),
+            Route("/ask", answering(service.ask, service.tenants), methods=["POST"]),
+            Route("/feedback", answering(service.feedback, service.tenants), methods=["POST"]),
             Route("/metrics", metrics),
             Route("/health", health),
         ],
@@ -220,6 +304,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("workflow", help="module:attribute, as for vinelm profile")
     made.add_argument("--models", type=Path, required=True, help="catalog of models")
     made.add_argument("--trie", type=Path, required=True, help="what vinelm estimate wrote")
+    made.add_argument("--tokens", type=Path, help='who may ask: TOML, a line acme = "TOKEN" for each tenant [default: anybody]')
     made.add_argument("--host", default="127.0.0.1", help="address to listen on [default: %(default)s]")
     made.add_argument("--port", type=int, default=8000, help="[default: %(default)s]")
     made.add_argument("--max-cost-usd", type=float, default=0.01, help="mean dollars of a request [default: %(default)s]")
@@ -230,7 +315,11 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--fleet-name", default="default", help="[default: %(default)s]")
     made.add_argument(
-        "--daily-usd", action="append", default=[], metavar="TENANT=USD", help="cap of a tenant's day; needs --journal"
+        "--daily-usd",
+        action="append",
+        default=[],
+        metavar="TENANT=USD",
+        help="cap of a tenant's day, * of each that has a token and no cap of its own; needs --journal",
     )
     made.add_argument(
         "--journal",

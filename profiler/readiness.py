@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError, WorkflowError
 from vinelm.judging import LLMJudge
 from vinelm.profiler.execution.fingerprint import fingerprint
+from vinelm.profiler.execution.job import UnitBudget
 from vinelm.profiler.execution.judging import judge_catalog
 from vinelm.profiler.execution.outcome import BEYOND_TURNS
 from vinelm.profiler.execution.replayed.runner import ReplayRunner, Units, make_units
@@ -111,10 +113,10 @@ class ToolRefusal:
     """
 
     tool: str
-    error: Exception
+    error: BaseException
 
 
-def tool_refusal(error: Exception | None) -> ToolRefusal | None:
+def tool_refusal(error: BaseException | None) -> ToolRefusal | None:
     """Return the tool that an exception came from; None for one of another place, and for a mistake in the tool's code."""
     if error is None or (isinstance(error, _FAULTS) and not str(error).startswith(_FOUND_NOTHING)):
         return None
@@ -133,11 +135,15 @@ PROMPT_REQUESTS = 5
 
 @dataclass(frozen=True, slots=True)
 class CheckItem:
-    """One check; ``detail`` says in one line what was found, or what is wrong and how to fix it."""
+    """One check; ``detail`` says in one line what was found, or what is wrong and how to fix it.
+
+    ``is_doubtful``: it may be right, and only the author can tell.
+    """
 
     name: str
     is_ok: bool
     detail: str
+    is_doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +302,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
     if not isinstance(units, ReplayRunner):
         units.saver.is_comparing = True
     rows: list[Observation] = []
+    states: list[bytes | None] = []
     checkpoint: bytes | None = None
     is_past_end = False
     try:
@@ -308,6 +315,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
             checkpoint, row = outcome.checkpoint, outcome.observation
             assert row is not None  # without a budget no call is refused
             rows.append(row)
+            states.append(checkpoint)
             if row.failure is not None:
                 break
             backend.seen.end(request.id, units.values_after(checkpoint))
@@ -338,7 +346,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
         shown = rows if units.template.knows_past_ends else rows[-1:]
         known = [row for row in shown if row.success is not None]  # a function that goes on shows no answer yet
         ended = [row for row in known if row.stopped] or known[-1:]  # before its end a request may show no answer yet
-        yield from (_scored(units.workflow, request, row) for row in ended[:1])
+        yield from (_scored(units, request, row, states[row.depth - 1]) for row in ended[:1])
         if units.signals is not None:
             yield _shown(units.signals, rows)
 
@@ -368,7 +376,7 @@ def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequenc
     return "".join(f"; {note}" for note in notes)
 
 
-def _failed(row: Observation, request: Request, error: Exception | None) -> CheckItem:
+def _failed(row: Observation, request: Request, error: BaseException | None) -> CheckItem:
     if row.failure == "state":
         return CheckItem("checkpoint", False, f"{row.detail}: keep plain JSON types in the state")
     if row.detail and row.detail.startswith("score "):
@@ -379,7 +387,7 @@ def _failed(row: Observation, request: Request, error: Exception | None) -> Chec
     return CheckItem("dry run", False, f"{where}, or a tool after it, failed on a scripted model: {detail}")
 
 
-def _placed(error: Exception) -> str:
+def _placed(error: BaseException) -> str:
     """An error with the last line of the application that it went through. No model was called: it shows no answer of one."""
     place = user_place(error)
     first = (str(error).splitlines() or [""])[0]
@@ -392,10 +400,16 @@ def _round_trip(changed: dict[str, str]) -> CheckItem:
     return CheckItem("checkpoint", True, "the state comes back from a checkpoint as it was")
 
 
-def _scored(workflow: Workflow, request: Request, row: Observation) -> CheckItem:
+def _scored(units: Units, request: Request, row: Observation, state: bytes | None) -> CheckItem:
+    workflow = units.workflow
     if workflow.writer is not None and not row.success and workflow.template.stage(row.stage).answerable:
         wrong = f"request {request.id!r}: the scorer calls the writer's own right answer wrong"
         return CheckItem("scorer", False, f"{wrong}: look at what `score` reads from the state, and at the writer's key")
+    if not row.success and workflow.labels and units.template.stage(row.stage).answerable:
+        budget = UnitBudget(math.inf, lambda _upper_usd: True)
+        shown = "" if state is None else f": {units.score(request, row.prefix, state, budget).shown}"
+        said = "calls the scripted answer wrong, although the model wrote nothing but the label"
+        return CheckItem("scorer", True, f"{said}{shown}", is_doubtful=True)
     if not isinstance(row.success, bool):
         return CheckItem("scorer", True, f"returns a number in [0, 1]; the scripted answer scores {row.success:g}")
     return CheckItem("scorer", True, f"returns a bool; it calls the scripted answer {'right' if row.success else 'wrong'}")
@@ -416,7 +430,7 @@ def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
     return CheckItem("signals", True, "; ".join(parts))
 
 
-def _line(error: Exception, otherwise: str) -> str:
+def _line(error: BaseException, otherwise: str) -> str:
     """An error as one line: VineLM's own already are."""
     if isinstance(error, VineLMError):
         return str(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from vinelm.profiler.scheduling.scheduler import Scheduler, interrupts_raised
 from vinelm.profiler.scheduling.settings import ProfileSettings
 from vinelm.requests.protocols import Backend, Sampler
 from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Cell
 from vinelm.template import Template
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.growth.changes import differences
@@ -96,6 +97,8 @@ def profile(
             if gate is not None:
                 gate.start(BatchRecords(store))
             Scheduler(worker, sampler, state, settings, may_go_on=units.can_go_on).run()
+            if state.stopped_by == "none-right":
+                state.message += _beside_label(rows, state.cells.first_answers.wrong.values())
         finally:
             worker.close()
         with alone(shared):
@@ -125,12 +128,22 @@ def alone(
 
 def _require_same(store: ObservationStore, identity: StoreIdentity, settings: Mapping[str, Any]) -> None:
     last = RunRecords(store).last_settings()
-    changed = differences(store.identity, identity) or (None if last is None else difference(last, settings))
+    changed = differences(store.identity.renewed(identity), identity) or (None if last is None else difference(last, settings))
     if changed:
         raise StoreError(
             f"{store.path}: another run is at work on it, and differs: {changed}: run the same line as it, or wait for its end",
             code="run-differs",
         )
+
+
+def _beside_label(rows: KeptRows, wrong: Iterable[Cell]) -> str:
+    """A wrong answer beside its label, from its state, which is scored once more where units run; empty without a state."""
+    states = ((cell, rows.store.checkpoint(*cell)) for cell in wrong)
+    cell, state = next(((cell, state) for cell, state in states if state is not None), (None, None))
+    if cell is None:
+        return ""
+    shown = rows.evaluated(rows.job(cell, state, None, judged={})).shown
+    return f": {shown}" if shown else ""
 
 
 def _register(

@@ -26,6 +26,7 @@ from langchain_core.tools import tool as plain_tool
 from result_files import add_results_option, provenance, write_results
 
 from vinelm import Catalog, Speculation, VineLM, VineMiddleware
+from vinelm.adapters.tools.declaring import declared_in
 
 TOOL_S, MODEL_S, WRITES_AT_S, READS = 0.5, 1.0, 0.6, 4
 
@@ -124,7 +125,9 @@ def no_hit_us(calls: int = 3000) -> float:
     with vine.request(speculate=Speculation()):
         memory = vine.adapter.reads_finder.here()
         assert memory is not None
-        assert memory.start("look", {"item": "milk"}, "eager", 1.0)
+        known = declared_in(vine.adapter.tools, declared)
+        assert known is not None
+        assert memory.start(known, {"item": "milk"}, "eager", 1.0)
         rounds = [(per_call(look), per_call(declared)) for _ in range(5)]
     return statistics.median(mine - theirs for theirs, mine in rounds)
 

@@ -186,7 +186,7 @@ def canary_figures(options: argparse.Namespace, plan: tuple[float, float]) -> di
         won = [better[0].add(is_plan, right), better[1].add(is_plan, right), better[2].add(~is_plan, dollars, most=most)]
         total[is_plan.astype(int), np.arange(worlds)] += dollars
         count[is_plan.astype(int), np.arange(worlds)] += 1.0
-        back = np.where((np.max(lost, 0) >= np.log(len(WORSE) / ALPHA)) & (back == options.requests), at, back)
+        back = np.where((np.max(lost, 0) >= np.log(2 * len(WORSE) / ALPHA)) & (back == options.requests), at, back)
         shown |= np.array(won) >= np.log(2 / ALPHA)
         switched |= (shown[0] | (shown[1] & shown[2])) & (back == options.requests)
     found = int((back < options.requests).sum())

@@ -1,8 +1,8 @@
 """Attacks on VineLM, bounded and on this machine's loopback only: what was tried, and what got through.
 
 Parts: lying model servers for every provider whose wire is ours; faults injected into every method of ours that a served
-request passes, in stages and on every other way in; stages that pay and do not finish, whose requests are resumed; Ctrl-C
-during a first use; trie files with valid checksums and wrong
+request passes, in stages and on every other way in; agents of many users whose tools are called ahead; stages that pay and do
+not finish, whose requests are resumed; Ctrl-C during a first use; trie files with valid checksums and wrong
 contents; random command lines over damaged files; generated Python against the sandbox of the coding example; generated SQL
 against the limits of the SQL workflows. Run it as an ordinary user. It sends nothing beyond loopback and writes only to scratch
 folders. Exit code 1 if anything got through.
@@ -21,6 +21,7 @@ PARTS = {
     "servers": "lying servers x providers",
     "faults": "faults in our own methods, on_error='default'",
     "ways_in": "the same on every other way in",
+    "tools_ahead": "tools ahead: whose, when, and in which context",
     "interrupts": "Ctrl-C during a first use",
     "unfinished": "stages that pay and do not finish",
     "tries": "trie files with valid checksums",
@@ -29,6 +30,7 @@ PARTS = {
     "sql": "generated SQL against its limits",
     "evidence": "served rows with odd values",
     "service": "odd objectives and bodies, example service",
+    "callers": "names of others, functions in states",
 }
 
 

@@ -7,7 +7,7 @@ A comment above a block of code says what becomes of it:
     <!-- run -->                       its commands (`$ ...`) are run, or its Python; what follows a command is its output
     <!-- run: with docs/examples -->   the same, in a new folder that begins with the files of docs/examples
     <!-- run: adding docs/examples --> the same, after copying the files of docs/examples to where the page's commands run
-    <!-- run: after COMMAND -->        the same, after a command whose output is not shown
+    <!-- run: after COMMAND -->        the same, after a command whose output is not shown; also `with ... after COMMAND`
     <!-- output -->                    what the Python of the block before printed
     <!-- file: models.toml -->         the block is written to a file of that name
     <!-- not run: REASON -->           it is not run, for a reason that a reader would accept
@@ -109,13 +109,14 @@ class Folder:
         return block.code
 
     def _run(self, block: Block) -> str:
-        if block.what.startswith("with "):
+        files, is_after, command = f" {block.what}".partition(" after ")
+        verb, _, place = files.strip().partition(" ")
+        if verb == "with":
             self.path = Path(tempfile.mkdtemp(dir=self.path))
-            self._add(ROOT / block.what.removeprefix("with "))
-        elif block.what.startswith("adding "):
-            self._add(ROOT / block.what.removeprefix("adding "))
-        elif block.what:
-            printed(block.what.removeprefix("after "), self.path)
+        if place:
+            self._add(ROOT / place)
+        if is_after:
+            printed(command, self.path)
         if block.language == "python":
             self.last = printed([sys.executable, "-c", block.code], self.path)
             return block.code
@@ -141,8 +142,8 @@ def fresh(text: str, folder: Folder) -> str:
 
 
 def pages() -> Iterator[Path]:
-    """The pages with a block that is run."""
-    for path in sorted((ROOT / "docs").rglob("*.md")):
+    """The pages with a block that is run, the README among them."""
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         if any(block.verb == "run" for block in blocks(path.read_text(encoding="utf-8"))):
             yield path
 

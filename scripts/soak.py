@@ -68,6 +68,9 @@ class Soak:
         self.models.write_text(app.catalog_toml(urls, options.limit), encoding="utf-8")
         self.catalog = Catalog.from_file(self.models)
         save_trie(self.trie, app.annotated(self.catalog, 0))
+        self.tokens = folder / "tokens.toml"
+        lines = [f'{tenant or bookkeeping.UNCAPPED} = "{bookkeeping.token(tenant)}"' for tenant in TENANTS]
+        self.tokens.write_text("\n".join(lines), encoding="utf-8")
         self.servers = [self._server(number) for number in range(options.servers)]
 
     def _server(self, number: int) -> Server:
@@ -75,6 +78,7 @@ class Soak:
         command += ["--models", str(self.models), "--trie", str(self.trie), "--evidence", str(self.store)]
         command += ["--fleet", self.redis.url, "--journal", str(self.folder / "fleet.sqlite"), "--max-cost-usd", "1"]
         command += [word for tenant, usd in CAPS_USD.items() for word in ("--daily-usd", f"{tenant}={usd}")]
+        command += ["--tokens", str(self.tokens)]
         command += ["--watch-s", "2" if number % 2 else "100000"]  # the others are told by SIGHUP
         environment = {**self.clocks[number].environment, "PYTHONPATH": str(SCRIPTS), "OPENBLAS_NUM_THREADS": "1"}
         return Server(number, command, environment, self.folder / f"server-{number}.log")

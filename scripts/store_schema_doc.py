@@ -11,6 +11,7 @@ from sqlalchemy import Table
 
 from vinelm.traces.databases import schema
 from vinelm.traces.served.served_requests import served
+from vinelm.traces.served.served_store import feedback
 from vinelm.traces.store.judgements import judgements
 from vinelm.traces.store.prompts import prompts
 from vinelm.traces.store.tool_rows import tool_calls
@@ -40,6 +41,15 @@ disk was full is told from such a copy by its note in `STORE.lock`.
 
 `store info`, `store check`, `export` and `estimate` also read a store that may not be written, on a read-only disk for
 example. If it is of an older version, or its write-ahead log is not empty, they read a temporary copy.
+
+## Logs as stores
+
+`vinelm store import` makes a store of a table of recorded calls. A request ends where `--stopped-if` says that the
+application's own check passed. With `--stop oracle` it ends when its answer is right, which no service can see: everything
+that shows figures of such a store says so, `vinelm evaluate` gives no advice, and its tries cannot be served. An answer that
+several paths use has its dollars in each of their rows and once on the ledger, since it was paid once; a recorded call that
+no path uses is on the ledger alone. An empty latency is unknown. `--column answer=COLUMN` names the answers; equal texts are
+equal answers.
 
 ## A store grows
 
@@ -87,7 +97,7 @@ and leaves the rest to the next profile.
 
 def page() -> str:
     """The whole page."""
-    tables = (*schema.metadata.tables.values(), judgements, prompts, served, tool_calls)
+    tables = (*schema.metadata.tables.values(), judgements, prompts, served, feedback, tool_calls)
     return "\n".join([HEAD, *(line for table in tables for line in section(table))])
 
 

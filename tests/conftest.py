@@ -1,6 +1,7 @@
 """How all tests are collected and run. What they build stands in `tests/kit`."""
 
 import gc
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +16,8 @@ pytest_plugins = ("kit.outside_world",)
 SCRIPTS = str(Path(__file__).parents[1] / "scripts")
 if SCRIPTS not in sys.path:
     sys.path.append(SCRIPTS)  # parts are imported as the scripts import them; last, so that none hides a test's module
+
+os.environ.setdefault("VINELM_DRAW_SECRET", "draws of the tests are alike")  # in their child processes, too
 
 settings.register_profile("no deadline", deadline=None)  # no test asserts a time of the clock
 settings.load_profile("no deadline")

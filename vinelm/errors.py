@@ -5,7 +5,8 @@
     VineLMError
     ├── InputError            the caller's input is at fault; the CLI exits 2
     │   ├── ConfigError       a config file, an option, an unknown key or model
-    │   │   └── MissingExtra  a library that is not installed; names the extra that has it
+    │   │   ├── MissingExtra  a library that is not installed; names the extra that has it
+    │   │   └── NotPicklable  an object that lives in one process; pickle's own ``TypeError``, too
     │   ├── DatasetError      a dataset, a database or a gold answer
     │   ├── TemplateError     stages, loops and allowed models do not fit together
     │   ├── WorkflowError     a graph that VineLM cannot profile or serve as it stands
@@ -28,6 +29,7 @@ it (`vinelm/cli/failures.py`). Low-level errors are translated where they enter,
 
 from __future__ import annotations
 
+import threading
 from typing import ClassVar, Literal
 
 FailureKind = Literal[
@@ -49,6 +51,11 @@ FailureKind = Literal[
 ]
 """Why an invocation failed. ``tool``: the application's own code raised; ``crash``: the worker process died; ``state``: the
 workflow's state cannot be checkpointed; ``budget``: the request's cost cap did not allow the call."""
+
+
+UNSUPPORTED_CALL = "unsupported-call"
+"""The ``code`` of an :class:`InputError` of one call that this model cannot take, and another may: a kind of content, tools, a
+parameter. Nothing was sent, and nothing paid."""
 
 
 class VineLMError(Exception):
@@ -106,6 +113,12 @@ class MissingExtra(ConfigError, ImportError):
     """A library is not installed that belongs to an extra of VineLM. The message names the extra; an ``ImportError``, too."""
 
     default_code = "missing-extra"
+
+
+class NotPicklable(ConfigError, TypeError):
+    """An object of this process was to be pickled whose calls are counted here. A ``TypeError``, as pickle raises itself."""
+
+    default_code = "not-picklable"
 
 
 class DatasetError(InputError):
@@ -208,3 +221,16 @@ class CallRefused(CallError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind="budget")
+
+
+def is_of_code(error: BaseException) -> bool:
+    """Return whether what ended a user's code is a failure of that code alone, and no end of this process.
+
+    So is every ``Exception``, and ``sys.exit()`` in a node of a graph, which must not end all that others have bought. A
+    ``KeyboardInterrupt`` is one on any thread but the main one, where it is Ctrl-C. What VineLM itself ends a run with is none.
+    """
+    if isinstance(error, Exception):
+        return True
+    if type(error).__module__.partition(".")[0] == "vinelm":
+        return False
+    return not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread()

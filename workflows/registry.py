@@ -15,6 +15,7 @@ from typing import Any
 from vinelm.datasets import Columns, read_dataset
 from vinelm.datasets.reading import with_dataset
 from vinelm.errors import ConfigError, InputError, WorkflowError
+from vinelm.io.import_limit import import_limited
 from vinelm.requests.workflow import Workflow
 
 WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -110,7 +111,8 @@ def _resolve(spec: str, target: str) -> Any:
 
 def _import(spec: str, module_name: str) -> ModuleType:
     try:
-        return import_module(module_name)
+        with import_limited(f"{spec}: importing {module_name!r}"):
+            return import_module(module_name)
     except InputError:
         raise
     except ModuleNotFoundError as error:

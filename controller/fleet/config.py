@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from vinelm.errors import ConfigError
+from vinelm.requests.names import RunLabel
 
 MOST_DAILY_USD = 1_000_000.0
 """Sums of billionths of a dollar stay exact in Redis up to here."""
-RunLabel = str | Callable[[Mapping[str, Any]], Any]
-"""How a run says something of itself: a key of LangGraph's ``config["configurable"]``, or a function of that mapping."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +30,8 @@ class FleetConfig:
             ``postgresql://user@host/database`` (extra ``postgres``) for several.
         conversation_id, tenant: how a run names its conversation and whose request it is: a key of LangGraph's
             ``config["configurable"]``, or a function of that mapping. A hash of the one and the name of the other leave the
-            process.
+            process. The tenant has to be whom the application has authenticated, never what a caller says of himself: each
+            tenant has dollars, conversations and requests of its own.
 
     Raises:
         ConfigError: a value is out of range, ``daily_usd`` has no ``journal``, or a label is neither a key nor a function.

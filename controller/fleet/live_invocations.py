@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vinelm.controller.fleet.snapshot import COLUMNS, MOST_NAMES, VOCABULARIES, LiveState, Snapshot
+from vinelm.requests.names import scoped
 
 _DURATIONS = ("waited_s", "running_s", "elapsed_s")
 """Columns that grow with time: the table holds when they began."""
@@ -196,6 +197,6 @@ class _Vocabulary:
         return place
 
 
-def session_number(conversation: str) -> int:
-    """Return the number by which the fleet knows a conversation: 64 bits of a hash, so that no text leaves the process."""
-    return int.from_bytes(blake2b(conversation.encode(), digest_size=8).digest(), "little")
+def session_number(conversation: str, tenant: str = "") -> int:
+    """Return the number by which the fleet knows a tenant's conversation: 64 bits of a hash; no text leaves the process."""
+    return int.from_bytes(blake2b(scoped(conversation, tenant).encode(), digest_size=8).digest(), "little")

@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 from vinelm.controller.fleet.live_invocations import LiveInvocations
 from vinelm.controller.fleet.neighbours import GONE_AFTER_S, Neighbours, load_summary
-from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.controller.fleet.redis_link import SILENT_REDIS, RedisLink
 from vinelm.errors import FleetUnreachable
 
 EVERY_S = 0.25
@@ -18,7 +18,7 @@ ERRANDS_S = 0.02
 """Shortest time from chores that were asked for to the next, so that many calls at once do not keep Redis busy."""
 LONGEST_PAUSE_S = 1.0
 """While Redis does not answer, it is asked again at least so often."""
-ALONE = "the fleet's Redis does not answer: this process goes on alone, within its last share"
+ALONE = f"{SILENT_REDIS}: this process goes on alone, within its last share"
 
 
 class Chore:
@@ -75,6 +75,7 @@ class FleetMember:
         self._link, self._every_s, self._now = link, every_s, now
         self._neighbours = Neighbours()
         self._version = self._rank = 0
+        self._why = self._problem = ""
         self._is_stopped = False
         self._wake = Event()
         self._thread: Thread | None = None
@@ -103,7 +104,14 @@ class FleetMember:
         """The line for a trace: empty while Redis answers."""
         if not self.is_alone:
             return ""
-        return f"the fleet failed ({self.failure}): this process goes on alone" if self.failure else ALONE
+        if self.failure:
+            return f"the fleet failed ({self.failure}): this process goes on alone"
+        return f"{self._why or SILENT_REDIS}: this process goes on alone, within its last share"
+
+    @property
+    def problem(self) -> str:
+        """Why this process is alone, and how to mend that."""
+        return self._problem or f"{SILENT_REDIS}: start it"
 
     def start(self) -> None:
         """Start the thread."""
@@ -141,7 +149,8 @@ class FleetMember:
             )
             self._do_chores()
             found = self._link.loads()
-        except FleetUnreachable:
+        except FleetUnreachable as error:
+            self._problem = str(error)
             self._go_alone()
             return False
         found.pop(self.live.process, None)
@@ -164,7 +173,7 @@ class FleetMember:
             chore.do(self._link)
 
     def _go_alone(self) -> None:
-        self.is_alone = True
+        self.is_alone, self._why = True, self._link.why
         self._neighbours.expire(self._now())
         self._rank = 0 if not len(self._neighbours) else self._rank
         for chore in self.chores:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -13,6 +14,22 @@ T = TypeVar("T")
 TIMEOUT_S = 0.5
 """Longest wait for an answer. Only background threads wait."""
 SCHEMES = ("redis://", "rediss://", "unix://")
+_SILENT = "does not answer"
+SILENT_REDIS = f"the fleet's Redis {_SILENT}"
+_REFUSALS: Sequence[tuple[str, str, str]] = (
+    (r"AuthenticationError|AuthenticationWrongNumberOfArgsError|NOAUTH|WRONGPASS", "refuses user and password",
+     "give the right ones in the URL, redis://user:password@host:port/db"),
+    (r"NoPermissionError|AuthorizationError|NOPERM|can't run this command", "refuses commands to its user",
+     "let its ACL allow all commands on the keys vinelm:* (~vinelm:* +@all)"),
+    (r"DB index|invalid DB|SELECT is not allowed", "has no database of that number", "write another one at the URL's end"),
+    (r"OutOfMemoryError|\bOOM\b", "is full and refuses to write", "raise its maxmemory"),
+    (r"ReadOnlyError|READONLY", "is a replica, which refuses to write", "give the address of the primary"),
+    (r"BusyLoadingError|LOADING", "refuses commands while it loads its data", "wait until it has"),
+    (r"max number of clients|MaxConnectionsError", "refuses further connections", "raise its maxclients"),
+)  # fmt: skip
+"""How a Redis that does answer refuses: what its error looks like, what that means, and how to mend it."""
+_CODE = re.compile(r"(?:^|error: )([A-Z]{3,20})\b")
+"""Redis's own code of an error. Nothing else of its text is repeated: it may quote a command."""
 _DIGITS = frozenset("0123456789")
 RUN = "local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')"
 """Lua: the run of the server, another one after each start; a key that notes an earlier one may be of an old file."""
@@ -56,6 +73,8 @@ class RedisLink:
         self.prefix = f"vinelm:{{{name}}}:"  # the braces keep all keys of a fleet on one node of a cluster
         self.has_answered = False
         """True if Redis has ever answered."""
+        self.why = ""
+        """Why it cannot be reached, without the address; empty if the last command was answered."""
         self._scripts: dict[str, Any] = {}
 
     def publish(self, process: str, version: int, load: bytes, rows: bytes, ttl_s: float) -> None:
@@ -173,10 +192,21 @@ class RedisLink:
     def _answer(self, ask: Callable[[], T]) -> T:
         try:
             found = ask()
-            self.has_answered = True
+            self.has_answered, self.why = True, ""
             return found
         except Exception as error:  # of any type where something else than Redis answers; its text may hold a password
-            raise FleetUnreachable(
-                f"the fleet's Redis at {self._where} does not answer ({type(error).__name__}): see that it runs, and that "
-                "address and password are right"
-            ) from None
+            said, mend = _problem(error)
+            self.why = f"the fleet's Redis {said}"
+            raise FleetUnreachable(f"the fleet's Redis at {self._where} {said} ({type(error).__name__}): {mend}") from None
+
+
+def _problem(error: Exception) -> tuple[str, str]:
+    """What the Redis that raised this does, and how to mend it: one that refuses runs, and its address is right."""
+    text = str(error)
+    for pattern, said, mend in _REFUSALS:
+        if re.search(pattern, f"{type(error).__name__} {text}"):
+            return said, mend
+    if any(base.__name__ == "ResponseError" for base in type(error).__mro__):
+        code = _CODE.search(text)
+        return f"refuses a command{f' ({code[1]})' if code else ''}", "its log says why"
+    return _SILENT, "see that it runs, and that address and password are right"

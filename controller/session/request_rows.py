@@ -65,17 +65,20 @@ class RequestRows:
     A row says what a profile's row says, but for the success, which nobody knows, and the answer, which is not kept.
 
     Attributes:
+        run_id: what its caller calls the request.
+        request_id: what its rows call it.
         kind: the kind that the request is planned as, which the stages of its rows name; None where kinds are not told apart.
 
     Args:
-        run_id: the request id of the rows.
+        run_id: as above.
         template: the workflow's shape.
         emit: takes a complete row; must not block.
         in_flight: counts the invocations of the process.
         now: the request's clock, in seconds.
+        request_id: as above; by default ``run_id``.
     """
 
-    __slots__ = ("_emit", "_in_flight", "_lock", "_now", "_passed", "_pending", "_template", "kind", "run_id")
+    __slots__ = ("_emit", "_in_flight", "_lock", "_now", "_passed", "_pending", "_template", "kind", "request_id", "run_id")
 
     def __init__(
         self,
@@ -84,8 +87,10 @@ class RequestRows:
         emit: Callable[[Observation], None],
         in_flight: InFlight,
         now: Callable[[], float],
+        *,
+        request_id: str | None = None,
     ) -> None:
-        self.run_id = run_id
+        self.run_id, self.request_id = run_id, run_id if request_id is None else request_id
         self._template, self._emit, self._in_flight, self._now = template, emit, in_flight, now
         self._pending: dict[Path, _Pending] = {}
         self._passed: set[Path] = set()
@@ -185,7 +190,7 @@ class RequestRows:
         self._emit(
             observed_row(
                 one.attempts,
-                request_id=self.run_id,
+                request_id=self.request_id,
                 prefix=path,
                 stage=one.stage,
                 success=None,

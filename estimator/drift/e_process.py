@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vinelm.trie.arrays import FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 class GroupComparison:
@@ -39,7 +39,15 @@ class GroupComparison:
         self._sum: FloatArray = np.zeros(())
         self._count: FloatArray = np.zeros(())
 
-    def add(self, is_new: FloatArray | bool, value: FloatArray | float, *, ratio: float = 1.0, most: float = 1.0) -> FloatArray:
+    def add(
+        self,
+        is_new: FloatArray | bool,
+        value: FloatArray | float,
+        *,
+        ratio: float = 1.0,
+        most: float = 1.0,
+        counts: BoolArray | bool = True,
+    ) -> FloatArray:
         """Add the value of one request and return the log of the wealth.
 
         Args:
@@ -47,6 +55,7 @@ class GroupComparison:
             value: >= 0; of what is above ``most`` only ``most`` counts, in both groups.
             ratio: > 0; by how much the new group may be above the old one. Decided before the value was seen.
             most: > 0, in units of the value. Decided before the value was seen.
+            counts: in which of the comparisons the request counts at all. Decided before the value was seen.
         """
         value, is_new = np.minimum(np.asarray(value, np.float64) / most, 1.0), np.asarray(is_new, np.bool_)
         # Every shift leaves the mean as it is, if it is decided before the value is seen: this one lessens the variance.
@@ -54,9 +63,9 @@ class GroupComparison:
         kept = 1.0 - self.share
         score = np.where(is_new, (value - ratio * old) / self.share, -ratio * (value - old) / kept)
         least = -ratio * np.maximum(old / self.share, (1.0 - old) / kept)
-        self.log_wealth = self._process.add((score - least) / (self.margin - least))
-        self._sum = self._sum + np.where(is_new, 0.0, value * most)
-        self._count = self._count + np.where(is_new, 0.0, 1.0)
+        self.log_wealth = self._process.add((score - least) / (self.margin - least), counts)
+        self._sum = self._sum + np.where(is_new | ~np.asarray(counts), 0.0, value * most)
+        self._count = self._count + np.where(is_new | ~np.asarray(counts), 0.0, 1.0)
         return self.log_wealth
 
 
@@ -160,9 +169,11 @@ class EProcess:
     _low: FloatArray = field(default_factory=lambda: np.zeros(1))
     _low_at: FloatArray = field(default_factory=lambda: np.zeros(1))
 
-    def add(self, value: FloatArray | float) -> FloatArray:
-        """Add one value (of each process) and return the log of the wealth."""
+    def add(self, value: FloatArray | float, counts: BoolArray | bool = True) -> FloatArray:
+        """Add one value (of each process that it ``counts`` in; the others bet nothing) and return the log of the wealth."""
         factors = self.bets.log_factors(np.asarray(value, np.float64))
+        if counts is not True:
+            factors = np.where(np.asarray(counts)[..., None], factors, 0.0)
         self.count += 1
         n = self.count
         waiting = 1.0 / log2(n + 1)

@@ -1,7 +1,7 @@
 """Checkpoints of a LangGraph run as bytes: the state after a prefix, from which any extension resumes in any process.
 
 The same state gives the same bytes (ids, times and random version suffixes are left out), so that equal checkpoints can be
-kept once. No pickle: :class:`~langgraph.checkpoint.serde.jsonplus.JsonPlusSerializer` in its default mode.
+kept once. No pickle: LangGraph's own serializer, see :mod:`vinelm.profiler.execution.state_types`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import RESUME
+
+from vinelm.profiler.execution.state_types import StateSerializer
 
 UNIT_KEY = "__vinelm_unit"
 """Key of a run's ``configurable`` that stands for its thread here, where the application states a ``thread_id`` of its own.
@@ -42,7 +43,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
     """
 
     def __init__(self) -> None:
-        super().__init__(serde=JsonPlusSerializer())
+        super().__init__(serde=StateSerializer())
         self._held: dict[str, dict[str, bytes]] = {}  # by thread and namespace
         self._resumed: dict[str, list[tuple[str, str, Any]]] = {}  # by thread: answers that an interrupted node has had
         self.is_comparing = False

@@ -1,9 +1,12 @@
 """Digests of what determines an answer besides the request and the models: the graph, its nodes' code, prompts and resources.
 
 Rows and checkpoints of a changed workflow must not be mixed with old ones. Each part has its own digest, so that a mismatch can
-name what changed. Code is digested as its source without comments, docstrings and layout, with the constants and functions of
-the same package that it uses. Anything that it reads in other ways (files, environment, other packages) belongs in
-``Workflow.resources``.
+name what changed. Code is digested as its syntax tree, which has no comments, docstrings and layout and is alike under every
+version of Python, with the constants and functions of the same package that it uses. Anything that it reads in other ways
+(files, environment, other packages) belongs in ``Workflow.resources``.
+
+Earlier versions digested the text that the running Python made of the tree (``is_older``). Where a store has that digest of the
+code as it is now, its rows hold, and the digest is renewed.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from enum import Enum
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -32,6 +37,7 @@ from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.judging import LLMJudge
 from vinelm.judging.judgement import JUDGED
+from vinelm.profiler.execution.syntax import tree_of
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
 from vinelm.traces import StoreIdentity
@@ -57,6 +63,11 @@ def store_identity(
     """
     parts = fingerprint(workflow, catalog, backends)
     parts |= {f"{SETTING}{name}": json.dumps(value) for name, value in (settings or {}).items()}
+
+    @cache
+    def older() -> dict[str, str]:  # builds the graph once more, and is asked only where a digest differs
+        return fingerprint(workflow, catalog, backends, is_older=True)
+
     return StoreIdentity(
         workflow=workflow.name,
         template=workflow.template.bind(tuple(catalog)).to_dict(),
@@ -65,6 +76,7 @@ def store_identity(
         fingerprint=parts,
         is_simulated=any(backend.is_simulated for backend in backends.values()),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        older_fingerprint=older,
     )
 
 
@@ -78,55 +90,57 @@ def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
     return catalog
 
 
-def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, str]:
-    """Return the digest of each part by name.
+def fingerprint(
+    workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], *, is_older: bool = False
+) -> dict[str, str]:
+    """Return the digest of each part by name; those of earlier versions if ``is_older``.
 
     Parts are ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``interrupts`` and
     ``resource LABEL``.
     """
+    digest = partial(code_digest, is_older=is_older)
     recorder = _Recorder(GraphAdapter(ModelResolver(catalog, backends), template=workflow.template))
     graph = workflow.build(recorder)
     builder = getattr(graph, "builder", graph)  # compiled or not
     is_graph = hasattr(builder, "nodes") and hasattr(builder, "branches")
-    parts = {"graph": _digest(_shape(builder) if is_graph else list(_functions_of(graph)))}
-    parts |= {f"stage {name}": code_digest(fn) for name, fn in recorder.functions.items()}
-    parts |= {f"route {i}": code_digest(fn) for i, fn in enumerate(recorder.routes, start=1)}
+    parts = {"graph": _digest(_shape(builder) if is_graph else list(_functions_of(graph, digest)))}
+    parts |= {f"stage {name}": digest(fn) for name, fn in recorder.functions.items()}
+    parts |= {f"route {i}": digest(fn) for i, fn in enumerate(recorder.routes, start=1)}
     for name, node in builder.nodes.items() if is_graph else ():
         function = _function(node)
         if _is_finish(node):
             continue
         if name not in recorder.functions and function is not None:
-            parts[f"node {name}"] = code_digest(function)
+            parts[f"node {name}"] = digest(function)
         elif name not in recorder.functions and holds_stage(node.runnable):
-            parts[f"node {name}"] = _digest(list(_chain(node.runnable, type(node.runnable).__module__, {})))
+            parts[f"node {name}"] = _digest(list(_Code(is_older).chain(node.runnable, type(node.runnable).__module__)))
     # What a judge is asked may change: its rows are judged again, and stay (profiler/scheduling/kept_rows.py).
-    parts["scorer"] = JUDGED if isinstance(workflow.score, LLMJudge) else code_digest(workflow.score)
+    parts["scorer"] = JUDGED if isinstance(workflow.score, LLMJudge) else digest(workflow.score)
     if workflow.inputs is not None:
-        parts["inputs"] = code_digest(workflow.inputs)
+        parts["inputs"] = digest(workflow.inputs)
     if workflow.answer_interrupt is not None:
-        parts["interrupts"] = code_digest(workflow.answer_interrupt)
+        parts["interrupts"] = digest(workflow.answer_interrupt)
     if workflow.context is not None:
-        parts["context"] = code_digest(workflow.context)
+        parts["context"] = digest(workflow.context)
     if workflow.configurable is not None:
-        parts["configurable"] = code_digest(workflow.configurable)
+        parts["configurable"] = digest(workflow.configurable)
     return parts | {f"resource {label}": digest for label, digest in workflow.resources.items()}
 
 
-def code_digest(target: Callable[..., Any]) -> str:
+def code_digest(target: Callable[..., Any], *, is_older: bool = False) -> str:
     """Return the digest of a callable and of the constants and functions of its package that it uses."""
-    seen: dict[int, Any] = {}
-    return _digest(list(_code_of(target, _package(target), seen)))
+    return _digest(list(_Code(is_older).of(target, _package(target))))
 
 
-def _functions_of(app: Any) -> Iterator[str]:
+def _functions_of(app: Any, digest: Callable[[Any], str]) -> Iterator[str]:
     """Digests of the code of an application that is no graph: a function, or an entrypoint of LangGraph's functional API."""
     for node in getattr(app, "nodes", {}).values():
         bound = getattr(node, "bound", None)
         function = held_attribute(bound, "func") or held_attribute(bound, "afunc")
         if function is not None:
-            yield code_digest(function)
+            yield digest(function)
     if not hasattr(app, "nodes"):
-        yield code_digest(app)
+        yield digest(app)
 
 
 class _Recorder(VineInterface):
@@ -174,71 +188,96 @@ def _function(node: Any) -> Any:
     return held_attribute(runnable, "func") or held_attribute(runnable, "afunc")
 
 
-def _code_of(target: Any, package: str, seen: dict[int, Any]) -> Iterator[Any]:
-    """Source or bytecode of the target, then of everything in its package that it refers to; each object once."""
-    if id(target) in seen:
-        return
-    seen[id(target)] = target
-    if isinstance(target, MethodType):
-        yield from _code_of(target.__func__, package, seen)
-    elif isinstance(target, FunctionType):
-        yield _source(target)
-        yield from _values([*(target.__defaults__ or ()), *(target.__kwdefaults__ or {}).values()], package, seen)
-        names = sorted(set(code_names(target.__code__)))
-        yield from _values([target.__globals__[name] for name in names if name in target.__globals__], package, seen)
-        yield from _values(list(closure_values(target)), package, seen)
-        owner = target.__globals__
-        for name in names:  # constants and functions behind a module's name: prompts.GENERATE
-            for module in (value for value in (owner.get(n) for n in names) if _is_local_module(value, package)):
-                if hasattr(module, name):
-                    yield from _values([getattr(module, name)], package, seen)
-    elif isinstance(target, type):
-        if _belongs(target, package):
-            members = sorted(vars(target).items())
-            yield from _values([v for k, v in members if not k.startswith("__") or isinstance(v, FunctionType)], package, seen)
-    elif hasattr(target, "__wrapped__"):
-        yield from _code_of(target.__wrapped__, package, seen)
-    elif callable(target):
-        yield from _code_of(type(target), package, seen)
+class _Code:
+    """What code consists of: its own tree, then everything in its package that it refers to, each object once.
 
+    Args:
+        is_older: as earlier versions read it.
+    """
 
-def _values(values: list[Any], package: str, seen: dict[int, Any]) -> Iterator[Any]:
-    for value in values:
-        plain = _plain(value)
-        if plain is not None:
-            yield plain
-            if isinstance(value, Runnable) and not isinstance(value, BaseChatModel) and holds_stage(value):
-                yield from _chain(value, package, seen)
-        elif isinstance(value, (classmethod, staticmethod)):
-            yield from _values([value.__func__], package, seen)
-        elif isinstance(value, property):
-            yield from _values([value.fget], package, seen)
-        elif isinstance(value, (FunctionType, MethodType, type)) and _belongs(value, package):
-            yield from _code_of(value, package, seen)
+    def __init__(self, is_older: bool) -> None:
+        self._is_older = is_older
+        self._seen: dict[int, Any] = {}
 
+    def of(self, target: Any, package: str) -> Iterator[Any]:
+        """Yield the tree of a callable, or its bytecode where there is no source, and what it refers to."""
+        if id(target) in self._seen:
+            return
+        self._seen[id(target)] = target
+        if isinstance(target, MethodType):
+            yield from self.of(target.__func__, package)
+        elif isinstance(target, FunctionType):
+            yield _older_source(target) if self._is_older else tree_of(target) or _bytecode(target.__code__)
+            yield from self.values([*(target.__defaults__ or ()), *(target.__kwdefaults__ or {}).values()], package)
+            names = sorted(set(code_names(target.__code__)))
+            yield from self.values([target.__globals__[name] for name in names if name in target.__globals__], package)
+            yield from self.values(list(closure_values(target)), package)
+            owner = target.__globals__
+            for name in names:  # constants and functions behind a module's name: prompts.GENERATE
+                for module in (value for value in (owner.get(n) for n in names) if _is_local_module(value, package)):
+                    if hasattr(module, name):
+                        yield from self.values([getattr(module, name)], package)
+        elif isinstance(target, type):
+            if _belongs(target, package):
+                yield from self._class(target, package)
+        elif hasattr(target, "__wrapped__"):
+            yield from self.of(target.__wrapped__, package)
+        elif callable(target):
+            yield from self.of(type(target), package)
 
-def _chain(target: Any, package: str, seen: dict[int, Any]) -> Iterator[Any]:
-    """The prompts, settings and functions of a chain that calls a stage: its own dump names only their types."""
-    if isinstance(target, (str, int, float, bool, type(None))):
-        yield target
-        return
-    if id(target) in seen:
-        return
-    seen[id(target)] = target
-    if isinstance(target, (list, tuple)):
-        for item in target:
-            yield from _chain(item, package, seen)
-    elif isinstance(target, Mapping):
-        yield from _chain([*target, *target.values()], package, seen)
-    elif isinstance(target, (FunctionType, MethodType)):
-        yield from _code_of(target, _package(target), seen)
-    elif isinstance(target, (Runnable, BaseModel)) and not isinstance(target, BaseChatModel):
-        yield type(target).__name__
-        yield from _chain({name: value for name, value in vars(target).items() if name[0] != "_"}, package, seen)
-    elif isinstance(target, BaseModel):
-        yield _plain(target)
-    else:
-        yield type(target).__name__
+    def _class(self, target: type, package: str) -> Iterator[Any]:
+        members = [(k, v) for k, v in sorted(vars(target).items()) if not k.startswith("__") or isinstance(v, FunctionType)]
+        if not self._is_older:
+            tree = tree_of(target)
+            yield tree
+            # What Python makes of a class (a dataclass's methods, an enumeration's tables) is made anew in each version.
+            is_made = set(target.__members__) if issubclass(target, Enum) else set()
+            members = [
+                (name, value)
+                for name, value in members
+                if name not in is_made
+                and not (issubclass(target, Enum) and name.startswith("_") and not isinstance(value, FunctionType))
+                and not (tree is not None and isinstance(value, FunctionType) and tree_of(value) is None)
+            ]
+        yield from self.values([value for _, value in members], package)
+
+    def values(self, values: list[Any], package: str) -> Iterator[Any]:
+        """Yield the constants among the values, and the code of those that belong to the package."""
+        for value in values:
+            plain = _plain(value)
+            if plain is not None:
+                yield plain
+                if isinstance(value, Runnable) and not isinstance(value, BaseChatModel) and holds_stage(value):
+                    yield from self.chain(value, package)
+            elif isinstance(value, (classmethod, staticmethod)):
+                yield from self.values([value.__func__], package)
+            elif isinstance(value, property):
+                yield from self.values([value.fget], package)
+            elif isinstance(value, (FunctionType, MethodType, type)) and _belongs(value, package):
+                yield from self.of(value, package)
+
+    def chain(self, target: Any, package: str) -> Iterator[Any]:
+        """Yield the prompts, settings and functions of a chain that calls a stage: its own dump names only their types."""
+        if isinstance(target, (str, int, float, bool, type(None))):
+            yield target
+            return
+        if id(target) in self._seen:
+            return
+        self._seen[id(target)] = target
+        if isinstance(target, (list, tuple)):
+            for item in target:
+                yield from self.chain(item, package)
+        elif isinstance(target, Mapping):
+            yield from self.chain([*target, *target.values()], package)
+        elif isinstance(target, (FunctionType, MethodType)):
+            yield from self.of(target, _package(target))
+        elif isinstance(target, (Runnable, BaseModel)) and not isinstance(target, BaseChatModel):
+            yield type(target).__name__
+            yield from self.chain({name: value for name, value in vars(target).items() if name[0] != "_"}, package)
+        elif isinstance(target, BaseModel):
+            yield _plain(target)
+        else:
+            yield type(target).__name__
 
 
 def _plain(value: Any) -> str | None:
@@ -253,8 +292,8 @@ def _plain(value: Any) -> str | None:
     return None
 
 
-def _source(function: FunctionType) -> str:
-    """The function's statements without layout, comments and docstrings; its bytecode where there is no source."""
+def _older_source(function: FunctionType) -> str:
+    """The function's statements as the running Python writes them; its bytecode where there is no source."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.judging import Judgement
-from vinelm.money.spend_guard import SpendGuard
+from vinelm.money.spend_guard import SpendGuard, SpendPermit
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Cell, Observation
@@ -74,6 +74,7 @@ class UnitBudget(SpendGuard):
             even where the application catches the exception.
         on_settled: called with the dollars of each call that has ended.
         on_reserved: called with the dollars that calls under way may cost, whenever they change.
+        before: called before each call, whether or not it needs more; what it raises refuses the call.
     """
 
     def __init__(
@@ -83,12 +84,23 @@ class UnitBudget(SpendGuard):
         *,
         on_settled: Callable[[float], None] | None = None,
         on_reserved: Callable[[float], None] | None = None,
+        before: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(upper_usd)
+        self._before = before
         self.was_refused = False
         self._top_up = top_up
         self._on_settled = on_settled
         self._on_reserved = on_reserved
+
+    def close(self) -> None:
+        """Refuse every call from now on: whoever runs has been left behind."""
+        self.was_refused, self.limit_usd = True, 0.0
+
+    def authorize(self, upper_usd: float) -> SpendPermit:
+        """As :meth:`SpendGuard.authorize`."""
+        self._before()
+        return super().authorize(upper_usd)
 
     def _raise_limit(self, needed_usd: float) -> bool:
         if self.was_refused or not self._top_up(needed_usd):
@@ -119,6 +131,7 @@ class UnitOutcome:
         paid_usd: dollars to settle where they are not the row's: those of an unfinished unit, and of a worker that died
             during a call that may have been billed, and those of a unit whose answer was judged, the judge's included.
         judgement: what the workflow's judge said of the answer; None without a judge.
+        shown: where a state is scored again, its labels beside what it holds: for a person, and kept nowhere.
         shapes: of the prompts of the row's calls, packed (:mod:`vinelm.prompts.stored`); empty where they are not known.
     """
 
@@ -127,6 +140,7 @@ class UnitOutcome:
     paid_usd: float | None = None
     judgement: Judgement | None = None
     shapes: bytes = b""
+    shown: str = ""
 
     @property
     def settled_usd(self) -> float:

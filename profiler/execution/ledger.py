@@ -178,7 +178,8 @@ class Ledger:
             upper_usd: its dollars at most.
             upper_calls: its model calls at most.
             is_new: it is to make a row; False for a row that is there, which only the run that begins may look at.
-            is_batched: all its calls go in batches.
+            is_batched: all its calls go in batches. What an interrupted run left open for it is replaced, and is the least
+                that is reserved.
             is_paid: it has run: the budget is not asked any more.
 
         Raises:
@@ -190,7 +191,11 @@ class Ledger:
             if self._shared is not None and is_new:
                 self._shared.claim(request_id, prefix)
             replaced_usd = self.replaceable.get((request_id, prefix), 0.0) if is_batched else 0.0
-            reason = self.refusal(upper_usd - replaced_usd, upper_calls)
+            # What was bought for the unit stays reserved until it has ended: others must not take that room. And where it needs
+            # no more than that, no budget is asked: its answers are paid, and fetching them is what makes room.
+            is_held = upper_usd <= replaced_usd and replaced_usd > 0
+            upper_usd = max(upper_usd, replaced_usd)
+            reason = self.refusal(-math.inf if is_held else upper_usd - replaced_usd, upper_calls)
             if reason is not None and not is_paid:
                 raise BudgetExhausted(reason)
             # The entry is written before the sums change here: where the store refuses it, nothing is reserved.
@@ -218,6 +223,13 @@ class Ledger:
             reservation.upper_usd = upper_usd
             self._reserve(extra)
             return True
+
+    def lower(self, reservation: Reservation, upper_usd: float) -> None:
+        """Give back, durably, what a unit that has calls of known price no longer needs; see :meth:`top_up`."""
+        with self._lock, self._locked():
+            self._store.raise_reservation(reservation.entry, upper_usd)
+            self._reserve(upper_usd - reservation.upper_usd)
+            reservation.upper_usd = upper_usd
 
     def settle(
         self, reservation: Reservation, observation: Observation, checkpoint: bytes | None, *, paid_usd: float | None = None,
@@ -269,7 +281,12 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One transaction, undone where the block raises. Other runs on the store wait for its end, and sums are read anew."""
+        """One transaction, undone where the block raises. Other runs on the store wait for its end, and sums are read anew.
+
+        Raises:
+            StoreError: the run does not hold the store any more, so that another may buy the same.
+        """
+        self._store.database.require_held()
         if self._shared is None:
             with self._store.together():
                 yield

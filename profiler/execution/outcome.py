@@ -11,7 +11,7 @@ import numpy as np
 
 from vinelm.adapters.langgraph.nodes.signature import user_line
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
-from vinelm.errors import CallError, FailureKind, TemplateError, VineLMError, WorkflowError
+from vinelm.errors import CallError, FailureKind, TemplateError, VineLMError, WorkflowError, is_of_code
 from vinelm.judging import LLMJudge
 from vinelm.profiler.execution.checkpoints import StateError
 from vinelm.profiler.execution.judging import UNIT_JUDGE
@@ -49,7 +49,7 @@ def checked_score(verdict: object, *, is_oracle: bool) -> tuple[bool | float, st
     return score, None
 
 
-def failed_row(policy: UnitPolicy, error: Exception) -> Observation:
+def failed_row(policy: UnitPolicy, error: BaseException) -> Observation:
     """Return the row of a unit that ended with an exception."""
     last = policy.invocations[-1] if policy.invocations else None
     if isinstance(error, StateError):
@@ -81,7 +81,9 @@ def scored(
         return None if unit is None else unit.verdict(workflow, request, values), None
     try:
         verdict: object = workflow.score(request, values)
-    except Exception as error:
+    except BaseException as error:
+        if not is_of_code(error):
+            raise
         return False, with_place(f"score raised {type(error).__name__}", error)
     return checked_score(verdict, is_oracle=workflow.template.stop == "oracle")
 

@@ -21,7 +21,8 @@ from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.runs.run_context import profiled_unit
 from vinelm.adapters.langgraph.stated_settings import stated_configurable, stated_context
 from vinelm.catalog import Catalog
-from vinelm.errors import InputError, WorkflowError
+from vinelm.errors import InputError, WorkflowError, is_of_code
+from vinelm.profiler.execution.answers import beside_label
 from vinelm.profiler.execution.checkpoints import UNIT_KEY, UnitSaver
 from vinelm.profiler.execution.job import Job, TopUp, UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import JudgedUnit, Judging, judged, make_judging
@@ -64,7 +65,7 @@ class UnitRunner:
         self._wrapped = nodes.wrapped
         self._holders = {node for group in nodes.by_stage.values() for node in group}
         self.judging = make_judging(self.workflow, catalog, backends)
-        self.last_error: Exception | None = None
+        self.last_error: BaseException | None = None
         opening = {end for start, end in self.graph.builder.edges if start == START}
         self._first_boundaries = _first_boundaries(self.template, opening, self._boundaries)
         ends = route_ends(self.graph, nodes.by_stage)
@@ -144,7 +145,7 @@ class UnitRunner:
             self.saver.forget(thread_id)
 
     def _outcome(
-        self, chat: UnitChat, policy: UnitPolicy, request: Request, thread_id: str, problem: Exception | None
+        self, chat: UnitChat, policy: UnitPolicy, request: Request, thread_id: str, problem: BaseException | None
     ) -> UnitOutcome:
         if problem is not None:
             return UnitOutcome(failed_row(policy, problem))
@@ -155,13 +156,15 @@ class UnitRunner:
 
     def _attempt(
         self, thread_id: str, chat: UnitChat, policy: UnitPolicy, request: Request, parent: bytes | None
-    ) -> Exception | None:
+    ) -> BaseException | None:
         """Run the unit; return the exception that ended it, if any."""
         try:
             self._invoke(thread_id, chat, policy, request, parent)
         except InputError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_of_code(error):
+                raise
             if chat.problem is not None:  # the application wrapped it in an error of its own
                 raise chat.problem from error
             return error
@@ -297,7 +300,7 @@ class UnitRunner:
             UNIT_BUDGET.reset(token)
             self.saver.forget(thread_id)
         row = replace(row, success=success) if problem is None else replace(row, failure="tool", detail=problem)
-        return UnitOutcome(row)
+        return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
         """The state if the loop ended here: the nodes after the loop run on a copy. The second value says what went wrong."""
@@ -310,7 +313,9 @@ class UnitRunner:
             return _values(self.graph.get_state(_config(fork)).values), None
         except InputError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_of_code(error):
+                raise
             return {}, with_place(f"after the loop, {type(error).__name__}", error)  # its text may hold the answer
         finally:
             self.saver.forget(fork)

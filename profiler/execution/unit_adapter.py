@@ -12,8 +12,8 @@ from langchain_core.messages import BaseMessage
 
 from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
-from vinelm.backends.resolver import ModelResolver
 from vinelm.backends.prompt_text import prompt_parts
+from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.errors import WorkflowError
 from vinelm.profiler.execution.job import UnitBudget

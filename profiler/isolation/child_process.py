@@ -123,7 +123,7 @@ class Child:
                 checkpoint = rest if message["has_checkpoint"] else None
                 judgement = None if message["judgement"] is None else Judgement(**message["judgement"])
                 paid_usd = self.cost_usd if job.n_again or judgement is not None else None
-                return UnitOutcome(row_of(message["row"]), checkpoint, paid_usd, judgement, shapes)
+                return UnitOutcome(row_of(message["row"]), checkpoint, paid_usd, judgement, shapes, message.get("shown", ""))
 
     def _top_up(self, upper_usd: float, top_up: TopUp) -> None:
         with self.waiting():

@@ -208,7 +208,7 @@ class _ForkServer:
             return
         row = None if outcome.observation is None else plain_row(outcome.observation)
         judgement = None if outcome.judgement is None else outcome.judgement.to_dict()
-        sizes = {"has_checkpoint": outcome.checkpoint is not None, "shapes": len(outcome.shapes)}
+        sizes = {"has_checkpoint": outcome.checkpoint is not None, "shapes": len(outcome.shapes), "shown": outcome.shown}
         send(channel, {"row": row, "judgement": judgement, **sizes}, outcome.shapes + (outcome.checkpoint or b""))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from vinelm.errors import BudgetExhausted
 from vinelm.profiler.execution.job import Job
 from vinelm.profiler.scheduling.coverage import Coverage
-from vinelm.profiler.scheduling.observed_cells import FirstRows
+from vinelm.profiler.scheduling.observed_cells import AnswersOfToday, FirstRows
 from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
 from vinelm.profiler.scheduling.run_state import Purchase, RunState
 from vinelm.profiler.scheduling.threads import TopUpRequest
@@ -76,7 +77,7 @@ class _Scan:
         self._earlier_calls = 0
         self._coverage_bound = CoverageUpperBound(self._cells.coverage) if self._target is not None else None
         self._may_reach_target = False  # the earlier cells may reach the coverage: no later cell is certain
-        self._possibly_broken = PossiblyBroken(state.cells.first_rows)
+        self._possibly_broken = PossiblyBroken(state.cells.first_rows, state.cells.first_answers)
 
     def jobs(self) -> list[Job]:
         """Reserve and return the units to start. Decides on top-up requests where the answer is certain."""
@@ -122,6 +123,8 @@ class _Scan:
         cell, is_timed = path.cell(length), path.is_timed
         replaced_usd = ledger.replaceable.get(cell, 0.0) if self._state.is_batched(cell, is_timed=is_timed) else 0.0
         extra_usd = upper_usd - replaced_usd
+        if replaced_usd and extra_usd <= 0:  # it is reserved or paid since an earlier run
+            extra_usd = -math.inf
         refusal = ledger.refusal(self._earlier_usd + extra_usd, self._earlier_calls + upper_calls)
         if refusal is not None:
             # Final only where no earlier cell is open: a unit before this one may settle below its bound and leave enough.
@@ -174,7 +177,7 @@ class _Scan:
                 return
             if cell not in self._cells.committed and cell not in self._earlier:
                 self._earlier.add(cell)
-                self._possibly_broken.pass_cell(row.stage, row)
+                self._possibly_broken.pass_cell(row.stage, row, path.request_id)
                 if self._coverage_bound is not None:
                     paid_usd = row.cost_usd + row.tool_cost_usd
                     visits = ((row.stage, row.model),)
@@ -200,7 +203,7 @@ class _Scan:
                 self._earlier.add(cell)
             visits = path.possible(length)
             for stage in dict.fromkeys(stage for stage, _ in visits):
-                self._possibly_broken.pass_cell(stage, None)
+                self._possibly_broken.pass_cell(stage, None, path.request_id)
             reservation = None if cell is None else self._state.running.get(cell)
             upper_usd, upper_calls = self._upper(path, length)
             if reservation is None:
@@ -221,16 +224,22 @@ class _Scan:
 
 
 class PossiblyBroken:
-    """True if the cells before one that is to start may show that a stage is broken: then a run of one unit at a time might
-    never come to it.
+    """True if the cells before one that is to start may show that a stage is broken, or that no answer is right: then a run of
+    one unit at a time might never come to it.
     """
 
-    def __init__(self, first_rows: FirstRows) -> None:
+    def __init__(self, first_rows: FirstRows, answers: AnswersOfToday) -> None:
         self._failed, self._after = first_rows.failing(), first_rows.after
+        self._answers, self._asked = answers, set[str]()
+        self._is_read = answers.is_settled
         self.may_stop = False
 
-    def pass_cell(self, stage: str, row: Observation | None) -> None:
+    def pass_cell(self, stage: str, row: Observation | None, request_id: str) -> None:
         """Add the next cell in order; ``row`` where it is executed."""
+        self._is_read = self._is_read or (row is not None and bool(row.success))
+        if not self._is_read and request_id not in self._answers.wrong:
+            self._asked.add(request_id)
+            self.may_stop = self.may_stop or not self._answers.may_be_all(len(self._asked))
         if stage not in self._failed:
             return
         if row is not None and row.failure is None:

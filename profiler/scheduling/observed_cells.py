@@ -15,6 +15,8 @@ from vinelm.template import Template
 
 BROKEN_AFTER = 8
 """How many first rows of a stage must fail alike."""
+NONE_RIGHT_AFTER = 10
+"""How many requests what runs today must have answered, none of them right."""
 _REFIT = 1.05  # the interval is computed anew each time the committed cells have grown by this factor
 
 
@@ -58,8 +60,10 @@ class ObservedCells:
         for row in rows:
             self.add(row)
         self.first_rows = FirstRows(template, broken_after)
+        self.first_answers = AnswersOfToday(template, None if broken_after is None else NONE_RIGHT_AFTER)
         for row in rows[:n_older]:
             self.first_rows.add(row)
+            self.first_answers.add(row)
         older = [row for row in rows[:n_older] if row.request_id in request_ids]
         for row in sorted(older, key=lambda row: row.depth):
             self.coverage.add(row)
@@ -176,6 +180,56 @@ class FirstRows:
 
     def _rows(self, stage: str) -> list[Observation]:
         return self._failed.get(stage) or []
+
+
+class AnswersOfToday:
+    """The first answers of what runs today, or of any model where that is not known: they show whether any is read at all.
+
+    An application that works today is right now and then. One that never is has its answer read in the wrong place, or is
+    scored by another label, and every row that is bought says nothing. One right answer, of whatever model, settles it.
+
+    Args:
+        template: bound.
+        after: how many requests must have been answered wrong; None to notice nothing.
+
+    Attributes:
+        wrong: the cells of these answers, by request.
+    """
+
+    def __init__(self, template: Template, after: int | None = NONE_RIGHT_AFTER) -> None:
+        self._template, self._after = template, after
+        self._today = template.today or {}
+        self.wrong: dict[str, Cell] = {}
+        self.is_settled = after is None
+
+    def add(self, row: Observation) -> str | None:
+        """Add a committed row; returns in one line that none is right once there are enough."""
+        if self.is_settled or row.failure is not None or row.success is None:
+            return None
+        if row.success:
+            self.is_settled = True
+        elif self._is_answer(row):
+            self.wrong.setdefault(row.request_id, (row.request_id, row.prefix))
+        return self.message
+
+    @property
+    def message(self) -> str | None:
+        """In one line that no answer is right; None if that is not known."""
+        if self.is_settled or self.may_be_all(0):
+            return None
+        whose = "of what runs today, and none of another model either" if self._today else "of any model"
+        return f"none of the first {len(self.wrong)} answers is right {whose}"
+
+    def may_be_all(self, more: int) -> bool:
+        """Return whether fewer are known than are needed, also if ``more`` requests turn out to be wrong."""
+        return self._after is None or len(self.wrong) + more < self._after
+
+    def _is_answer(self, row: Observation) -> bool:
+        has_ended = row.ended(self._template.stop) or row.depth == self._template.depth
+        is_todays = not self._today or (
+            self._today.get(row.stage) == row.model and set(row.prefix) <= set(self._today.values())
+        )
+        return has_ended and is_todays and self._template.stage(row.stage).answerable
 
 
 def only_failures(rows: Sequence[Observation]) -> str | None:

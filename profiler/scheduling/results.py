@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted", "broken", "certain"]
+StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted", "broken", "none-right", "certain"]
 """``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``interrupted``: Ctrl-C or SIGTERM;
 ``broken``: all first rows of a stage failed alike, whatever the model;
+``none-right``: no answer was right, in the first requests that what runs today has answered;
 ``certain``: an estimate is as certain as was asked for."""
 
 
@@ -60,7 +61,7 @@ class ProfileResult:
         naive_usd: dollars of every leaf path from the root, nothing shared; an estimate as well.
         committed_usd: dollars that count against the budget: all that are settled, with the bounds of abandoned units.
         abandoned: units that an earlier run left open when it died.
-        message: why the budget or a broken stage ended the run, in one line.
+        message: why the budget, a broken stage or answers that were all wrong ended the run, in one line.
         coverage_interval: bounds that contain the coverage with a probability of 0.9.
     """
 
@@ -80,4 +81,4 @@ class ProfileResult:
     @property
     def is_resumable(self) -> bool:
         """True if the same call would continue from here."""
-        return self.stopped_by in ("budget", "interrupted", "broken")
+        return self.stopped_by in ("budget", "interrupted", "broken", "none-right")

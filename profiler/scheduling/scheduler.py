@@ -64,7 +64,8 @@ class Scheduler:
         """Run until the state is stopped. Raises what a unit raised, after the units in flight are written."""
         state = self.state
         # Before anything is paid for: the rows that are there may be enough.
-        self._commit.stop_if_done()
+        if not self._commit.stop_if_done() and (known := state.cells.first_answers.message) is not None:
+            state.stop("none-right", known)
         finished: list[UnitFinished] = []
         with Interrupts(is_inline=self._threads is None) as interrupts:
             try:
@@ -193,11 +194,14 @@ class CanonicalCommit:
         return is_done
 
     def _stop_if_broken(self, row: Observation) -> bool:
-        """Stop the run if its rows show that a stage is broken; returns whether it did."""
-        message = self._state.cells.first_rows.add(row)
-        if message is not None:
-            self._state.stop("broken", message)
-        return message is not None
+        """Stop the run if its rows show that a stage is broken, or that no answer is right; returns whether it did."""
+        cells = self._state.cells
+        broken, none_right = cells.first_rows.add(row), cells.first_answers.add(row)
+        if broken is not None:
+            self._state.stop("broken", broken)
+        elif none_right is not None:
+            self._state.stop("none-right", none_right)
+        return broken is not None or none_right is not None
 
     def _commit_path(self, path: ActivePath) -> bool:
         """Commit the path's cells; returns False at a cell without a row, and where the run stops."""

@@ -125,7 +125,8 @@ class ProfileSettings:
         execution: where units run and how many at a time; default: one at a time on the calling thread.
         batch_prices: buy in the providers' batches, at half price; None: every call is made at once.
         keep_going: go on even if all first rows of a stage fail alike, whatever the model. By default such a run stops
-            (``"broken"``), and the next one executes these rows again.
+            (``"broken"``), and the next one executes these rows again. Likewise if none of the first ten requests is answered
+            right (``"none-right"``), whose rows stay.
         on_progress: called after each row.
         on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
             Also called with one line if the workflow, the dataset or the catalog changed: which rows stay, and which do not.

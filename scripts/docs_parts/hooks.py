@@ -14,7 +14,7 @@ from typing import Any
 from cli_reference import cli_reference
 from layers_picture import layers_picture
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 from notebook_page import notebook_page
 
@@ -60,11 +60,20 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what lies elsewhere: the pages of the repository's root, a file that readers save, and the notebooks."""
+    """Add what lies elsewhere: the pages of the repository's root, a file that readers save, and the notebooks.
+
+    Of `docs/examples`, what a page links to is on the site; what the commands of that page write beside it is not.
+    """
+    pages = "".join(path.read_text(encoding="utf-8") for path in Path(config.docs_dir).rglob("*.md"))
+    linked = set(re.findall(r"\]\((?:\.\./)*(examples/[^)#\s]+)", pages))
+    for file in files:
+        if file.src_uri in linked:
+            file.inclusion = InclusionLevel.INCLUDED
     for name, page in FROM_ROOT.items():
         if page not in files.src_uris:
             text = (ROOT / name).read_text(encoding="utf-8")
-            files.append(File.generated(config, page, content=leaving_docs(text, "") if page.endswith(".md") else text))
+            content = leaving_docs(text, "") if page.endswith(".md") else text
+            files.append(File.generated(config, page, content=content, inclusion=InclusionLevel.INCLUDED))
     for notebook in sorted(Path(config.docs_dir).glob("notebooks/*.ipynb")):
         page = f"notebooks/{notebook.stem}.md"
         files.append(File.generated(config, page, content=notebook_page(notebook)))

@@ -72,7 +72,7 @@ BOUNDARIES = frozenset(
     )
 )
 """The places where the application's own code, or LangGraph, enters ours: around them there is nothing of ours to catch."""
-OF_OTHERS = ("PathChannel.", "ContextOwner.", "ChannelSession.", "GraphInterface.context", "_run_context")
+OF_OTHERS = ("PathChannel.", "ContextOwner.", "ChannelSession.", "GraphInterface.context", "_run_context", "note_cap")
 """Methods that LangGraph calls, and those that the application calls before the run."""
 STAND_INS = ("BoundGuard.", "BoundPermit.", "AccountPermit.", "SteadyClock.", "SteadyWallClock.")
 """What takes over where a guard or a clock fails; they call nothing of ours that could fail but what they stand in for."""

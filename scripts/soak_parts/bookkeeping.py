@@ -11,7 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from vinelm.requests.names import unscoped
+
 Interval = tuple[float, float]
+UNCAPPED = "uncapped"
 JOURNEY_S = 1.0
 """Longest that a call is assumed to take from leaving its rate limit to the engine."""
 UNCERTAIN_S = 1.5
@@ -84,6 +87,11 @@ class RowAudit:
     forgiven: int = 0
 
 
+def token(tenant: str) -> str:
+    """The token of a tenant; "" stands for callers without a cap, whom the service knows as one tenant."""
+    return f"the soak test's token of {tenant or UNCAPPED}"
+
+
 def question(request: str, tenant: str, *, is_bare: bool = False) -> str:
     """The text that a request asks, from which :func:`read_calls` tells whose call it is."""
     return f"{'bare' if is_bare else 'vine'} {request} {tenant or '-'}"
@@ -130,7 +138,7 @@ def audit_rows(
     kept: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         audit.rows += 1
-        kept[row.request_id].append(row)
+        kept[unscoped(row.request_id)].append(row)  # ids are not repeated, whosever they are
     answers: dict[str, Counter[str]] = defaultdict(Counter)
     uncertain = set()
     for call in calls:

@@ -10,7 +10,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 import httpx
-from soak_parts.bookkeeping import Asked, Interval, overlaps, question
+from soak_parts.bookkeeping import Asked, Interval, overlaps, question, token
 from soak_parts.processes import Server
 
 PATIENCE_S = 200.0
@@ -82,9 +82,9 @@ class Callers:
                 return None
             server.take()
         life, began_s = server.life, time.monotonic()
-        body = {"id": name, "tenant": tenant, "conversation": name, "data": {"question": question(name, tenant)}}
+        body = {"id": name, "conversation": name, "data": {"question": question(name, tenant)}}
         try:
-            told = client.post(f"{server.url}/ask", json=body)
+            told = client.post(f"{server.url}/ask", json=body, headers={"Authorization": f"Bearer {token(tenant)}"})
         except httpx.ConnectError:
             return None  # nothing was sent: the next attempt goes elsewhere
         except httpx.HTTPError as error:

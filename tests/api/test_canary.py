@@ -5,12 +5,11 @@ import logging
 
 import numpy as np
 import pytest
+from kit.canaries import BEST, TABLE, TRIE, asked, known, serving
 from kit.tables import random_table
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 from prometheus_client import CollectorRegistry
-from typing_extensions import TypedDict
 
 from vinelm import VineLM
 from vinelm.api.canary import IDLE_S, Canary, promised_ratio
@@ -18,86 +17,15 @@ from vinelm.clock import VirtualClock
 from vinelm.controller import Planner
 from vinelm.errors import CallError, ConfigError
 from vinelm.objective import Objective
-from vinelm.plans.recommendation import META, AgainstToday
 from vinelm.requests.protocols import Invocation
 from vinelm.rows.observation import Usage
 from vinelm.telemetry import ObserverGroup, Prometheus
-
-BEST = Objective(maximize="accuracy")
-TABLE = random_table(3, n_requests=60, n_models=3, depth=3)
-
-
-def known(annotated, cost_usd=0.03):
-    """The trie, which says what runs today and that nothing is proven."""
-    names = [stage.name for stage in annotated.template.stages]
-    annotated.meta[META] = AgainstToday(models=dict.fromkeys(names, "m0"), accuracy=0.5, cost_usd=cost_usd).to_dict()
-    return annotated
-
-
-TRIE = known(TABLE.annotate())
-
-
-class State(TypedDict, total=False):
-    turns: int
-    seen: list
-
-
-class FixedBackend:
-    """Each call costs what ``usd`` says of its path, and fails where that is None."""
-
-    is_simulated, is_virtual_time = True, False
-
-    def __init__(self, usd=lambda path: 0.01):
-        self.usd = usd
-
-    def chat_model(self, model, call):
-        backend = self
-
-        class Chat:
-            name = model.name
-
-            def invoke(self, prompt):
-                usd = backend.usd(call.prefix)
-                call.on_usage(Usage(model=model.name, cost_usd=usd or 0.0, latency_s=0.0, tokens_in=7, tokens_out=2))
-                if usd is None:
-                    raise CallError("down", kind="server_error")
-
-        return Chat()
-
-
-def serving(canary=0.5, *, trie=TRIE, usd=lambda path: 0.01, waits=False, saver=None, **settings):
-    vine = VineLM(trie.catalog, {"test": FixedBackend(usd)}, trie=trie, fallback=False, canary=canary, **settings)
-
-    def answer(state: State, model):
-        model.invoke("?")
-        return {"turns": state.get("turns", 0) + 1, "seen": [*state.get("seen", []), model.name]}
-
-    def person(state: State):
-        return {"turns": state["turns"]} if interrupt("go on?") else {}
-
-    graph = StateGraph(State)
-    for node in ("generate", "repair"):
-        graph.add_node(node, vine.stage(node, answer, default="m0"))
-    graph.add_edge(START, "generate")
-    follower = "person" if waits else "repair"
-    if waits:
-        graph.add_node("person", person)
-        graph.add_edge("person", "repair")
-    for node in ("generate", "repair"):
-        edge = vine.route(lambda state: state["turns"] >= 2, again=follower, end=END)
-        graph.add_conditional_edges(node, edge)
-    return vine, graph.compile(checkpointer=saver)
-
-
-def asked(vine, app, name, **config):
-    return app.invoke({"turns": 0, "seen": []}, config or None, context=vine.context(BEST, request_id=name))
-
 
 # -- the draw ------------------------------------------------------------------------------------------------------
 
 
 def test_a_request_draws_alike_in_every_process():
-    one, other = (serving(0.3)[0] for _ in range(2))
+    one, other = (serving(0.3, draw_secret="of the operator's settings")[0] for _ in range(2))
     drawn = [[vine.session(BEST, run_id=f"r{i}").is_canary for i in range(400)] for vine in (one, other)]
     assert drawn[0] == drawn[1]
     assert 0.2 < np.mean(drawn[0]) < 0.4
@@ -260,9 +188,9 @@ def test_a_resumed_request_keeps_its_draw_although_the_canary_has_gone_back():
     went_on = 0
     for i in range(10):
         config = {"configurable": {"thread_id": str(i)}}
-        drawn = one.session(BEST, run_id=f"r{i}").is_canary
+        drawn = one.session(BEST, run_id=f"r{i}", **config).is_canary
         if asked(one, app, f"r{i}", **config).get("__interrupt__"):
-            session = other.session(BEST, run_id=f"r{i}")
+            session = other.session(BEST, run_id=f"r{i}", **config)
             resumed.invoke(Command(resume=True), config, context=other.context(BEST, policy=session, request_id=f"r{i}"))
             assert session.is_canary == drawn
             assert (resumed.get_state(config).values["seen"][0] == plan) == drawn
@@ -332,6 +260,115 @@ def test_a_plan_that_is_no_worse_is_said_to_be_and_goes_on_as_it_was(how, said):
     status = canary.status
     assert (status.advice, status.share) == ("switch", 0.5)
     assert f"shown to be {said}" in status.reason
+
+
+# -- one caller ----------------------------------------------------------------------------------------------------
+
+PLANNER = Planner(TRIE)
+
+
+def one_request(canary, name, success, *, tenant="", caller="", usd=0.01, failed=False):
+    """A request of (the plan, today) with such an answer; returns whether the plan was drawn for it."""
+    clock = VirtualClock()
+    served = canary.draw(PLANNER, BEST, key=name, run_id=name, clock=clock, started_at=None, caller=tenant)
+    group = 0 if served.request.is_plan else 1
+    served.request.began("generate", ("m0",), 0.0, None)
+    cost = Usage(model="m0", cost_usd=usd if isinstance(usd, float) else usd[group], latency_s=0.0)
+    failure = "server_error" if failed and served.request.is_plan else None
+    served.request.ended(Invocation(stage="generate", prefix=("m0",), latency_s=0.0, usages=(cost,), failure=failure), None)
+    canary.end(served)
+    canary.feedback(name, success[group], caller)
+    return served.request.is_plan
+
+
+ATTACKS = {
+    "says that the plan is wrong": {"success": (False, True)},
+    "says that the plan is right": {"success": (True, False)},
+    "has failing requests": {"success": (True, True), "failed": True},
+    "has dear requests": {"success": (True, True), "usd": (5.0, 0.001)},
+}
+
+
+@pytest.mark.parametrize("named", ["tenant", "caller"])
+@pytest.mark.parametrize("honest", [0, 800])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_no_caller_stops_a_canary_for_all_or_has_it_say_switch(attack, honest, named, caplog):
+    """Among 800 honest labels, or before anybody else has come."""
+    if named == "caller" and attack.startswith("has"):
+        return  # the tenant is what tells whose request it is
+    rng, canary = np.random.default_rng(1), Canary(0.3, 0.01, TRIE, ObserverGroup())
+    for i in range(honest):
+        tenant = f"t{i % 12}" if i % 2 else ""
+        one_request(canary, f"honest-{i}", (bool(rng.random() < 0.8), bool(rng.random() < 0.8)), tenant=tenant)
+    for i in range(400):
+        one_request(canary, f"mallory-{i}", **{named: "mallory"}, **ATTACKS[attack])
+    assert (canary.advice, canary.share) == (None, 0.3)
+    drawn = [one_request(canary, f"after-{i}", (True, True), tenant=f"u{i}") for i in range(300)]
+    assert 0.2 < np.mean(drawn) < 0.4
+    if attack.endswith("is right"):
+        return
+    mallory = [one_request(canary, f"own-{i}", (True, True), tenant="mallory") for i in range(40)]
+    assert not any(mallory)  # what is worse for him is not served to him
+    assert "the plan is worse for a caller" in canary.status.reason
+    assert caplog.text.count("the plan is worse for a caller") == 1
+
+
+def test_a_plan_that_is_worse_for_several_tenants_goes_back_for_all():
+    rng, canary = np.random.default_rng(2), Canary(0.5, 0.01, TRIE, ObserverGroup())
+    for i in range(2500):
+        one_request(canary, f"r{i}", (bool(rng.random() < 0.4), bool(rng.random() < 0.8)), tenant=f"t{i % 4}")
+    assert (canary.advice, canary.share) == ("keep", 0.0)
+
+
+def test_a_plan_that_is_worse_goes_back_for_the_only_tenant():
+    rng, canary = np.random.default_rng(3), Canary(0.5, 0.01, TRIE, ObserverGroup())
+    served = [
+        one_request(canary, f"r{i}", (bool(rng.random() < 0.4), bool(rng.random() < 0.8)), tenant="acme") for i in range(800)
+    ]
+    assert any(served[:50])
+    assert not any(served[-200:])
+    assert "worse for a caller" in canary.status.reason
+
+
+def test_a_name_that_is_used_again_is_that_of_the_first_request():
+    canary = Canary(0.5, 0.01, TRIE, ObserverGroup())
+    draws = {}
+    for key in map(str, range(50)):
+        served = canary.draw(Planner(TRIE), BEST, key=key, run_id="one", clock=VirtualClock(), started_at=None)
+        draws.setdefault("one", served.request.is_plan)
+        canary.feedback("one", False)
+    assert sum(canary.status.labelled) == 1
+
+
+ODD = [None, [], [1], {}, "1", "true", float("nan"), float("inf"), -0.1, 1.1, 10**400, b"1", 1j, len]
+
+
+@pytest.mark.parametrize("success", ODD, ids=lambda value: repr(value)[:8])
+def test_odd_feedback_is_refused_in_one_line(success):
+    vine, app = serving(0.5)
+    asked(vine, app, "a")
+    with pytest.raises(ConfigError, match="give True, False or a score") as caught:
+        vine.feedback("a", success)
+    assert "\n" not in str(caught.value)
+    assert sum(vine.canary.labelled) == 0
+
+
+@pytest.mark.parametrize("name", [None, 7, [], {}, ""], ids=repr)
+def test_odd_names_are_refused_in_one_line(name):
+    vine, _ = serving(0.5)
+    with pytest.raises(ConfigError, match=r"run_id is .*: give a text"):
+        vine.feedback(name, True)
+    if name != "":
+        with pytest.raises(ConfigError, match=r"tenant is .*: give a text"):
+            vine.feedback("a", True, tenant=name)
+
+
+@pytest.mark.parametrize("success", [True, False, 0, 1, 0.5, np.float64(0.5), np.float32(0.5), np.bool_(True), np.int64(1)])
+def test_every_score_counts(success):
+    vine, app = serving(0.5)
+    asked(vine, app, "a")
+    vine.feedback("a", success)
+    assert sum(vine.canary.labelled) == 1
 
 
 def test_what_the_plan_promised_to_cost_is_not_held_against_it():

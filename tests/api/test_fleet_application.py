@@ -1,14 +1,18 @@
 """Applications that serve together: what they see of each other, what they keep to themselves, and what they share."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from typing import TypedDict
 
 import pytest
+from kit.apps.paying import Backend
 from kit.tables import random_table
 from langgraph.graph import END, START, StateGraph
 
-from vinelm import VineLM
+from vinelm import Price, VineLM
+from vinelm.catalog import Catalog, Model
 from vinelm.controller import FleetConfig, SlowdownCurve
 from vinelm.controller.fleet.live_invocations import session_number
 from vinelm.controller.fleet.member import ALONE
@@ -72,6 +76,29 @@ def serving(fleet, inside=lambda: None, **settings):
     return vine, graph.compile()
 
 
+class Till:
+    """What the fake models are paid."""
+
+    dies_really = False
+
+    def __init__(self):
+        self.paid = []
+
+    def pay(self, name):
+        self.paid.append(name)
+
+
+FREE = Price(input=0.0, output=0.0, source="made up", as_of="2026-01-01")
+
+
+def one_node(node):
+    graph = StateGraph(State)
+    graph.add_node("generate", node)
+    graph.add_edge(START, "generate")
+    graph.add_edge("generate", END)
+    return graph.compile()
+
+
 def until(holds):
     give_up = time.monotonic() + 10
     while not holds():
@@ -115,7 +142,7 @@ def test_others_see_a_request_while_it_runs_and_nothing_of_what_it_says(fleet, s
     app.invoke({"question": SECRET}, labels, context=vine.context(OBJECTIVE))
     ((view, others),) = seen
     assert (len(view), view.tenants, view.stages, view.deadline_s[0]) == (1, ("acme",), ("generate",), 100.0)
-    assert view.session[0] == session_number("chat-7")
+    assert view.session[0] == session_number("chat-7", "acme") != session_number("chat-7")
     assert (view.node[0] > 0, view.state[0], view.rest_usd[0] > 0, view.rest_s[0] > 0) == (True, LiveState.RUNNING, True, True)
     assert others == {view.engines[0]: 1}
     until(lambda: not len(other.fleet.fleet.reader().view()))
@@ -158,6 +185,43 @@ def test_a_tenants_day_is_kept_by_all_together_with_and_without_a_plan(redis_url
     assert 3 <= calls <= 8
     vine, app = apps[0]
     app.invoke({"question": "q"}, {"configurable": {"tenant": "another"}}, context=vine.context(OBJECTIVE))
+
+
+@pytest.mark.parametrize("called", ["chat", "tool", "graph"])
+def test_a_tenants_day_holds_in_threads_of_a_node(redis_url, fleet_name, tmp_path, started, called):
+    """Each call in a pool was one of nobody's: forty of forty were sent."""
+    config = FleetConfig(url=redis_url, name=fleet_name, daily_usd={"acme": 0.9}, journal=tmp_path / "fleet.sqlite")
+    till, catalog = Till(), Catalog([Model(name="m", provider="payer", model_id="m", price=FREE, engine="e", max_tokens=8)])
+    vine = VineLM(catalog, {"payer": Backend(till)}, fleet=config)
+    started.append(vine)
+    model = vine.chat_model("generate")
+
+    @vine.tool(writes="session", cost_usd=0.1)
+    def fetch(i: int) -> str:
+        """Fetch."""
+        till.pay(str(i))
+        return "42"
+
+    inner = one_node(lambda state: {"turns": int(model.invoke("?").text)})
+    call = {
+        "chat": lambda i: model.invoke(str(i)).text,
+        "tool": lambda i: fetch.invoke({"i": i}),
+        "graph": lambda i: inner.invoke({"turns": 0}),
+    }[called]
+
+    def node(carry):
+        with ThreadPoolExecutor(4) as pool:
+            futures = [pool.submit(copy_context().run, call, i) if carry else pool.submit(call, i) for i in range(20)]
+        return {"turns": len([one.result() for one in futures])}
+
+    acme = {"configurable": {"tenant": "acme"}}
+    with pytest.raises(CallRefused, match="copy_context"):
+        one_node(lambda state: node(False)).invoke({"turns": 0}, acme)
+    assert till.paid == []
+    with pytest.raises(CallRefused, match="tenant 'acme'"):
+        one_node(lambda state: node(True)).invoke({"turns": 0}, acme)
+    assert 0 < len(till.paid) <= 9
+    assert call(0)  # outside of every request, nobody's
 
 
 def test_what_only_watches_refuses_nothing(redis_url, fleet_name, tmp_path, started):

@@ -2,6 +2,7 @@
 
 import sqlite3
 import ssl
+from contextlib import closing
 from functools import cache
 
 import pytest
@@ -21,7 +22,7 @@ SHAPES = (
 
 
 def make_database(path):
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE staff (id INTEGER PRIMARY KEY, name TEXT, city TEXT, age INTEGER, hired TEXT)")
         db.execute("CREATE TABLE sale (id INTEGER PRIMARY KEY, staff_id INTEGER, amount INTEGER, note TEXT)")
         db.executemany(

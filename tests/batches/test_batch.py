@@ -1,8 +1,10 @@
 """A data set through an application: each request once, in its order, within the budget, whatever happens."""
 
 import json
+import os
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from dataclasses import replace
@@ -13,8 +15,9 @@ import pytest
 from kit.batch_files import answers, committed_usd
 
 import vinelm
+from vinelm.batches.batch import _Batch
 from vinelm.datasets import Columns
-from vinelm.errors import ConfigError, DatasetError, InfeasibleError, StageBroken, StoreError
+from vinelm.errors import ConfigError, DatasetError, InfeasibleError, StageBroken, StoreError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.traces import ObservationStore, check_store
 from vinelm.traces.served.answers import Answers
@@ -116,8 +119,8 @@ def test_a_dry_run_calls_nothing_and_forecasts(app):
     assert not Path("a.jsonl").exists()
 
 
-def broken(asked):
-    """The workflow, whose own code raises on these questions."""
+def broken(asked, error=RuntimeError("a prompt may be in this text")):  # noqa: B008
+    """The workflow, whose own code raises on these questions, or does what it is given in place of an error."""
     workflow = vinelm.load_workflow(APP)
 
     def build(vine):
@@ -126,7 +129,10 @@ def broken(asked):
 
         def checked(state):
             if asked is None or state["question"] in asked:
-                raise RuntimeError("a prompt may be in this text")
+                if not isinstance(error, BaseException):
+                    error()
+                    return check(state)
+                raise error
             return check(state)
 
         graph.nodes["check"].runnable.func = checked
@@ -145,6 +151,118 @@ def test_failures_are_data_and_not_tried_again(app):
     assert [line["id"] for line in failed] == [row["id"] for row in chosen]
     assert {line["reason"] for line in failed} == {"tool: RuntimeError"}
     assert run().by_status == found.by_status
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), WorkflowError("it waits")])
+@pytest.mark.parametrize("place", [0, 5])
+def test_one_row_that_ends_its_thread_is_a_failed_row(app, error, place):
+    """``sys.exit(0)`` in a node: every other row has its answer, and the next run does not stop there either."""
+    row = questions()[place]
+    found = vinelm.batch(broken([row["question"]], error), "t.vine", BEST, output="a.jsonl", budget_usd=1.0)
+    assert found.by_status == {"ok": 59, "failed": 1, "unanswered": 0}
+    (failed,) = [line for line in found.lines() if line["status"] == "failed"]
+    assert failed["id"] == row["id"]
+    assert failed["reason"] == f"tool: {'it waits' if isinstance(error, WorkflowError) else type(error).__name__}"
+
+
+def test_a_stage_that_exits_before_its_first_call_is_a_failed_row(app, monkeypatch):
+    """Also while first prompts are read, which is done on the main thread."""
+    workflow, asked = vinelm.load_workflow(APP), questions()[0]["question"]
+    my_app = sys.modules["my_app"]
+    solve = my_app.solve
+
+    def leaving(state, model):
+        if state["question"] == asked:
+            sys.exit(0)
+        return solve(state, model)
+
+    leaving.__annotations__ = {"state": my_app.State}
+    monkeypatch.setattr(my_app, "solve", leaving)
+    found = vinelm.batch(workflow, "t.vine", BEST, output="a.jsonl", budget_usd=1.0)
+    assert found.by_status == {"ok": 59, "failed": 1, "unanswered": 0}
+
+
+def test_at_the_deadline_and_a_grace_the_answers_are_written_whatever_a_node_does(app, monkeypatch):
+    """One node hangs for ever: its request has no answer, makes no call any more, and the others have theirs."""
+    asked, goes_on, now, after = questions()[7]["question"], threading.Event(), [0.0], []
+
+    def hang():
+        goes_on.wait()
+        after.append(True)
+
+    def on_done(done, total):
+        if done == total - 1:
+            now[0] = 3600.0 + 361.0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Batch, "_clock", lambda *_: lambda: now[0])
+        found = vinelm.batch(
+            broken([asked], hang),
+            "t.vine",
+            BEST,
+            output="a.jsonl",
+            budget_usd=1.0,
+            deadline_s=3600.0,
+            workers=4,
+            on_done=on_done,
+        )
+    assert found.by_status == {"ok": 59, "failed": 0, "unanswered": 1}
+    assert found.unanswered_because == "deadline"
+    lines = {line["id"]: line for line in found.lines()}
+    assert lines[questions()[7]["id"]]["reason"] == "deadline"
+    assert found.spent_usd > sum(line.get("cost_usd", 0.0) for line in lines.values())  # what it may have cost counts
+    before = committed_usd()
+    goes_on.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("vinelm batch "):
+            thread.join()
+    assert after
+    assert committed_usd() == pytest.approx(before)
+    assert run(deadline_s=7200.0).is_complete
+
+
+LEFT_BEHIND = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+from vinelm.batches.batch import _Batch
+from vinelm.batches.run import BatchRun
+from vinelm.cli.main import main
+
+import my_app
+
+check, now, ended, question = my_app.check, [0.0], BatchRun._note_end, sys.argv[1]
+
+def hangs(state):
+    if state["question"] == question:  # on a thread that the interpreter waits for at its end
+        ThreadPoolExecutor().submit(Event().wait).result()
+    return check(state)
+
+def note_end(run, *given):
+    ended(run, *given)
+    if run.left == 1:
+        now[0] = 4000.0
+
+my_app.check, _Batch._clock, BatchRun._note_end = hangs, lambda *_: lambda: now[0], note_end
+sys.argv[1:] = ["batch", "my_app:workflow", "--trie", "t.vine", "--maximize", "accuracy", "-o", "a.jsonl", "--budget-usd", "1",
+    "--deadline", "1h", "--quiet"]
+sys.exit(main())
+"""
+
+
+def test_a_command_whose_request_hangs_ends_with_its_exit_code(app):
+    ended = subprocess.run(
+        [sys.executable, "-c", LEFT_BEHIND, questions()[7]["question"]],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 3, ended.stderr
+    assert "1 of 60 requests are unanswered (deadline)" in ended.stderr
+    assert "Wrote a.jsonl" in ended.stdout
+    assert [line[1] for line in answers()].count("ok") == 59
 
 
 def test_a_batch_whose_first_requests_all_fail_is_stopped(app):
@@ -422,3 +540,33 @@ def test_no_kill_breaks_the_budget(app, kills):
     stores = [Path("a.db"), *Path().glob("*-a.db")]
     assert sum(paid) <= sum(map(committed_usd, stores)) + 1e-9
     assert all(committed_usd(one) <= limit + 1e-9 for one in stores)
+
+
+# -- files that are not the batch's own ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["t.vine", "questions.jsonl", "models.toml", "my_app.py", "other.jsonl", "link", "hard"])
+def test_an_existing_file_that_the_batch_has_not_written_is_never_replaced(app, name):
+    run()
+    run(output="other.jsonl", finish="good")  # of another batch, for all that this one knows
+    Path("link").symlink_to("t.vine")
+    os.link("questions.jsonl", "hard")
+    before, kept = Path(name).read_bytes(), Path("a.jsonl").read_bytes()
+    with pytest.raises(ConfigError, match=r"is not what this batch has written|exists, and no batch") as caught:
+        run(output=name, store="a.db", seed=0) if name != "other.jsonl" else run(output=name, store="third.db")
+    assert "\n" not in str(caught.value)
+    assert Path(name).read_bytes() == before
+    Path("a.jsonl").write_bytes(kept + b"mine\n")
+    with pytest.raises(ConfigError, match="is not what this batch has written"):  # changed since
+        run()
+    Path("a.jsonl").write_bytes(kept)
+    assert run().is_complete
+    assert run(output="new.jsonl", store="a.db").is_complete
+    assert run(output="new.jsonl", store="a.db").is_complete
+
+
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-journal", ".lock"])
+def test_the_output_is_none_of_the_stores_files(app, ending):
+    with pytest.raises(ConfigError, match="this is the store of the batch"):
+        run(output=f"a.db{ending}", store="a.db")
+    assert not Path("a.db").exists()

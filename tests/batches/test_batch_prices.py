@@ -25,6 +25,8 @@ from vinelm.traces import ObservationStore, check_store
 BEST = Objective(maximize="accuracy")
 TRIES = {}
 """By what they are of: the provider's address is no part of a trie that is given other models."""
+BOUND_USD = 0.001504
+"""What the ledger reserves for a call in a batch: its prompt in bytes, what a server may add, and the longest answer."""
 CALL_USD = PRICE.cost_usd(100, 10, 40)
 
 
@@ -199,6 +201,47 @@ def test_a_run_that_stops_waiting_goes_on_with_the_same_line(provider, tmp_path)
     assert app.answers() == app.answers("whole")
     assert provider.bought - before == before
     assert found.spent_usd == pytest.approx(app.committed_usd("whole"))
+
+
+def test_what_is_paid_is_fetched_first_though_the_ledger_is_above_the_budget(provider, tmp_path):
+    app = App(provider, tmp_path)
+    app.run("whole")
+    before = provider.bought.copy()
+    provider.delay_s = 1e6
+    with pytest.raises(VineLMError, match="run the same line again"):
+        app.run(budget_usd=0.0165, batch_prices=replace(QUICK, wait_s=0.5))
+    assert app.committed_usd() > 0.0145  # the bounds of the calls that wait
+    provider.delay_s = 0.0
+    provider.end()
+    found = app.run(budget_usd=0.0145)
+    assert found.is_complete
+    assert app.answers() == app.answers("whole")
+    assert provider.bought - before == before
+    assert found.spent_usd == pytest.approx(app.committed_usd("whole"))
+
+
+@pytest.mark.parametrize("wave", [1, 2, 3])
+def test_a_run_that_is_cut_in_any_wave_ends_within_a_budget_near_its_price_and_fetches_all_that_it_paid(
+    provider, tmp_path, wave
+):
+    app = App(provider, tmp_path)
+    whole = app.run("whole")
+    budget_usd = whole.spent_usd + 1.1 * BOUND_USD  # the last call has room, and not two of them
+    submitted, waves = provider.submitted, []
+
+    def until_then(kind, calls, **more):
+        waves.append(calls)
+        provider.delay_s = 1e6 if len(waves) == wave else 0.0
+        return submitted(kind, calls, **more)
+
+    provider.submitted = until_then
+    with pytest.raises(VineLMError, match="run the same line again"):
+        app.run(budget_usd=budget_usd, batch_prices=replace(QUICK, wait_s=0.5))
+    provider.end()
+    found = app.run(budget_usd=budget_usd)
+    assert found.is_complete
+    assert found.spent_usd == pytest.approx(whole.spent_usd)
+    assert app.answers() == app.answers("whole")
 
 
 def test_a_node_that_must_not_run_again_runs_once_and_what_follows_is_asked_at_once(provider, tmp_path):

@@ -45,6 +45,8 @@ def test_a_budget_that_leaves_some_unanswered_is_exit_code_3(app, capsys):
         (["1", "--dataset", "none.jsonl"], "none.jsonl"),
         (["1", "--report", "a.jsonl"], "which holds the answers"),
         (["1", "--report", "a.db"], "which holds the answers"),
+        (["1", "--report", "t.vine"], "exists, and is no HTML page"),
+        (["1", "--report", "questions.jsonl"], "exists, and is no HTML page"),
         (["1", "--engine", "slurm"], "use this-machine, ray://HOST:PORT, ray://auto or ray://local"),
         (["1", "--ship"], "--ship has no effect without --engine ray://"),
     ],

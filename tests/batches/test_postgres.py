@@ -4,15 +4,20 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 from kit.batch_files import answers
+from kit.servers.postgres_server import connected
+from sqlalchemy import text
 
 import vinelm
 from vinelm.batches.run import BatchRun
 from vinelm.errors import StoreError
 from vinelm.objective import Objective
+from vinelm.profiler.execution.job import UnitBudget
 from vinelm.traces import ObservationStore
+from vinelm.traces.databases import postgres
 from vinelm.traces.served.answers import Answers
 
 BEST = Objective(maximize="accuracy")
@@ -79,6 +84,48 @@ def test_kill_9_and_the_same_line_again_ends_as_undisturbed(app, postgres_url, k
     with ObservationStore.open(postgres_url) as store:
         keys = [answer.key for answer in Answers(store).brief()]
     assert len(keys) == len(set(keys)) == 60
+
+
+@pytest.mark.parametrize("how", ["ended by the server", "reset by a pooler"])
+def test_a_run_that_has_lost_its_hold_buys_nothing_more_and_another_one_ends_the_batch(app, postgres_url, monkeypatch, how):
+    """Each purchase is refused from then on, also one for which enough is reserved already; the other run is not disturbed."""
+    run(output="whole.jsonl")
+    authorize, begun, lost, after = UnitBudget.authorize, BatchRun._serve, threading.Event(), []
+    lock = threading.Lock()
+
+    def authorized(budget, upper_usd):
+        permit = authorize(budget, upper_usd)
+        if lost.is_set():
+            after.append(upper_usd)
+        return permit
+
+    def serve(batch, *request):
+        begun(batch, *request)
+        with lock:
+            if len(batch._found.order) - len(batch._left) >= 20 and not lost.is_set():
+                database = batch._ledger._store.database
+                if how == "reset by a pooler":
+                    with database.transaction() as connection:
+                        connection.execute(text("SELECT pg_advisory_unlock_all()"))
+                        connection.execute(text("RESET ALL"))
+                else:
+                    with database.transaction() as connection:
+                        pid = connection.execute(text("SELECT pg_backend_pid()")).scalar()
+                    with connected(postgres_url) as other:
+                        other.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+                lost.set()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(postgres, "SURE_S", 0.0)
+        patch.setattr(UnitBudget, "authorize", authorized)
+        patch.setattr(BatchRun, "_serve", serve)
+        with pytest.raises(StoreError, match="run the same line again") as caught:
+            run(store=postgres_url)
+    assert "\n" not in str(caught.value)
+    assert lost.is_set()
+    assert after == []
+    assert run(store=postgres_url).is_complete
+    assert answers("a.jsonl") == answers("whole.jsonl")
 
 
 def test_a_server_that_goes_away_loses_no_answer_that_it_had(app, postgres_server, monkeypatch):

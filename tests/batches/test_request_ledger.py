@@ -5,11 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import select
 
-from vinelm.errors import StoreError
+from vinelm.errors import CallRefused, StoreError
+from vinelm.money.spend_guard import OWED
 from vinelm.requests.protocols import Usage
 from vinelm.traces import ObservationStore
 from vinelm.traces.databases import schema
 from vinelm.traces.served.answers import Answer
+from vinelm.traces.store.batches import BatchRecords
 from vinelm.traces.testing import an_identity
 from vinelm.verdicts.request_ledger import AHEAD_ROOM, RequestLedger
 
@@ -134,3 +136,42 @@ def test_threads_never_share_an_entry(store):
     assert sorted(name for name, _, _ in found) == sorted(names)
     assert {paid for _, _, paid in found} == {PAID}
     assert ledger.committed_usd == pytest.approx(len(names) * PAID)
+
+
+def test_what_an_interrupted_request_holds_is_given_to_nobody_until_it_has_ended(store):
+    """Its calls are bought: their price replaces the bound once, and no other request buys for that money."""
+    before = RequestLedger(store, 10.0, BatchRecords(store))
+    assert before.paying("a").top_up(4.0)
+    assert before.paying("b").top_up(4.0)
+    after = RequestLedger(store, 10.0, BatchRecords(store))  # that process died
+    again = after.paying("a")
+    assert again.top_up(1.0)  # its first call, which is bought
+    assert after.committed_usd == pytest.approx(8.0)
+    assert not after.paying("c").top_up(2.5)
+    assert again.top_up(4.0)
+    assert again.top_up(6.0)  # there is room for that
+    assert not again.top_up(6.5)
+    after.give_back(again, 0.5)
+    assert after.paying("c").top_up(5.5)
+    assert after.committed_usd == pytest.approx(10.0)
+    assert after.committed_usd == pytest.approx(store.committed_usd())
+
+
+def test_a_request_whose_calls_are_bought_is_served_though_the_ledger_is_above_the_budget(store):
+    before = RequestLedger(store, 10.0, BatchRecords(store))
+    assert before.paying("a").top_up(9.0)
+    after = RequestLedger(store, 5.0, BatchRecords(store))
+
+    def fetched(guard):
+        token = OWED.set(True)
+        guard.authorize(9.0).settle(Usage(model="m", cost_usd=PAID, latency_s=0.0))
+        OWED.reset(token)
+        with pytest.raises(CallRefused):
+            guard.authorize(9.0)  # that one would be bought
+        return Answer(key="a", prefix=("m",), cost_usd=PAID, latency_s=0.0)
+
+    assert after.serve("b", fetched, lambda *_: None) is None
+    refused = after.serve("a", fetched, lambda *_: None, after.paying("a", has_bought=lambda: True))
+    assert refused is None  # of its second call
+    assert after.committed_usd == pytest.approx(PAID)
+    assert store.committed_usd() == pytest.approx(PAID)

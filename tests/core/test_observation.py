@@ -29,6 +29,9 @@ def test_knows_its_place_and_who_ends_it():
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -0.1])
 @pytest.mark.parametrize("field", ["cost_usd", "latency_s", "tool_cost_usd", "tool_latency_s"])
 def test_no_amount_is_nan_or_negative(field, bad):
+    if field == "latency_s" and math.isnan(bad):
+        assert not Observation(**ROW | {field: bad}).is_timed  # seconds may be unknown
+        return
     with pytest.raises(VineLMError, match=f"'q1'.*{field}"):
         Observation(**ROW | {field: bad})
 

@@ -72,13 +72,48 @@ def test_a_loss_is_called_a_loss_and_needs_no_more_rows():
     ("fields", "words"),
     [
         ({"is_identified": False, "gain_low": 0.4}, "too few requests have run the plan"),
-        ({"is_same": True}, "the plan is what runs today"),
+        ({"is_same": True}, "nothing was compared with it yet"),
     ],
 )
 def test_what_is_not_proven_is_kept(fields, words):
     found = against(plan(0.5, 0.0, 0.0, **fields)).recommend(0.5)
     assert found.advice == "keep"
     assert words in found.reason
+
+
+def test_nothing_is_settled_by_a_comparison_with_nothing():
+    same = plan(1.0, 0.0, 0.0, is_same=True)
+    for found in (against(), against(same)):
+        assert not found.is_settled()
+        assert "the plan is what runs today" not in found.recommend(1.0).reason
+
+
+def test_no_cheaper_plan_is_ruled_out_before_a_cheaper_model_was_compared():
+    same, dearer = plan(1.0, 0.0, 0.0, is_same=True), plan(3.0, -0.2, 0.05, saved_usd=-2.0, models=("pro",))
+    unseen = plan(0.2, -0.2, 0.05, models=("mini",), is_identified=False)
+    cheaper = plan(0.2, -0.2, 0.05, models=("mini",))
+    assert against(same, dearer).is_settled()  # nothing is cheaper than what runs today
+    for plans in ((same, dearer), (same, dearer, unseen)):
+        found = replace(against(*plans), cheaper=("mini",))
+        assert not found.is_settled()
+        assert found.recommend(1.0).reason == "no cheaper plan was compared yet: too few requests have run mini"
+    assert replace(against(same, dearer, cheaper), cheaper=("mini",)).is_settled()
+
+
+def test_keep_names_what_was_compared():
+    same, cheaper = plan(1.0, 0.0, 0.0, is_same=True, models=("big",)), plan(0.2, -0.2, 0.05, models=("big", "mini"))
+    found = replace(against(same, cheaper), cheaper=("mini",)).recommend(1.0)
+    assert found.sentence == "Keep what you have: the plan is what runs today. Compared with it: plans of mini."
+    assert against(same, cheaper).recommend(0.2).compared == ("mini",)
+
+
+def test_a_file_of_an_earlier_version_is_still_read():
+    annotated = routed_trie()
+    held = against(plan(0.5, 0.0, 0.1)).to_dict()
+    del held["cheaper"], held["plans"][0]["models"]
+    annotated.meta["today"] = held
+    found = AgainstToday.of(annotated)
+    assert found.cheaper == found.plans[0].models == ()
 
 
 def test_a_plan_far_from_all_that_were_compared_is_not_judged_by_them():

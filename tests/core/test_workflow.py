@@ -1,9 +1,11 @@
 import gzip
 
+import numpy as np
 import pytest
 from kit.templates import make_template
 
 from vinelm.errors import DatasetError
+from vinelm.judging import llm_judge
 from vinelm.requests.dataset import read_jsonl, split_requests
 from vinelm.requests.workflow import Request, Workflow
 
@@ -82,3 +84,41 @@ def test_a_changed_label_is_another_dataset():
     changed = workflow(requests=[Request("a", {"question": "q", "answer": "43"})])
     assert changed.dataset_digest != workflow().dataset_digest
     assert workflow().dataset_digest == workflow().dataset_digest
+
+
+NAN = float("nan")
+
+
+class NAType:
+    """As pandas' NA: it is neither equal to itself nor different from it."""
+
+    def __ne__(self, other):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+def labelled(score, *golds, labels=("gold",)):
+    rows = [Request(f"r{i}", {"q": "?", "gold": gold}) for i, gold in enumerate(golds)]
+    return workflow(score=score, requests=rows, labels=labels)
+
+
+@pytest.mark.parametrize("missing", [NAN, np.float32("nan"), np.datetime64("NaT"), NAType()])
+@pytest.mark.parametrize(
+    ("score", "labels"),
+    [(lambda request, state: True, ("gold",)), (llm_judge("openai:x", rubric="It is right.", label="gold"), ())],
+)
+def test_a_label_that_is_no_number_is_refused(missing, score, labels):
+    """No answer equals it: every model was wrong, and the profile was paid for nothing."""
+    with pytest.raises(DatasetError, match="request 'r1' has NaN as its label 'gold'") as caught:
+        labelled(score, "4", missing, labels=labels)
+    assert "\n" not in str(caught.value)
+
+
+def test_other_labels_are_taken():
+    right = [None, "nan", 0.0, float("inf"), [NAN], np.array([1.0, NAN]), {"a": 1}]
+    assert len(labelled(lambda request, state: True, *right).requests) == len(right)
+    assert labelled(lambda request, state: True, NAN, labels=()).requests  # an input, which is the graph's to judge

@@ -102,7 +102,7 @@ def test_the_service_knows_the_options_that_it_is_started_with(service):
     words = SERVE["command"]
     options = service.parser().parse_args(words[words.index("service.py") + 1 :])
     assert options.workflow == "my_app:workflow"
-    assert service.fleet_config(options).daily_usd == {"*": 50.0}
+    assert service.fleet_config(options, service.Tenants(None)).daily_usd == {"*": 50.0}
     assert (ROOT / "docs" / "examples" / str(options.models)).exists()
 
 
@@ -199,5 +199,5 @@ def test_addresses_with_passwords_come_from_the_environment(service, monkeypatch
     monkeypatch.setenv("VINELM_FLEET", "redis://:geheim@h:6379")
     monkeypatch.setenv("VINELM_JOURNAL", "postgresql://ann:geheim@h/d")
     options = service.parser().parse_args(["my_app:workflow", "--models=m.toml", "--trie=t.vine", "--daily-usd=*=5"])
-    assert service.fleet_config(options).url == "redis://:geheim@h:6379"
+    assert service.fleet_config(options, service.Tenants(None)).url == "redis://:geheim@h:6379"
     assert options.journal == "postgresql://ann:geheim@h/d"

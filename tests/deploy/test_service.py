@@ -11,12 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from vinelm.requests.names import scoped
 from vinelm.traces import ObservationStore
 from vinelm.vinefile import load_trie, save_trie
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "dashboards" / "vinelm.json").read_text(encoding="utf-8"))
+TOKEN, OTHER = "0123456789abcdef-acme", "0123456789abcdef-mallory"
+
+
+def known(token):
+    """The header that says whose request it is."""
+    return {"Authorization": f"Bearer {token}"}
+
+
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 
 
@@ -54,12 +63,15 @@ def serving(soak, redis_server, tmp_path):
     command = [str(ROOT / "deploy" / "service.py"), "soak_parts.app:workflow", "--models", str(models), "--trie", str(trie)]
     command += ["--evidence", str(tmp_path / "served.db"), "--fleet", redis_server.url, "--max-cost-usd", "1"]
     command += ["--journal", str(tmp_path / "fleet.sqlite"), "--daily-usd", "acme=50"]
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(f'acme = "{TOKEN}"\nmallory = "{OTHER}"\n')
+    command += ["--tokens", str(tokens)]
     server = processes.Server(0, command, {"PYTHONPATH": str(SCRIPTS)}, tmp_path / "log")
     server.start()
 
     def ask(name, **more):
         body = {"id": name, "data": {"question": books.question(name, "")}, **more}
-        return httpx.post(f"{server.url}/ask", json=body, timeout=60)
+        return httpx.post(f"{server.url}/ask", json=body, headers=known(TOKEN), timeout=60)
 
     yield server, ask, trie, models
     server.kill()
@@ -73,11 +85,12 @@ def test_a_process_serves_reloads_and_ends_in_good_order(soak, serving, tmp_path
 
     app, _, _ = soak
     server, ask, trie, models = serving
-    told = [ask(f"r{number}", tenant="acme").json() for number in range(20)]
+    told = [ask(f"r{number}").json() for number in range(20)]
     assert all(one["id"] == f"r{number}" and one["answer"]["answer"] for number, one in enumerate(told))
-    assert httpx.post(f"{server.url}/feedback", json={"id": "r0", "success": True}).status_code == 200
-    assert httpx.post(f"{server.url}/feedback", json={"id": "r0", "success": 7}).status_code == 400
-    assert httpx.post(f"{server.url}/ask", content=b"[]").status_code == 400
+    for token, success, status in ((TOKEN, True, 200), (OTHER, False, 200), (TOKEN, 7, 400), ("guessed", False, 401)):
+        said = {"id": "r0", "success": success}
+        assert httpx.post(f"{server.url}/feedback", json=said, headers=known(token)).status_code == status
+    assert httpx.post(f"{server.url}/ask", content=b"[]", headers=known(TOKEN)).status_code == 400
     assert ask("bad", objective={"maximize": "fun"}).status_code == 400
     newer = app.annotated(app.Catalog.from_file(models), 1)
     assert server.health()["trie"] == app.version_of(load_trie(trie)) != app.version_of(newer)
@@ -91,9 +104,9 @@ def test_a_process_serves_reloads_and_ends_in_good_order(soak, serving, tmp_path
     with ObservationStore.open(tmp_path / "served.db") as store:
         rows = store.observations()
     assert {(row.request_id, row.prefix) for row in rows} == {
-        (one["id"], tuple(path)) for one in told for path in one["invocations"]
+        (scoped(one["id"], "acme"), tuple(path)) for one in told for path in one["invocations"]
     }
-    assert [row.success for row in rows if row.request_id == "r0"][-1] is True
+    assert [row.success for row in rows if row.request_id == scoped("r0", "acme")][-1] is True
 
 
 @pytest.mark.long

@@ -146,3 +146,14 @@ def test_blocks_that_cannot_be_run_are_refused(tmp_path):
         made(tmp_path, "<!-- run -->\n```console\nno command\n$ echo\n```\n")
     with pytest.raises(script.PageError, match="no Python was run"):
         made(tmp_path, "<!-- output -->\n```text\n```\n")
+
+
+def test_a_command_may_be_run_first_in_a_folder_with_files(tmp_path):
+    page = "<!-- run: with docs/examples after mv models.toml after.toml -->\n"
+    page += "```console\n$ ls models.toml after.toml 2>&1\n```\n"
+    assert "after.toml\n" in made(tmp_path, page)
+    assert "\nmodels.toml" not in made(tmp_path, page)
+
+
+def test_the_readme_is_a_page():
+    assert ROOT / "README.md" in set(script.pages())

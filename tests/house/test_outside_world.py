@@ -1,4 +1,4 @@
-"""How tests that leave their process are found: `make test-fast` leaves them out, and fails where one is not listed."""
+"""How tests that leave their process are found: `--stay-inside` skips them, and `--left-out` runs them."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 SUITE = """
-import socket, subprocess, sys
+import socket, subprocess, sys, threading, time
 import pytest
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,20 @@ def test_starts_a_process(number):
     except Exception:
         pass
 
+def test_starts_a_process_in_a_thread():
+    done = []
+    thread = threading.Thread(target=lambda: done.append(subprocess.run([sys.executable, "-c", ""])))
+    thread.start()
+    thread.join()
+    assert done
+
+def test_is_slow():
+    time.sleep(1.1)
+
 def test_stays_inside():
     assert True
 """
+WORKERS = pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["one process", "two workers"])
 
 
 @pytest.fixture
@@ -44,40 +55,46 @@ def suite(tmp_path):
     (tmp_path / "conftest.py").write_text('pytest_plugins = ("kit.outside_world",)\n')
     (tmp_path / "test_some.py").write_text(SUITE)
     (tmp_path / "test_all.py").write_text("import os\n\ndef test_forks():\n    assert os.system('true') == 0\n")
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    outside\n    slow\npythonpath = .\n")
+    (tmp_path / "test_none.py").write_text("def test_adds():\n    assert 1 + 1 == 2\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\nfilterwarnings = error\n")
 
     def run(*arguments):
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
         environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take seconds to import
+        command = [sys.executable, "-m", "pytest", "-q", *arguments]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         return done.stdout
 
     return run
 
 
-def lines(tmp_path):
-    return [line for line in (tmp_path / "not_fast.txt").read_text().splitlines() if not line.startswith("#")]
+@WORKERS
+def test_each_test_runs_once_first_those_that_stay_inside_then_the_rest(suite, workers):
+    said = suite("--stay-inside", "-rs", *workers)
+    assert "3 passed, 6 skipped" in said
+    assert "opens a socket" in said
+    assert "starts a process" in said
+    assert "6 passed" in suite("--left-out", *workers)
 
 
-@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")])
-def test_those_that_leave_their_process_are_listed_and_left_out(suite, tmp_path, workers):
-    assert "6 passed" in suite("--watch-outside", *workers)
-    assert lines(tmp_path) == [
-        "outside test_all.py",
-        "outside test_some.py::test_starts_a_process",
-        "outside test_some.py::test_uses_a_server",
-        "outside test_some.py::test_uses_the_same_server",
-    ]
+@WORKERS
+def test_what_was_slow_is_left_out_the_next_time_and_run_with_the_rest(suite, workers):
+    suite("--stay-inside", *workers)
+    assert "2 passed, 6 skipped" in suite("--stay-inside", *workers)
+    assert "7 passed" in suite("--left-out", *workers)
+
+
+def test_what_became_of_a_test_is_noted_when_it_runs(suite, tmp_path):
+    suite("--stay-inside")
+    (tmp_path / "test_some.py").write_text(
+        "def test_is_slow():\n    pass\n\ndef test_starts_a_process_in_a_thread():\n    pass\n"
+    )
+    assert "2 passed, 1 skipped, 1 deselected" in suite("--stay-inside")
+    assert "2 passed" in suite("--left-out")
+    assert "3 passed, 1 skipped" in suite("--stay-inside")
+
+
+def test_without_an_option_everything_runs_and_the_slowest_are_told_on_request(suite, tmp_path):
+    assert "9 passed" in suite()
+    assert not (tmp_path / "slowest.md").exists()
+    assert "9 passed" in suite("--times")
     assert "`test_some.py::test_starts_a_process[1]`" in (tmp_path / "slowest.md").read_text()
-    assert "1 passed, 5 deselected" in suite("--stay-inside", "-m", "not outside and not slow")
-
-
-def test_one_that_is_not_listed_fails_even_where_the_application_catches_the_error(suite):
-    said = suite("--stay-inside")
-    assert "this test starts a process: add `outside` and its name to tests/not_fast.txt" in said
-    assert "this test opens a socket: add `outside`" in said
-    assert "1 passed" in said
-
-
-def test_without_a_list_or_an_option_nothing_is_marked_or_refused(suite):
-    assert "6 passed" in suite()

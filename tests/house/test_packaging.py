@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -37,7 +38,7 @@ def test_every_mapped_folder_is_a_package():
 
 
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
-LOCKED = ("audit", "build", "demo", "dev", "docs", "ray", "runtime", "serve")
+LOCKED = ("audit", "build", "demo", "dev", "docs", "floors", "ray", "runtime", "serve")
 
 
 def pins_of(text):
@@ -97,10 +98,11 @@ def test_the_locked_files_pin_every_dependency():
     assert not any("sglang" in requirement for requirement in extras["dev"])  # its pins would be everybody's, CUDA included
     assert "sglang" not in names(locked("dev"))
     extras_of_dev = (extras[name] for name in extras if name not in ("ray", "sglang"))
-    extras_of_demo = (extras[name] for name in ("profile", "report", "demo"))
+    extras_of_demo = [extras[name] for name in ("profile", "report", "demo")]
     wanted = {
         "runtime": PROJECT["project"]["dependencies"],
         "demo": [*PROJECT["project"]["dependencies"], *itertools.chain(*extras_of_demo)],
+        "floors": [*PROJECT["project"]["dependencies"], *itertools.chain(*extras_of_demo)],
         "dev": [*PROJECT["project"]["dependencies"], *itertools.chain(*extras_of_dev)],
         "ray": [*PROJECT["project"]["dependencies"], *extras["profile"], *extras["ray"]],
         "build": PROJECT["build-system"]["requires"],
@@ -113,6 +115,19 @@ def test_the_locked_files_pin_every_dependency():
     for name in LOCKED:
         missing = names(wanted[name]) - names(locked(name))
         assert not missing, f"requirements/{name}.txt does not pin {missing}: run `make lock`"
+
+
+def test_the_lowest_versions_that_are_declared_are_those_that_are_tried():
+    extras = PROJECT["project"]["optional-dependencies"]
+    declared = [
+        *PROJECT["project"]["dependencies"],
+        *itertools.chain(*(extras[name] for name in ("profile", "report", "demo"))),
+    ]
+    lowest = {one.name: one.specifier for one in map(Requirement, declared) if one.name != "vinelm"}
+    tried = {Requirement(pin).name: pin.partition(" ;")[0].partition("==")[2] for pin in reversed(locked("floors"))}
+    for name, specifier in lowest.items():
+        (floor,) = (one.version for one in specifier if one.operator == ">=")
+        assert Version(tried[name]) == Version(floor), f"{name}: run `make lock`"
 
 
 def test_a_library_that_another_needs_with_an_extra_is_pinned_with_it():
@@ -147,7 +162,7 @@ def test_setup_installs_nothing_without_a_hash():
     assert re.search(r"^LOCKED := .*--require-hashes$", text, re.MULTILINE)
     calls = [line for line in text.splitlines() if line.startswith("\t") and ("$(PIP)" in line or "pip install" in line)]
     itself = [line for line in calls if "$(LOCKED)" not in line]
-    assert len(calls) > len(itself) == 2  # into the environments of work and of the documentation
+    assert len(calls) > len(itself) == 3  # into the environments of work, of the documentation and of the lowest versions
     assert all("--no-deps --no-build-isolation -e ." in line for line in itself)
 
 

@@ -23,10 +23,12 @@ Worlds, from which requests, rows and plans' true values are drawn:
 Applications, with the adapter's parts that they need:
     ``agent_packages``: supervisors, swarms and deep agents, as their packages build them
     ``openai_like``: a chat model with the settings of LangChain's for OpenAI, and a server that counts its requests
+    ``apps.streaming``: a scripted model that streams the calls of its script, and guesses of calls
     ``apps.echo``: generate, execute, repair, on a model that says its name; five kinds of state
     ``apps.branching``: router, corrective loop, supervisor, experts; a policy that keeps what it is asked
     ``apps.chat``: scripted chat models of two makes, with tools and structure
     ``apps.signals``: a graph that declares signals; a policy that keeps what it is told
+    ``canaries``: a stage that runs twice, under a canary, whose calls cost what they are told to
     ``apps.paying``, ``apps.capped``: every call costs dollars; also programs, resumed by another process
     ``apps.savers``: a checkpointer in a file, and checkpoints as text
 

@@ -1,8 +1,8 @@
-"""Which tests open sockets, start processes or take long: `make test-fast` leaves them out.
+"""`--stay-inside`, as in `make test-fast`: tests that open no socket, start no process and are quick.
 
-`not_fast.txt` lists them by file or test function; what it lists gets the marker `outside` or `slow`. `make test-times` runs
-all tests, watches them (`--watch-outside`) and writes that list and `slowest.md`. With `--stay-inside`, as in `make test-fast`,
-a test that opens a socket or starts a process fails and says so.
+Nobody lists them. The interpreter tells of each socket and process (an audit hook), and the test that wants one is skipped.
+Each run notes in pytest's cache which tests took long, and `--stay-inside` leaves those out the next time. `--left-out` runs
+just what the last `--stay-inside` skipped or left out: both together run each test once.
 """
 
 import os
@@ -12,139 +12,135 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parents[1]
-LIST, SLOWEST = HERE / "not_fast.txt", HERE / "slowest.md"
-SLOW_S = 0.8
-"""Seconds of a test function, its setup included, by the clock or of a processor, above which it is slow."""
+SLOWEST = Path(__file__).parents[1] / "slowest.md"
+LEFT_OUT, SLOW = "tests/left out", "tests/slow"  # keys of the cache; each holds ids of tests
+SLOW_S = 1.0
+"""Seconds of the clock, setup included, above which a test is slow."""
 SHOWN = 40
-SAID = {"socket": "opens a socket", "process": "starts a process"}
 EVENTS = {
-    **dict.fromkeys(("socket.bind", "socket.connect"), "socket"),
-    **dict.fromkeys(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"), "process"),
+    **dict.fromkeys(("socket.bind", "socket.connect"), "opens a socket"),
+    **dict.fromkeys(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"), "starts a process"),
 }
-HEAD = """# Tests that `make test-fast` leaves out. `outside`: they open a socket or start a process; `slow`: they take more
-# than 0.8 s. Written by `make test-times`. A line names a file or a test function, and may be added by hand.
-"""
-HOW = f"add `outside` and its name to tests/{LIST.name}, or have the list written by `make test-times`"
 
 
-class WentOutsideError(Exception):
-    """A test opened a socket or started a process where it must not."""
-
-
-class Watch:
-    """Notes what the running tests do, and refuses it if asked to.
+class Inside:
+    """Skips the tests that leave their process, and leaves out those that were slow in an earlier run.
 
     An audit hook cannot be removed: there is one for the whole process, and none for its children.
     """
 
-    def __init__(self, *, refuses):
-        self.seen, self.is_on = set(), False
-        self._refuses, self._process = refuses, os.getpid()
-        sys.addaudithook(self)
-
-    def __call__(self, event, arguments):
-        kind = EVENTS.get(event)
-        if kind is not None and self.is_on and os.getpid() == self._process:
-            self.seen.add(kind)
-            if self._refuses:
-                raise WentOutsideError(f"this test {SAID[kind]}: {HOW}")
-
-
-class Watched:
-    """Adds to the reports of each test what it did and the seconds of processor that it took."""
-
-    def __init__(self, *, refuses):
-        self.watch, self.refuses, self._mark = Watch(refuses=refuses), refuses, 0.0
+    def __init__(self):
+        self.seen, self._is_on, self._process = set(), False, os.getpid()
         self._of_fixture = defaultdict(set)
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event, arguments):
+        said = EVENTS.get(event)
+        if said is not None and self._is_on and os.getpid() == self._process:
+            self.seen.add(said)
+            pytest.skip(said)  # no `Exception`: what is tested does not catch it
+
+    def pytest_collection_modifyitems(self, config, items):
+        slow = noted(config, SLOW)
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in slow])
+        items[:] = [item for item in items if item.nodeid not in slow]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
-        self.watch.seen.clear()
-        self.watch.is_on, self._mark = True, processor_s()
+        self.seen.clear()
+        self._is_on = True
         try:
             return (yield)
         finally:
-            self.watch.is_on = False
+            self._is_on = False
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef):
-        before = set(self.watch.seen)
-        self.watch.seen.clear()
+        """What a fixture of many tests wanted holds for all of them, though it is set up once."""
+        before = set(self.seen)
+        self.seen.clear()
         try:
             return (yield)
         finally:
-            self._of_fixture[fixturedef.baseid, fixturedef.argname] |= self.watch.seen
-            self.watch.seen |= before
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self):
-        found = yield
-        if self.refuses and self.watch.seen:  # the application may have caught the error
-            raise WentOutsideError(f"this test {' and '.join(SAID[kind] for kind in sorted(self.watch.seen))}: {HOW}")
-        return found
+            self._of_fixture[fixturedef.baseid, fixturedef.argname] |= self.seen
+            self.seen |= before
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item):
+        """Where another thread wanted it, or somebody caught the refusal, the test went on without: that is no result."""
         report = yield
-        now = processor_s()
-        report.user_properties = [*report.user_properties, ("processor_s", now - self._mark)]
-        self._mark = now
         used = [one for definitions in item._fixtureinfo.name2fixturedefs.values() for one in definitions]
-        if self.watch.seen or any(self._of_fixture.get((one.baseid, one.argname)) for one in used):
-            report.user_properties.append(("outside", True))
+        seen = self.seen.union(*(self._of_fixture.get((one.baseid, one.argname), ()) for one in used))
+        if seen:
+            report.user_properties = [*report.user_properties, ("outside", True)]
+            if report.when == "teardown":
+                report.outcome, report.longrepr = "passed", None
+            elif report.when == "call" or report.failed:
+                report.outcome, report.longrepr = "skipped", (__file__, 1, f"Skipped: {' and '.join(sorted(seen))}")
         return report
 
 
-def processor_s():
-    """Seconds of this process and of the children that it has waited for."""
-    return sum(os.times()[:4])
+class LeftOut:
+    """Runs what the last `--stay-inside` skipped or left out, and does not even import the other files."""
+
+    def __init__(self, config):
+        self._ids = noted(config, LEFT_OUT)
+        self._files = {config.rootpath / name.partition("::")[0] for name in self._ids}
+
+    def pytest_ignore_collect(self, collection_path):
+        return True if collection_path.suffix == ".py" and collection_path not in self._files else None
+
+    def pytest_collection_modifyitems(self, config, items):
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in self._ids])
+        items[:] = [item for item in items if item.nodeid in self._ids]
 
 
-class Lists:
-    """Collects the reports of all processes, and writes the lists at the end."""
+class ProcessorTime:
+    """Adds to the reports of each test the seconds of processor that it took, with the children that it waited for."""
 
     def __init__(self):
-        self.outside, self.functions = set(), defaultdict(set)
+        self._mark = sum(os.times()[:4])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self):
+        report = yield
+        now = sum(os.times()[:4])
+        report.user_properties = [*report.user_properties, ("processor_s", now - self._mark)]
+        self._mark = now
+        return report
+
+
+class Notes:
+    """Collects the reports of all processes, and notes at the end what later runs go by."""
+
+    def __init__(self, config):
+        self.config, self.ran, self.outside = config, set(), set()
         self.processor_s, self.wall_s = defaultdict(float), defaultdict(float)
 
     def pytest_runtest_logreport(self, report):
-        function = report.nodeid.partition("[")[0]
-        self.functions[function.partition("::")[0]].add(function)
+        self.ran.add(report.nodeid)
         self.wall_s[report.nodeid] += report.duration
         for key, value in report.user_properties:
             if key == "outside":
-                self.outside.add(function)
+                self.outside.add(report.nodeid)
             elif key == "processor_s":
                 self.processor_s[report.nodeid] += value
 
     def pytest_sessionfinish(self):
-        self._keep_known()
-        slow = (self._slow(self.processor_s) | self._slow(self.wall_s)) - self.outside
-        lines = [*self._lines("outside", self.outside), *self._lines("slow", slow)]
-        LIST.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
-        slowest = sorted(self.processor_s, key=lambda name: -self.processor_s[name])[:SHOWN]
-        rows = [f"| {self.wall_s[name]:.1f} | {self.processor_s[name]:.1f} | `{name}` |" for name in slowest]
-        SLOWEST.write_text(slowest_page(rows), encoding="utf-8")
+        known = noted(self.config, SLOW)
+        slow = {name for name, own in self.wall_s.items() if own > SLOW_S} - self.outside
+        self.config.cache.set(SLOW, sorted(known - self.ran | slow))
+        if self.config.getoption("stay_inside"):
+            self.config.cache.set(LEFT_OUT, sorted(known - self.ran | self.outside))
+        if self.config.getoption("times"):
+            slowest = sorted(self.processor_s, key=lambda name: -self.processor_s[name])[:SHOWN]
+            rows = [f"| {self.wall_s[name]:.1f} | {self.processor_s[name]:.1f} | `{name}` |" for name in slowest]
+            SLOWEST.write_text(slowest_page(rows), encoding="utf-8")
 
-    def _slow(self, seconds):
-        """The test functions that took longer with all their parameters."""
-        by_function = defaultdict(float)
-        for name, own in seconds.items():
-            by_function[name.partition("[")[0]] += own
-        return {name for name, own in by_function.items() if own > SLOW_S}
 
-    def _keep_known(self):
-        """Tests that are listed stay so: one may use a process that another test happened to start before it."""
-        known = [name for name, marker in listed().items() if marker == "outside"]
-        for own in self.functions.values():
-            self.outside |= {one for one in own if one in known or one.partition("::")[0] in known}
-
-    def _lines(self, marker, functions):
-        """One line for each file all of whose functions are meant, else for each function."""
-        for file, own in sorted(self.functions.items()):
-            meant = own & functions
-            yield from [f"{marker} {file}"] if meant == own else [f"{marker} {name}" for name in sorted(meant)]
+def noted(config, key):
+    """Ids of tests that earlier runs noted."""
+    return set(config.cache.get(key, []))
 
 
 def slowest_page(rows):
@@ -153,38 +149,19 @@ def slowest_page(rows):
     return head + "\n".join(["| clock | processor | test |", "| ---: | ---: | --- |", *rows]) + "\n"
 
 
-def listed():
-    """Marker by file or test function."""
-    lines = LIST.read_text(encoding="utf-8").splitlines() if LIST.exists() else []
-    return {name: marker for marker, _, name in (line.partition(" ") for line in lines) if marker not in ("#", "")}
-
-
 def pytest_addoption(parser):
     group = parser.getgroup("what tests do outside of their process")
-    group.addoption("--stay-inside", action="store_true", help="a test that opens a socket or starts a process fails")
-    group.addoption("--watch-outside", action="store_true", help="write the lists of those tests and of the slowest ones")
+    group.addoption("--stay-inside", action="store_true", help="skip tests that open a socket, start a process or were slow")
+    group.addoption("--left-out", action="store_true", help="run only those that --stay-inside skipped or left out")
+    group.addoption("--times", action="store_true", help="write the page of the slowest tests")
 
 
 def pytest_configure(config):
-    refuses, watches = config.getoption("--stay-inside"), config.getoption("--watch-outside")
-    is_worker = hasattr(config, "workerinput")
-    if refuses or watches:
-        config.pluginmanager.register(Watched(refuses=refuses), "watched tests")
-    if watches and not is_worker:
-        config.pluginmanager.register(Lists(), "lists of tests")
-
-
-def pytest_ignore_collect(collection_path, config):
-    """A file of which nothing would be run is not even imported."""
-    if config.getoption("--stay-inside") and str(collection_path.relative_to(HERE.parent)) in listed():
-        return True
-    return None
-
-
-def pytest_collection_modifyitems(items):
-    known = listed()
-    for item in items:
-        function = item.nodeid.partition("[")[0]
-        marker = known.get(function) or known.get(function.partition("::")[0])
-        if marker:
-            item.add_marker(marker)
+    if config.getoption("stay_inside"):
+        config.pluginmanager.register(Inside(), "stay inside")
+    if config.getoption("left_out"):
+        config.pluginmanager.register(LeftOut(config), "left out")
+    if config.getoption("times"):
+        config.pluginmanager.register(ProcessorTime(), "processor time")
+    if not hasattr(config, "workerinput") and hasattr(config, "cache"):
+        config.pluginmanager.register(Notes(config), "notes")

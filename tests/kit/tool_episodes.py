@@ -5,12 +5,15 @@ All seconds are sums of powers of two, so that times are compared exactly.
 
 import asyncio
 import random
+from contextvars import copy_context
 from dataclasses import dataclass, field
 
 from langchain_core.tools import tool as plain_tool
 
 from kit.catalogs import make_catalog
 from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.tools.declaring import declared_in
+from vinelm.adapters.tools.read_ahead import Ahead
 from vinelm.adapters.tools.shadow import IS_AHEAD
 from vinelm.backends.resolver import ModelResolver
 from vinelm.errors import CallRefused
@@ -161,6 +164,7 @@ async def episode(loop, seed, *, speculates, faults=True, cost_usd=0.0, cap_usd=
     vine = GraphAdapter(MODELS, template=TEMPLATE, enforces=True)
     WORLD[:] = [world]
     tools = tools_of(vine, cost_usd, draw.choice((None, 1.0)))
+    known = {name: one for name, tool in tools.items() if (one := declared_in(vine.tools, tool)) is not None}
     settings = Speculation(waste_usd=draw.choice((0.0, 0.02, 1.0)), at_once=draw.randint(1, 4))
     outputs, starts, guards, highest = [], [], [], []
 
@@ -203,12 +207,12 @@ async def episode(loop, seed, *, speculates, faults=True, cost_usd=0.0, cap_usd=
         wrong = [("get", {"item": draw.choice(ITEMS)}, draw.random()), ("get", {"thing": 1}, 0.9), ("put", {"item": "a"}, 1.0)]
         guesses.next = draw.sample(right + wrong, draw.randint(0, 5))
         memory = vine.reads_finder.here()
-        memory.speculate([], lambda found, settings, **_: [Candidate(*one) for one in found])
+        memory.speculate([], lambda found, settings, **_: [Candidate(*one) for one in found], known)
         if guards[-1] is not None:
             pay(guards[-1], draw)
         await asyncio.sleep(draw.choice((0.0, 0.25, 1.0, 3.0)) / 2)
         if draw.random() < 0.5:
-            memory.asked_early(*calls[0])
+            Ahead(memory, known, copy_context()).asked_early(*calls[0])
         await asyncio.sleep(draw.choice((0.0, 0.25, 1.0)) / 2)
         if kind == "resume":  # abandoned here; what follows is another run of the request
             run.__exit__(None, None, None)

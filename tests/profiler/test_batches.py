@@ -8,10 +8,11 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kit.servers.batch_provider import BatchProvider
+from kit.servers.batch_provider import BatchProvider, completion, generated, message
 from kit.toys.batched import KEY, PRICE, QUICK, SECRET, answer, loaded, run, settings
 from kit.toys.profiling import State, one_stage
 
@@ -344,3 +345,100 @@ def test_200_kills_leave_the_undisturbed_store(forks, provider, tmp_path):
         for _ in range(999)
     )
     assert torture(forks, provider, tmp_path, ways, enough=200) >= 200
+
+
+# -- a provider that contradicts itself ------------------------------------------------------------------------------
+
+
+def counted(provider, text, tokens_out):
+    """An answer in the provider's own format that says how many tokens it has; None: that does not say it."""
+    made = {"openai": completion, "anthropic": message, "gemini": generated}[provider](text)
+    where, key = {
+        "openai": ("usage", "completion_tokens"),
+        "anthropic": ("usage", "output_tokens"),
+        "gemini": ("usageMetadata", "candidatesTokenCount"),
+    }[provider]
+    if tokens_out is None:
+        del made[where]
+    else:
+        made[where] |= {key: tokens_out}
+    return made
+
+
+def cost_usd(tokens_out, *, halves_cache):
+    return (60 * 1.0 + tokens_out * 4.0 + 40 * (0.1 if halves_cache else 0.2)) / 1e6
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("first", [True, False])
+def test_of_two_answers_to_one_call_the_dearer_one_is_booked(provider, tmp_path, name, first):
+    made = loaded(provider.url, (name,), depth=1)
+    few, many = (counted(name, text, tokens) for text, tokens in (("few", 1), ("many", 90)))
+    provider.answer = lambda model, prompt: "many"
+    provider.spoil = lambda model, prompt: many if first else few
+    provider.says_also = lambda custom_id, model, prompt: [(custom_id, few if first else many), (custom_id, few)]
+    result = run(made, tmp_path / "s.db")
+    rows = rows_of(tmp_path / "s.db").values()
+    assert rows
+    for row in rows:
+        assert (row.failure, row.tokens_out) == (None, 90)
+        assert row.cost_usd == pytest.approx(cost_usd(90, halves_cache=name == "anthropic"))
+    assert result.committed_usd == pytest.approx(sum(row.cost_usd for row in rows))
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("also", ["errored", "expired", "uncounted", "broken"])
+def test_an_answer_beats_an_error_and_a_second_one_without_counts_is_booked_at_its_bound(provider, tmp_path, name, also):
+    made = loaded(provider.url, (name,), depth=1)
+    other = {"uncounted": counted(name, "paris", None), "broken": {"id": "x"}}.get(also, also)
+    provider.says_also = lambda custom_id, model, prompt: [(custom_id, other)]
+    run(made, tmp_path / "s.db")
+    for row in rows_of(tmp_path / "s.db").values():
+        assert row.failure is None
+        usual_usd = cost_usd(10, halves_cache=name == "anthropic")
+        is_bound = also in ("uncounted", "broken")
+        assert row.tokens_estimated == is_bound
+        assert row.cost_usd == pytest.approx(usual_usd) if not is_bound else row.cost_usd > 5 * usual_usd
+    assert not provider.at_once
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
+def test_answers_to_calls_that_were_never_sent_are_ignored_and_said(provider, tmp_path, name, caplog):
+    made = loaded(provider.url, (name,), depth=1)
+    provider.says_also = lambda custom_id, model, prompt: [("0ther-call", None), (custom_id[:-1] + "z", None)]
+    run(made, tmp_path / "s.db")
+    rows = rows_of(tmp_path / "s.db").values()
+    assert all(row.cost_usd == pytest.approx(cost_usd(10, halves_cache=name == "anthropic")) for row in rows)
+    assert "calls that were never sent: they are ignored" in caplog.text
+
+
+@pytest.mark.parametrize("status", ["paused", "COMPLETING"])
+@pytest.mark.parametrize("name", ["openai", "gemini"])
+def test_a_batch_goes_on_whose_status_nobody_knows(provider, tmp_path, name, status):
+    made = loaded(provider.url, (name,), depth=1)
+    provider.status = status
+    with pytest.raises(VineLMError, match="has not ended after"):
+        run(made, tmp_path / "s.db", settings(times=replace(QUICK, wait_s=0.5)))
+    bought = provider.bought.copy()
+    provider.status = None
+    run(made, tmp_path / "s.db")
+    assert provider.bought == bought
+    assert all(row.failure is None for row in rows_of(tmp_path / "s.db").values())
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+def test_one_line_that_is_no_result_leaves_the_others_with_theirs(provider, tmp_path, name):
+    made = loaded(provider.url, (name,), depth=1)
+    provider.spoil = lambda model, prompt: "garbled" if "number 1" in prompt else None
+    run(made, tmp_path / "s.db")
+    rows = rows_of(tmp_path / "s.db")
+    assert [request for (request, _), row in rows.items() if row.failure] == ["q1"]
+
+
+def test_a_batch_that_failed_and_says_that_it_answered_calls_may_be_billed_for_them(provider, tmp_path):
+    made = loaded(provider.url, ("openai",), depth=1)
+    provider.status, provider.completed = "failed", 2
+    result = run(made, tmp_path / "s.db")
+    rows = rows_of(tmp_path / "s.db").values()
+    assert all(row.failure == "rate_limit" and row.cost_usd > 0 for row in rows)
+    assert result.committed_usd == pytest.approx(sum(row.cost_usd for row in rows))

@@ -361,3 +361,112 @@ def test_what_cannot_be_read_is_one_line(folder, capsys, source, name, words):
     assert said.count("\n") == 1
     assert words in said
     assert not (folder / "workflow.py").exists()
+
+
+STRUCTURED = """
+from pydantic import BaseModel
+from langchain.agents.structured_output import ToolStrategy
+class Reply(BaseModel):
+    "The reply."
+    reasoning: str
+    answer: str
+agent = create_agent(llm, [lookup], response_format=ToolStrategy(Reply))
+"""
+FORCED = """
+from langchain_core.tools import tool
+@tool
+def reply(answer: str) -> str:
+    "Gives the reply."
+    return answer
+forced = llm.bind_tools([reply], tool_choice="reply")
+graph = one_node("write", lambda state: {"messages": [forced.invoke(state["messages"])]}, MessagesState).compile()
+"""
+
+
+@pytest.mark.parametrize(("source", "name"), [(STRUCTURED, "agent"), (FORCED, "graph")], ids=["response_format", "forced tool"])
+def test_the_answer_is_read_where_the_application_puts_it(folder, capsys, source, name):
+    found = init(folder, capsys, LLM + source, name, "--label-field", "answer", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "it calls the scripted answer right" in said
+
+
+def test_a_check_says_where_the_label_is_if_the_scorer_reads_elsewhere(folder, capsys):
+    init(folder, capsys, LLM + STRUCTURED, "agent", "--label-field", "answer", "--apply", "--json")
+    text = (folder / "workflow.py").read_text(encoding="utf-8")
+    (folder / "workflow.py").write_text(text.replace('fields.get("answer"', 'fields.get("reasoning "'), encoding="utf-8")
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "look scorer: calls the scripted answer wrong" in said
+    assert "the final state has that in structured_response." in said
+
+
+def test_a_model_that_runs_today_everywhere_is_said_once(folder, capsys):
+    source = 'import os\ndef make():\n    return ChatOpenAI(model=os.environ["A_MODEL"])\n' + (
+        'def write(state: State):\n    return {"answer": make().invoke(state["question"]).text}\n'
+        'graph = one_node("write", write).compile()\n'
+    )
+    line = ("--models", "openai:gpt-4o,openai:gpt-4o-mini", "--apply", "--json")
+    asked = init(folder, capsys, source, "graph", *line, "--dry-run")
+    assert len(asked["asked_today"]) == 1
+    assert not asked["is_written"]
+    assert not (folder / "workflow.py").exists()
+    found = init(folder, capsys, source, "graph", *line, "--today", "openai:gpt-4o")
+    assert (found["today"], found["asked_today"]) == ({"write": "gpt-4o"}, [])
+
+
+SUBCLASS = """
+from langgraph.graph.state import CompiledStateGraph
+def write(state: State):
+    return {"answer": llm.invoke(state["question"]).text}
+class Wrapper(CompiledStateGraph):
+    "A graph by its class, whose constructor takes arguments of its own."
+    def __init__(self, **params):
+        self._params = params
+        self._inner = one_node("write", write).compile()
+    def invoke(self, input, config=None, **kwargs):
+        return self._inner.invoke(input, config, **kwargs)
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+class Tagged(CompiledStateGraph):
+    "A graph of its own with a setting more."
+    def __init__(self, graph, tag):
+        self.__dict__.update(vars(graph))
+        self.tag = tag
+wrapper = Wrapper(a=1)
+tagged = Tagged(one_node("write", write).compile(), "x")
+class Workflow:
+    def __init__(self):
+        self.graph = one_node("write", write).compile()
+"""
+
+
+@pytest.mark.parametrize("name", ["wrapper", "tagged", "Workflow"])
+def test_subclasses_of_graphs_and_names_that_are_also_ours_are_read_and_checked(folder, capsys, name):
+    found = init(folder, capsys, LLM + SUBCLASS, name, "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert found["stages"] == ["write"]
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "it calls the scripted answer right" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_application_in_src_has_its_project_where_it_is_run(folder, capsys):
+    (folder / "src").mkdir()
+    source = f'{LLM}assert Path("q.jsonl").exists()\n{GRAPH}'
+    (folder / "src" / "app_of_init.py").write_text(HEAD + source)
+    assert main(["init", "src/app_of_init.py:graph", "--dataset", "q.jsonl", "--apply", "--yes"]) == 0
+    assert (folder / "workflow.py").exists()
+    forget(folder)
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+
+
+def test_a_graph_that_a_node_calls_is_run_from_the_start(folder, capsys):
+    source = f"{LLM}{WRITE}inner = one_node('write', write).compile()\n" + (
+        "def research(state: State):\n    return {'answer': inner.invoke({'question': state['question']})['answer']}\n"
+        "graph = one_node('research', research).compile()\n"
+    )
+    found = init(folder, capsys, source, "graph", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert "replay=True," in (folder / "workflow.py").read_text(encoding="utf-8")
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0

@@ -1,6 +1,8 @@
 """Where an application makes its models, and the edit that hands this to VineLM."""
 
 import gc
+import re
+import subprocess
 import sys
 from types import ModuleType
 
@@ -78,11 +80,56 @@ def test_an_import_behind_the_model_is_not_waited_for(tmp_path):
 def test_line_ends_and_a_vine_that_is_there_stay(tmp_path):
     module = app(tmp_path, "")
     path = tmp_path / "app_of_test.py"
-    path.write_bytes(b"import os\r\nvine = 1\r\nllm = Model()\r\n")
-    assert edited(path, model_calls(module, tmp_path), "m.toml") == "import os\r\nvine = 1\r\nllm = vine.chat_model()\r\n"
+    made = b"import os\r\nvine = VineLM('m.toml')\r\nllm = "
+    path.write_bytes(made + b"Model()\r\n")
+    assert edited(path, model_calls(module, tmp_path), "m.toml") == f"{made.decode()}vine.chat_model()\r\n"
     path.write_bytes(b"import os\r\nllm = Model()\r\n")
     new = edited(path, model_calls(module, tmp_path), "m.toml")
-    assert new.count("\r\n") == new.count("\n") == 5
+    assert new.count("\r\n") == new.count("\n") == 6
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["vine = 1\nllm = Model()\n", "import vine\nllm = Model()\n", "llm = Model()\ndef grow(vine):\n    return vine\n"],
+    ids=["variable", "module", "parameter"],
+)
+def test_a_name_of_the_application_is_not_taken(tmp_path, source):
+    module = app(tmp_path, "")
+    (tmp_path / "app_of_test.py").write_text(source)
+    new = edited(tmp_path / "app_of_test.py", model_calls(module, tmp_path), "m.toml")
+    assert 'vinelm_models = VineLM("m.toml")' in new
+    assert "llm = vinelm_models.chat_model()" in new
+    assert source.replace("Model()", "vinelm_models.chat_model()").splitlines()[-1] in new
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("first", ["import os", "x = 'ü'"])
+def test_files_are_edited_whatever_ends_their_lines_and_begins_them(tmp_path, end, mark, first):
+    module = app(tmp_path, "")
+    path = tmp_path / "app_of_test.py"
+    path.write_bytes(f"{mark}{first}{end}llm = Model(temperature=0){end}".encode())
+    new = edited(path, model_calls(module, tmp_path), "m.toml")
+    added = ["from vinelm import VineLM", "", 'vine = VineLM("m.toml")']
+    lines = [*added, first] if first != "import os" else [first, "", *added]
+    assert new == mark + end.join([*lines, "llm = vine.chat_model(temperature=0)", ""])
+
+
+def test_a_long_line_is_read_once(tmp_path, monkeypatch):
+    """Splitting it for each of its nodes took minutes."""
+    module = app(tmp_path, "")
+    source = "x = [" + ", ".join(["'é'", *(f"Model(temperature={number})" for number in range(300))]) + "]\n"
+    (tmp_path / "app_of_test.py").write_text(source)
+    split, parsed = [], []
+    monkeypatch.setattr(
+        "vinelm.scaffold.model_calls.lines_of", lambda text: split.append(text) or text.splitlines(keepends=True)
+    )
+    monkeypatch.setattr("ast.get_source_segment", lambda *_: parsed.append(1))
+    found = model_calls(module, tmp_path)
+    assert len(found) == 300
+    assert found[-1].source == "Model(temperature=299)"
+    assert len(split) == 1
+    assert parsed == []
 
 
 def test_a_file_in_another_encoding_is_left_alone(tmp_path):
@@ -119,3 +166,30 @@ def test_modules_are_read_while_garbage_imports_more(tmp_path):
         gc.collect()
         for name in [name for name in sys.modules.copy() if name.startswith("imported_by_garbage")]:
             del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "import os\n\nfrom langchain_core.language_models import FakeListChatModel\n",
+        "import os\n\nfrom langchain_core.language_models import FakeListChatModel\nfrom zlibrary import z\n\n"
+        "from app_of_test import own\n",
+        '"""Docs."""\n\nfrom __future__ import annotations\n\nimport os\nfrom pathlib import Path\n',
+        "import os\n\nfrom . import own\n",
+        "import os\n",
+    ],
+)
+def test_the_edited_file_passes_the_usual_linter(tmp_path, head):
+    """No import that is unused now, and ours in the order of the others."""
+    used = [name for name in ("z", "own", "Path") if re.search(rf"import {name}\b", head)]
+    if "FakeListChatModel" not in head:
+        used.append("FakeListChatModel")
+    source = f"{head}\nprint({', '.join(['os', *(name for name in used if name != 'FakeListChatModel')])})\nllm = MODEL\n"
+    module = app(tmp_path, "")
+    path = tmp_path / "app_of_test.py"
+    module.FakeListChatModel = FakeListChatModel
+    path.write_text(source.replace("MODEL", 'FakeListChatModel(responses=["a"])'))
+    path.write_text(edited(path, model_calls(module, tmp_path), "m.toml"))
+    line = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F401,I001,E402", "--no-cache", str(path)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, f"{done.stdout}\n{path.read_text()}"

@@ -41,3 +41,20 @@ def test_several_labels_are_no_inputs_and_parts_of_the_answer_where_the_state_ha
 def test_without_a_dataset_the_usual_names_stand(tmp_path):
     found = request_keys(("messages",), ("messages",), None)
     assert (found.inputs, found.label, found.answer) == ((("messages", "question"),), None, "messages")
+
+
+def test_the_answer_of_a_structured_response_is_its_field(tmp_path):
+    rows = dataset(tmp_path, question="?", answer="42")
+    keys = ("messages", "structured_response")
+    found = request_keys(("messages",), keys, rows, structured=("reasoning", "answer"))
+    assert (found.answer, found.field, found.is_read) == ("structured_response", "answer", True)
+    unclear = request_keys(("messages",), keys, rows, structured=("value", "unit"))
+    assert (unclear.field, unclear.is_read) == ("value", False)
+    assert request_keys(("messages",), keys, rows).answer == "messages"
+
+
+def test_the_last_message_of_a_state_with_keys_of_its_own_is_a_guess(tmp_path):
+    rows = dataset(tmp_path, ticker="A", action="buy")
+    found = request_keys(("messages", "data"), ("messages", "data"), rows, ("action",))
+    assert (found.answer, found.is_read, found.is_sure) == ("messages", False, False)
+    assert request_keys(("messages",), ("messages",), rows, ("action",)).is_read

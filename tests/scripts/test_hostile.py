@@ -29,6 +29,12 @@ def test_no_random_command_line_gets_through(part):
     assert set(found["exits"]) <= {"0", "1", "2", "3"}
 
 
+def test_nobodys_tool_runs_ahead_for_somebody_else(part):
+    found = part("tools_ahead").run(lambda *told: None, services=12)
+    assert found["through"] == []
+    assert found["counts"]["ready"] > 0
+
+
 @pytest.mark.long
 def test_no_history_of_unfinished_stages_gets_through(part):
     found = part("unfinished").run(print, histories=15)

@@ -6,6 +6,7 @@ import json
 import random
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ def write(path, columns, rows):
 
 def write_spider(folder):
     (folder / "nl2sql" / "databases").mkdir(parents=True)
-    with sqlite3.connect(folder / "nl2sql" / "databases" / "shop.sqlite") as database:
+    with closing(sqlite3.connect(folder / "nl2sql" / "databases" / "shop.sqlite")) as database, database:
         database.execute("CREATE TABLE item (id INTEGER, price REAL, name TEXT)")
         database.executemany("INSERT INTO item VALUES (?, ?, ?)", [(i, i / 2, f"n{i % 5}") for i in range(N + 1)])
     database.close()

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_S = 10.0
+_BRIEF_TIMEOUT_MS = 50
+_LONG_LOG = 4 << 20
+"""Bytes of a log that is copied into the file during a run."""
+_NOT_WHOLE = delete(schema.meta).where(schema.meta.c.key == schema.OPEN_LOG)
 
 
 class Database:
@@ -52,6 +56,9 @@ class Database:
     is_shareable = False
     """True if several runs may hold a store at a time."""
     _data_version: tuple[int] | None = None
+    _run_lock: RunLock | None = None
+    _open_run: str | None = None
+    _fold_at = 0
 
     def __init__(self, path: Path, *, shown_as: Path | None = None, is_read_only: bool = False) -> None:
         self.path = shown_as or path
@@ -84,6 +91,7 @@ class Database:
                 return
             with self._connection.begin():
                 yield self._connection
+            self._fold_log()
 
     def is_untouched(self) -> bool:
         """True if no other connection has written since this was asked last. To be asked inside a transaction."""
@@ -143,6 +151,15 @@ class Database:
         found = holder(self.file)
         return [] if found is None else [found]
 
+    def require_held(self) -> None:
+        """Raise if a run holds the store through this object, and has lost it; to be asked before each purchase.
+
+        Raises:
+            StoreError: another run may hold it by now (code ``store-hold-lost``).
+        """
+        if self._run_lock is not None:
+            self._run_lock.require_held()
+
     def alone(self) -> AbstractContextManager[None]:
         """Hold the store for one run; other processes may still read it.
 
@@ -158,12 +175,23 @@ class Database:
         with run_lock(self.file) as lock:
             run = f"{datetime.now(UTC).isoformat(timespec='seconds')} {secrets.token_hex(4)}"
             with self.transaction() as connection:
+                connection.execute(_NOT_WHOLE)
                 schema.set_meta(connection, schema.OPEN_RUN, run)
             # Into the file itself: a copy without the log would not show a marker that is only in the log.
             self.truncate_wal()
+            self._run_lock = lock
             try:
+                # The other way round: this one is in the log alone, for as long as the run lives. Once it is in the file,
+                # whoever closed the store last has copied the whole log there, as every SQLite tool does, and removed it.
+                self._pragma("wal_autocheckpoint=0")
+                with self.transaction() as connection:
+                    schema.set_meta(connection, schema.OPEN_LOG, run)
+                self._open_run = run
                 yield
             finally:
+                self._run_lock = self._open_run = None
+                with suppress(StoreError):
+                    self._pragma("wal_autocheckpoint=1000")
                 self._clear_marker(lock, run)
 
     def open_entries(self) -> ColumnElement[bool]:
@@ -183,6 +211,38 @@ class Database:
     def _delete_marker(self) -> None:
         with self.transaction() as connection:
             connection.execute(delete(schema.meta).where(schema.meta.c.key == schema.OPEN_RUN))
+            connection.execute(_NOT_WHOLE)
+
+    def _pragma(self, text: str) -> None:
+        with self._lock, self.translated():
+            raw = self._connection.connection.driver_connection
+            if raw is not None:
+                raw.execute(f"PRAGMA {text}").close()
+
+    def _fold_log(self) -> None:
+        """Copy a long log into the file while a run lives, in place of SQLite: without the note that the file is whole."""
+        run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
+        if run is None:
+            return
+        with suppress(OSError):
+            size = wal.stat().st_size
+            if size < self._fold_at:
+                return
+            self._open_run = None
+            try:
+                with suppress(StoreError):  # a full disk: the next write says so
+                    with self.transaction() as connection:
+                        connection.execute(_NOT_WHOLE)
+                    self._pragma(f"busy_timeout={_BRIEF_TIMEOUT_MS}")  # whoever reads is not waited for
+                    try:
+                        self.truncate_wal()
+                    finally:
+                        self._pragma(f"busy_timeout={round(_BUSY_TIMEOUT_S * 1000)}")
+                    with self.transaction() as connection:
+                        schema.set_meta(connection, schema.OPEN_LOG, run)
+            finally:
+                self._open_run = run
+                self._fold_at = wal.stat().st_size + _LONG_LOG
 
     def close(self) -> None:
         """Close the connection; SQLite copies the write-ahead log into the file. Idempotent."""

@@ -50,6 +50,19 @@ class RunLock:
         with suppress(OSError):
             self._write("", _LINE)
 
+    def require_held(self) -> None:
+        """Raise if the lock file has lost its name: whoever makes a new one locks the store as well.
+
+        Raises:
+            StoreError: it was removed or replaced, by hand or by whatever tidies up.
+        """
+        if not _is_current(self._path, self._descriptor):
+            raise StoreError(
+                f"{_lock_file(self._path)}: was removed while this run held the store, and another run may have it now: run the"
+                " same line again, which continues",
+                code="store-hold-lost",
+            )
+
     def release(self) -> None:
         """Remove the lock file, unless it has a note that is still needed, and unlock it.
 
@@ -57,7 +70,8 @@ class RunLock:
         tries again. A forked child that ends leaves the lock to its parent.
         """
         try:
-            if os.getpid() == self._pid and not any(line.startswith(_FOLDED) for line in _lines(self._path)):
+            is_ours = os.getpid() == self._pid and _is_current(self._path, self._descriptor)
+            if is_ours and not any(line.startswith(_FOLDED) for line in _lines(self._path)):
                 with suppress(OSError):  # a folder that may no longer be written, or a system that removes no open file
                     _lock_file(self._path).unlink()
         finally:

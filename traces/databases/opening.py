@@ -16,7 +16,7 @@ from vinelm.traces.databases.migrations import migrate, migrate_in_postgres
 from vinelm.traces.databases.postgres import PostgresDatabase
 from vinelm.traces.databases.recovery import recover
 from vinelm.traces.databases.running_totals import MORE_COLUMNS, add_totals, metadata
-from vinelm.traces.databases.schema import OPEN_RUN, SCHEMA_VERSION
+from vinelm.traces.databases.schema import OPEN_LOG, OPEN_RUN, SCHEMA_VERSION
 
 _TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
 _CREATING = text("SELECT pg_advisory_xact_lock(1447644741, 0)")  # two runs that create one store at a time
@@ -69,7 +69,8 @@ def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Databas
             migrate(file)
         if OPEN_RUN in meta:
             # Before SQLite opens it for writing, which would copy a log of another time into the file.
-            recover(file, run=meta[OPEN_RUN], shown_as=address, is_read_only=is_read_only)
+            run = meta[OPEN_RUN]
+            recover(file, run=run, is_whole=meta.get(OPEN_LOG) == run, shown_as=address, is_read_only=is_read_only)
         database = Database(file, shown_as=address, is_read_only=is_read_only)
         database.and_then(closing.pop_all())
     return database, found

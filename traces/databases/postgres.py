@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -23,6 +25,8 @@ from vinelm.traces.databases.running_totals import Totals, of_no_live_run, total
 ALONE, SETUP, RUN = 1, 2, 1000
 """Numbers of advisory locks within a store's schema: of the store, of the beginning and end of a run, of run 0."""
 CONNECT_TIMEOUT_S = 10
+SURE_S = 0.1
+"""After the server has said that the store is this run's, it is not asked for so long whether it still is."""
 _SCHEMA = "(SELECT oid::integer FROM pg_namespace WHERE nspname = current_schema())"
 _HOLDERS = text(
     "SELECT coalesce(nullif(a.application_name, ''), 'backend ' || l.pid) FROM pg_locks l LEFT JOIN pg_stat_activity a "
@@ -67,6 +71,8 @@ class PostgresDatabase(Database):
         self._lock = threading.RLock()
         self._closing = ExitStack()
         self._unflushed: Lease | None = None
+        self._hold: str | None = None
+        self._sure_until_s = 0.0
         with required_extra("postgres", f"{url}: a store in PostgreSQL"):
             import psycopg  # noqa: F401
         host = socket.gethostname()
@@ -97,8 +103,29 @@ class PostgresDatabase(Database):
             # A transaction that was undone may have left its lease here, and has nothing to be flushed.
             self._unflushed = None
             with self._connection.begin():
+                self._require_session()
                 yield self._connection
             self._flush()
+
+    def require_held(self) -> None:
+        """As :meth:`Database.require_held`; asks the server, unless it has said so just now."""
+        if self._hold is not None and time.monotonic() >= self._sure_until_s:
+            with self.transaction():
+                pass
+
+    def _require_session(self) -> None:
+        """Raise if the session is not the one that took the hold: the server has given that to whoever asked for it since.
+
+        Whatever ended it: the driver connects anew by itself after an error, and a pooler such as PgBouncer gives each
+        transaction to another session.
+        """
+        if self._hold is not None and self._connection.execute(_HOLD).scalar() != self._hold:
+            raise StoreError(
+                f"{self.url}: the connection that held the store for this run is gone, and another run may have it now: run "
+                "the same line again, which continues (through PgBouncer: with pool_mode = session)",
+                code="store-hold-lost",
+            )
+        self._sure_until_s = time.monotonic() + SURE_S
 
     def _flush(self) -> None:
         if self._unflushed is not None:
@@ -179,9 +206,15 @@ class PostgresDatabase(Database):
             if not connection.execute(text(f"SELECT pg_try_advisory_lock{kind}({_SCHEMA}, {ALONE})")).scalar():
                 owner = next(iter(self.holders()), "unknown")
                 raise StoreError(f"{self.path}: another run is writing to it ({owner}): wait for it to end, or stop it")
+            # A setting of the session: it ends with it, as the lock does, and with whatever else gives the lock back.
+            hold = secrets.token_hex(8)
+            connection.execute(_NOTE_HOLD, {"hold": hold})
+            connection.execute(_STAY_IDLE)
+        self._hold = hold
         try:
             yield
         finally:
+            self._hold = None
             self._unlock(ALONE, kind)
 
     @contextmanager
@@ -199,6 +232,10 @@ class PostgresDatabase(Database):
             connection.execute(text(f"SELECT pg_advisory_unlock{kind}({_SCHEMA}, {lock})"))
 
 
+_NOTE_HOLD = text("SELECT set_config('vinelm.hold', :hold, false)")
+_HOLD = text("SELECT current_setting('vinelm.hold', true)")
+_STAY_IDLE = text("SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'")
+"""A run may write nothing for hours, while it waits for a provider's batch. Since PostgreSQL 14."""
 _WRITE_LOCK = text(
     "SELECT m.value, t.usd, t.calls, set_config('synchronous_commit', 'off', true) FROM meta m, totals t "
     "WHERE m.key = 'schema_version' FOR UPDATE"

@@ -3,6 +3,8 @@
 SQLite commits rows to the write-ahead log (WAL, ``STORE-wal``) before it copies them into the file. A store whose run was
 killed still has its WAL and loses nothing. A *copy* made during a run may lack the WAL or have one of another time, and SQLite
 would open it silently with rows missing. Each run therefore sets a marker in the file's ``meta`` table for as long as it lasts.
+And a second one that is in the log alone: whoever closes a store last, with whatever tool, copies the log into the file and
+removes it, and so the file has both.
 """
 
 from __future__ import annotations
@@ -13,14 +15,20 @@ from pathlib import Path
 from vinelm.errors import StoreError
 from vinelm.traces.databases.database import SQLITE_ERRORS, Database, connect_read_only
 from vinelm.traces.databases.lock import holder, run_lock, was_folded
-from vinelm.traces.databases.schema import OPEN_RUN
+from vinelm.traces.databases.schema import OPEN_LOG, OPEN_RUN
 
 _LOG_HEADER = struct.Struct(">8I")  # magic, version, page size, checkpoint number, two salts, two checksums
 _FRAME_HEADER = struct.Struct(">6I")  # page number, pages after commit (0: no commit), two salts, two checksums
 
 
 def recover(
-    path: Path, *, run: str = "", accept: bool = False, shown_as: Path | None = None, is_read_only: bool = False
+    path: Path,
+    *,
+    run: str = "",
+    is_whole: bool = False,
+    accept: bool = False,
+    shown_as: Path | None = None,
+    is_read_only: bool = False,
 ) -> None:
     """Clear the marker of a dead run from the store at ``path``; does nothing while the run is alive.
 
@@ -29,6 +37,7 @@ def recover(
 
         path: the store.
         run: the value of the marker.
+        is_whole: the file has the marker of that run's log, too.
         accept: accept a file without its WAL: rows that were only in the WAL are lost.
         shown_as: the path that errors name, if ``path`` is a copy of it.
         is_read_only: only check, and write nothing.
@@ -38,7 +47,7 @@ def recover(
     """
     if holder(path) is not None:
         return
-    if not accept and not path.with_name(f"{path.name}-wal").exists() and not was_folded(path, run):
+    if not (accept or is_whole) and not path.with_name(f"{path.name}-wal").exists() and not was_folded(path, run):
         raise StoreError(
             f"{shown_as or path}: copied during a run without its write-ahead log, so rows are missing: copy {path.name}-wal "
             "beside it, or accept the rows that are there",
@@ -51,7 +60,7 @@ def recover(
         database = Database(path)
         try:
             with database.transaction() as connection:
-                connection.exec_driver_sql("DELETE FROM meta WHERE key = ?", (OPEN_RUN,))
+                connection.exec_driver_sql("DELETE FROM meta WHERE key IN (?, ?)", (OPEN_RUN, OPEN_LOG))
             lock.clear_note()
         finally:
             database.close()

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 OPEN_RUN = "open_run"
 """Key of ``meta``: a run holds the store, or died while holding it."""
+OPEN_LOG = "open_run_log"
+"""Key of ``meta``: the file has all that this run has written, if it has this. While the run lives it is in the log alone."""
 SCHEMA_VERSION = 6
 """Increased by one with every change of a table, together with a step in ``migrations``. Newer stores are rejected."""
 
@@ -147,7 +149,7 @@ observations = Table(
     Column("success", Score(), comment="whether the answer is right by the ground truth, or its score in 0..1; NULL: unknown"),
     Column("stopped", Boolean, comment="whether the workflow's own check ended the request here; NULL: unknown"),
     Column("cost_usd", Float, nullable=False, comment="dollars of the stage's model calls, failed attempts included"),
-    Column("latency_s", Float, comment="seconds of the stage on the request's clock; NULL: unknown, it was bought in a batch"),
+    Column("latency_s", Float, comment="seconds of the stage on the request's clock; NULL: unknown, as of a call in a batch"),
     Column("tool_cost_usd", Float, nullable=False, comment="dollars of the tools between this stage and the next"),
     Column("tool_latency_s", Float, nullable=False, comment="seconds of the tools between this stage and the next"),
     Column("tokens_in", Integer, comment="prompt tokens of all calls; NULL: unknown"),

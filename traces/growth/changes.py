@@ -41,7 +41,7 @@ def _dataset(
 
 
 def _models(before: StoreIdentity, now: StoreIdentity) -> Iterator[str]:
-    old, new = before.models(), now.models()
+    old, new = before.settings(), now.settings()
     for name in new:
         if name not in old:
             yield f"model {name!r} added"

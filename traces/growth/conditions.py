@@ -128,7 +128,7 @@ def _shared_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str
 
 def _deciding_settings(identity: StoreIdentity, name: str) -> dict[str, Any]:
     """The settings that decide a model's answers, as plain values: its own settings and those of its provider."""
-    catalog = identity.models()
+    catalog = identity.settings()
     model = catalog[name].model_dump(mode="json", exclude=set(_MODEL_KEEPS_ROWS))
     options = {f"options.{key}": value for key, value in model.pop("options").items() if key not in _OPTION_KEEPS_ROWS}
     backend = catalog.backends.get(catalog[name].provider, {})

@@ -94,6 +94,7 @@ def grow(store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, Reque
     """
     with store.database.transaction() as connection:
         growth = _grow(connection, store, now, wanted, assumes_scores=False)
+    store.identity = store.identity.renewed(now)
     if growth is not None:
         store.identity = _aged(now, store.identity)
         with store.database.transaction() as connection:
@@ -177,15 +178,20 @@ def _grow(
     *,
     assumes_scores: bool,
 ) -> Growth | None:
-    stranger = store.identity.stranger(now)
+    before = store.identity.renewed(now)
+    stranger = before.stranger(now)
     if stranger:
         raise StoreError(f"{store.path}: {stranger}: use another store, or undo the change", code="store-mismatch")
     if store.identity.key == now.key:
         return None
+    retirement.renew_digests(connection, now)
+    schema.set_meta(connection, "identity", before.to_json())
+    if before.key == now.key:
+        return None
     known = retirement.request_digests(connection)
-    changes = changes_between(store.identity, now, known, wanted)
+    changes = changes_between(before, now, known, wanted)
     identities = retirement.identities(connection)
-    number = number_of(connection, _aged(now, store.identity))
+    number = number_of(connection, _aged(now, before))
     judge = RowJudge({**identities, number: now}, now, wanted, assumes_scores=assumes_scores)
     current = retirement.current_rows(connection, store.identity_id, known)
     first = retirement.next_retired_id(connection)
@@ -207,12 +213,11 @@ def _grow(
         retired=_counts(plan.retire, plan.waiting_rows),
         repriced=repriced,
         unpriced=unpriced,
-        is_reshaped=store.identity.dataset_digest != now.dataset_digest
-        or _canonical(store.identity.template) != _canonical(now.template),
+        is_reshaped=before.dataset_digest != now.dataset_digest or _canonical(before.template) != _canonical(now.template),
     )
     if plan.waiting:
         schema.set_meta(connection, RESCORING, str(first))
-    schema.set_meta(connection, "identity", _aged(now, store.identity).to_json())
+    schema.set_meta(connection, "identity", _aged(now, before).to_json())
     if growth.has_effect or growth.is_reshaped:
         connection.execute(delete(schema.meta).where(schema.meta.c.key == UNFINISHED))  # its rows are numbered otherwise now
     return growth

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vinelm.catalog import Price
+from vinelm.catalog.prices import is_same_amount
 from vinelm.rows.observation import Cell
 from vinelm.template import StopRule
 from vinelm.traces.databases.identity import StoreIdentity
@@ -66,12 +67,6 @@ class RecordedCost:
         assert self.tokens_out is not None
         tokens_usd = price.cost_usd(self.tokens_in, self.tokens_out, self.tokens_cached or 0) - price.call
         return tokens_usd + price.call * self.calls
-
-
-def is_same_amount(one: Price, other: Price) -> bool:
-    """Return whether two prices charge the same: where they were read, and when, and how long caches last, does not matter."""
-    about = {"source", "as_of", "cache_ttl_s"}
-    return one.model_dump(exclude=about) == other.model_dump(exclude=about)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import func, select
 
 from vinelm.catalog import Catalog
+from vinelm.catalog.prices import is_same_amount
 from vinelm.errors import ConfigError, StoreError
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.address import file_of
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.lock import run_lock
 from vinelm.traces.growth.grow import set_prices
-from vinelm.traces.growth.plan import is_same_amount
 from vinelm.traces.store.atomic import copied_store
 from vinelm.traces.store.merge import rows_digest
 from vinelm.traces.store.rows import cell_name, decode_prefix
@@ -100,7 +100,7 @@ def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
 
 def _identity(store: ObservationStore, prices: Catalog) -> StoreIdentity:
     """The store's identity with the new prices; nothing else changes."""
-    mine = store.identity.models()
+    mine = store.identity.settings()
     lacking = [name for name in mine if name not in prices]
     if lacking:
         raise ConfigError(
@@ -111,7 +111,7 @@ def _identity(store: ObservationStore, prices: Catalog) -> StoreIdentity:
     catalog = Catalog(models, mine.backends)
     if not _changed(mine, catalog):
         raise ConfigError(f"the prices of all {len(mine)} models are those of {store.path}: there is nothing to reprice")
-    plain = {**asdict(store.identity), "catalog": catalog.to_dict()}
+    plain = {**store.identity.to_dict(), "catalog": catalog.to_dict()}
     return StoreIdentity.from_json(json.dumps(plain, default=str))
 
 

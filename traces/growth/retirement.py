@@ -88,6 +88,15 @@ def identities(connection: Connection) -> dict[int, StoreIdentity]:
     return {row.identity_id: StoreIdentity.from_json(row.value) for row in connection.execute(select(schema.identities))}
 
 
+def renew_digests(connection: Connection, now: StoreIdentity) -> None:
+    """Give the identities of a store that an earlier version made the digests of now, for parts whose code is the same."""
+    table = schema.identities
+    for number, identity in identities(connection).items():
+        renewed = identity.renewed(now)
+        if renewed is not identity:
+            connection.execute(update(table).where(table.c.identity_id == number).values(value=renewed.to_json()))
+
+
 def next_retired_id(connection: Connection) -> int:
     """Return the number that the next retired row gets."""
     return int(connection.execute(select(func.coalesce(func.max(schema.retired.c.retired_id), 0))).scalar_one()) + 1

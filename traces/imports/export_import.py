@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Boolean, Float, Integer, func, insert, select
+from sqlalchemy import Boolean, Float, Integer, func, select
 
 from vinelm.errors import DatasetError, StoreError, VineLMError
 from vinelm.io.arrow_tables import parquet_note, write_parquet
@@ -80,12 +80,14 @@ def export_store(store: ObservationStore, path: Path) -> int:
         document = {
             "format": _FORMAT,
             "rows": len(rows),
-            "identity": asdict(store.identity),
+            "identity": store.identity.to_dict(),
             "requests": [list(r) for r in connection.execute(select(schema.requests.c.request_id, schema.requests.c.digest))],
-            "other_spending": _spending_without_row(
-                connection.execute(select(*_LEDGER).order_by(_ENTRY)).all(), connection.execute(_CHARGED).all()
-            ),
         }
+        document["other_spending"], unpaid = _spending_without_row(
+            connection.execute(select(*_LEDGER).order_by(_ENTRY)).all(), connection.execute(_CHARGED).all()
+        )
+        if unpaid:
+            document["unpaid"] = unpaid
         signals = record_of(connection)
         if signals is not None:
             document["signals"] = asdict(signals)
@@ -114,8 +116,9 @@ _ROW = schema.observations.c
 _CHARGED = select(_ROW.request_id, _ROW.prefix, func.coalesce(_ROW.recorded_usd, _ROW.cost_usd) + _ROW.tool_cost_usd)
 
 
-def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> list[dict[str, Any]]:
-    """Ledger entries that are not the cost of a row: calls in flight, calls lost with the process that made them, retired rows.
+def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tuple[list[dict[str, Any]], list[list[Any]]]:
+    """Ledger entries that are not the cost of a row (calls in flight, calls lost with the process that made them, retired
+    rows), and the cells of rows without an entry of their cost (an import's whose answer was paid with another row).
 
     Args:
         entries: of the ledger.
@@ -129,7 +132,7 @@ def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> lis
             paid[key] -= 1
         else:
             others.append(dict(entry._mapping))
-    return others
+    return others, [[request, list(prefix)] for request, prefix, usd in paid.elements() if usd]
 
 
 def _with_prompts(
@@ -200,10 +203,8 @@ def import_export(table: Path, path: Path) -> int:
 
     with new_store(path, exported.identity) as store:
         store.register_digests(exported.requests)
-        count = store.add_many(rows())
-        if exported.others:
-            with store.database.transaction() as connection:
-                connection.execute(insert(schema.ledger), exported.others)
+        count = store.add_many(rows(), unpaid=exported.unpaid)
+        store.add_entries(exported.others)
         if exported.signals is not None:
             ShownRows(store).set_classes({}, exported.signals)
         set_request_kinds(store, exported.kinds)
@@ -224,6 +225,7 @@ class _Exported:
     identity: StoreIdentity
     requests: dict[str, str]
     others: list[dict[str, Any]]
+    unpaid: frozenset[Cell]
     signals: SignalRecord | None
     kinds: dict[str, str]
     tools: list[dict[str, Any]]
@@ -240,6 +242,7 @@ def _exported(table: Path) -> _Exported:
             identity,
             {str(request): str(digest) for request, digest in document["requests"]},
             [dict(entry) for entry in document["other_spending"]],
+            frozenset((str(request), tuple(map(str, prefix))) for request, prefix in document.get("unpaid", ())),
             SignalRecord.of_plain(document["signals"]) if "signals" in document else None,
             {str(request): str(kind) for request, kind in document.get("kinds", {}).items()},
             [dict(row) for row in document.get("tool_calls", ())],

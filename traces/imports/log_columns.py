@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -74,10 +75,11 @@ class LogColumns:
         model: the model that was called.
         success: whether the answer was right (1/0, true/false, yes/no), or its score in [0, 1]; empty means unknown.
         cost_usd: dollars of the call.
-        latency_s: seconds of the call.
+        latency_s: seconds of the call; empty means unknown.
         tokens_in: prompt tokens.
         tokens_out: generated tokens.
         failure: empty if the call succeeded, else a failure kind or any other text.
+        answer: what the model answered; equal texts are equal answers. Empty means that it gave none.
         round: how many times this request had been sent to this model, this call included (from 1); with ``run``, the
             position in the run.
         run: the execution of the application that the invocation belonged to.
@@ -94,6 +96,7 @@ class LogColumns:
     tokens_in: str | None = None
     tokens_out: str | None = None
     failure: str | None = None
+    answer: str | None = None
     round: str | None = None
     run: str | None = None
     stage: str | None = None
@@ -103,7 +106,7 @@ class LogColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAnswer:
-    """One recorded invocation; ``line`` is its line in the table. None means that the table does not say."""
+    """One recorded invocation; ``line`` is its line in the table. None, or NaN seconds, means that the table does not say."""
 
     line: int
     request_id: str
@@ -115,6 +118,7 @@ class RecordedAnswer:
     tokens_in: int | None
     tokens_out: int | None
     failure: FailureKind | None
+    answer: str | None
     round: int | None
     run: str | None
     stage: str | None
@@ -144,7 +148,7 @@ def _answer(row: Row, line: int, model: str, columns: LogColumns, where: str) ->
     failure = _failure(row, columns, where)
     success = None if failure else _optional(row, columns.success, where, as_score)
     stopped = all(condition.holds(row, where) for condition in columns.stopped_if) if columns.stopped_if else None
-    latency = None if columns.latency_s is None else _required(row, columns.latency_s, where)
+    latency_s = _optional(row, columns.latency_s, where, as_amount)
     return RecordedAnswer(
         line=line,
         request_id="/".join(_required(row, name, where) for name in columns.request),
@@ -154,10 +158,11 @@ def _answer(row: Row, line: int, model: str, columns: LogColumns, where: str) ->
         cost_usd=None
         if columns.cost_usd is None
         else as_amount(_required(row, columns.cost_usd, where), columns.cost_usd, where),
-        latency_s=0.0 if latency is None else as_amount(latency, str(columns.latency_s), where),
+        latency_s=math.nan if latency_s is None else latency_s,
         tokens_in=_optional(row, columns.tokens_in, where, as_count),
         tokens_out=_optional(row, columns.tokens_out, where, as_count),
         failure=failure,
+        answer=None if failure or columns.answer is None else as_text(field_of(row, columns.answer, where)) or None,
         round=None if columns.round is None else as_count(_required(row, columns.round, where), columns.round, where, least=1),
         run=None if columns.run is None else _required(row, columns.run, where),
         stage=None if columns.stage is None else _required(row, columns.stage, where),

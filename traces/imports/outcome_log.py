@@ -14,24 +14,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.rows.observation import Observation
+from vinelm.rows.observation import Cell, Observation
+from vinelm.signals.classes import answer_classes
+from vinelm.signals.declaration import Signals, digest_of_text
 from vinelm.template import Loop, Stage, StopRule, Template
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.imports.export_import import file_digest
 from vinelm.traces.imports.log_columns import LogColumns, RecordedAnswer, read_log
 from vinelm.traces.store.atomic import new_store
-from vinelm.traces.store.rows import cell_name
+from vinelm.traces.store.rows import cell_name, ledger_entry
+from vinelm.traces.store.shown import ShownRows, SignalRecord
+from vinelm.traces.store.store import ObservationStore
 
 MAX_ROWS = 3_000_000
-Cells = dict[tuple[str, tuple[str, ...]], RecordedAnswer]
+Cells = dict[Cell, RecordedAnswer]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +67,17 @@ class LogImport:
 
 @dataclass(frozen=True)
 class ImportedLog:
-    """Summary of an import: rows and requests in the store, its models and depth, and ``notes`` on the data's limits."""
+    """Summary of an import: rows and requests in the store, its models and depth, and ``notes`` on the data's limits.
+
+    ``paid_usd``: dollars of the recorded calls. Those of the rows are more where an answer is on several paths.
+    """
 
     rows: int
     requests: int
     models: tuple[str, ...]
     depth: int
+    paid_usd: float
+    stop: StopRule
     notes: tuple[str, ...] = field(default=())
 
 
@@ -105,9 +116,17 @@ def import_log(table: Path, path: Path, settings: LogImport) -> ImportedLog:
     requests = dict.fromkeys(answer.request_id for answer in answers)
     with new_store(path, identity) as store:
         store.register_digests({request: _digest(request) for request in requests})
-        count = store.add_many(_observation(*key, answer, template) for key, answer in cells.items())
+        rows = [_observation(*key, answer, template) for key, answer in cells.items()]
+        count = store.add_many(rows, unpaid=_used_again(cells))
+        store.add_entries(_without_a_row(answers, cells))
+        if columns.answer is not None:
+            _classify(store, rows, columns.answer)
         store.record_source("import", table.name, digest, count)
-    return ImportedLog(count, len(requests), models, depth, _notes(columns, depth))
+    paid_usd = sum(answer.cost_usd or 0.0 for answer in answers)
+    n_timed = sum(not math.isnan(answer.latency_s) for answer in answers)
+    return ImportedLog(
+        count, len(requests), models, depth, paid_usd, stop, _notes(columns, depth, len(answers) - n_timed, stop)
+    )
 
 
 def _require_price(settings: LogImport) -> None:
@@ -294,18 +313,55 @@ def _observation(request: str, prefix: tuple[str, ...], answer: RecordedAnswer, 
         tokens_in=answer.tokens_in,
         tokens_out=answer.tokens_out,
         failure=answer.failure,
+        answer=(text := None if answer.answer is None else _SHOWN.answer_text({_ANSWER: answer.answer})),
+        answer_digest=None if text is None else digest_of_text(text),
     )
 
 
-def _notes(columns: LogColumns, depth: int) -> tuple[str, ...]:
+_ANSWER = "answer"
+_SHOWN = Signals(answer=(_ANSWER,))
+
+
+def _classify(store: ObservationStore, rows: Sequence[Observation], column: str) -> None:
+    """Write which answers of a request are equal."""
+    found = answer_classes(rows, _SHOWN)
+    record = SignalRecord(answer=(column,), rows=len(rows), compared=found.compared, intransitive=found.intransitive)
+    ShownRows(store).set_classes(found.of, record)
+
+
+def _used_again(cells: Cells) -> set[Cell]:
+    """The cells whose answer was paid with an earlier one: it was asked once, however many paths use it."""
+    seen: set[int] = set()
+    again = set[Cell]()
+    for cell, answer in cells.items():
+        if answer.line in seen:
+            again.add(cell)
+        seen.add(answer.line)
+    return again
+
+
+def _without_a_row(answers: Sequence[RecordedAnswer], cells: Cells) -> list[dict[str, Any]]:
+    """The ledger entries of answers that no path uses: they were paid as well."""
+    used = {answer.line for answer in cells.values()}
+    return [ledger_entry(one.request_id, (one.model,), one.cost_usd or 0.0) for one in answers if one.line not in used]
+
+
+def _notes(columns: LogColumns, depth: int, n_untimed: int, stop: StopRule) -> tuple[str, ...]:
     notes = []
     if columns.latency_s is None:
-        notes.append("latency is unknown and stored as 0: plan without latency bounds")
+        notes.append("latency is unknown: plan without latency bounds")
+    elif n_untimed:
+        notes.append(f"latency is unknown of {n_untimed:,} recorded calls")
+    if stop == "oracle":
+        notes.append(
+            "a request ends when its answer is right (oracle stop), which no service can see: figures are a bound, and no "
+            "trie of this store can be served. The condition of the application's own check gives what serving reaches"
+        )
     if columns.run is None and depth > 1:
         repeats = "gives its answer of the next round" if columns.round else "repeats its answer"
         notes.append(
             f"expanded from independent answers: a repeated model {repeats}, a new one gives its first; "
-            "the cost of an answer counts once for each path that uses it"
+            "the cost of an answer counts once for each path that uses it, and once on the ledger"
         )
     return tuple(notes)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
 from sqlalchemy import Column, Float, Integer, MetaData, String, Table, insert, inspect, select
 
 from vinelm.errors import FailureKind
+from vinelm.traces.databases import schema
 from vinelm.traces.store.rows import decode_prefix, encode_prefix
 from vinelm.traces.store.store import ObservationStore
 
+_OUTPUTS = "batch_outputs"
+MOST_OUTPUTS = 100
+"""Files of lines that are known as the batch's own, to be replaced by the next one."""
 READ_AT_ONCE = 256
 """Answers that are read at a time: a long answer times all of them would fill the memory."""
 
@@ -79,6 +84,18 @@ class Answers:
                 metadata.create_all(connection)
                 self._is_there = True
             connection.execute(_ADD, values)
+
+    def outputs(self) -> list[str]:
+        """Return the digests of the files of lines that were written from these answers, the latest one last."""
+        with self._database.transaction() as connection:
+            text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == _OUTPUTS)).scalar()
+            return json.loads(text) if text else []
+
+    def note_output(self, digest: str) -> None:
+        """Note the digest of a file of lines, before it replaces an earlier one."""
+        known = [one for one in self.outputs() if one != digest]
+        with self._database.transaction() as connection:
+            schema.set_meta(connection, _OUTPUTS, json.dumps([*known, digest][-MOST_OUTPUTS:]))
 
     def brief(self) -> Iterator[Answer]:
         """Yield all answers without what the graph returned."""

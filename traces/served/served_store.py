@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import Column, MetaData, String, Table, bindparam, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from vinelm.errors import StoreError
@@ -30,6 +30,17 @@ _LAST_ROW = _ROWS_OF.order_by(schema.observations.c.depth.desc(), schema.observa
 _SET_SUCCESS = (
     update(schema.observations).where(schema.observations.c.row_id == bindparam("row")).values(success=bindparam("right"))
 )
+
+metadata = MetaData()
+feedback = Table(
+    "feedback",
+    metadata,
+    Column("request_id", String, primary_key=True, comment="the request"),
+    Column("caller", String, nullable=False, comment="who said first whether its answer is right; empty: the application"),
+    comment="Who has said which answers of served requests are right. Made with the first word.",
+)
+_SAY_FIRST = insert(feedback).on_conflict_do_nothing()
+_FIRST = select(feedback.c.caller).where(feedback.c.request_id == bindparam("request"))
 
 
 class ServedStore:
@@ -74,13 +85,19 @@ class ServedStore:
                 insert_rows(connection, new, self._identity_id)
             return len(new)
 
-    def set_success(self, request_id: str, success: bool | float) -> bool:
-        """Say whether the last answer of a request is right; False if the store has no row of it."""
+    def set_success(self, request_id: str, success: bool | float, caller: str = "") -> bool:
+        """Say whether the last answer of a request is right; False if the store has no row of it.
+
+        Who says so first has said it: the word of another caller changes nothing.
+        """
         with self.store.database.transaction() as connection:
             row_id = connection.execute(_LAST_ROW, {"request": request_id}).scalar()
             if row_id is None:
                 return False
-            connection.execute(_SET_SUCCESS, {"row": row_id, "right": success})
+            metadata.create_all(connection)
+            connection.execute(_SAY_FIRST, {"request_id": request_id, "caller": caller})
+            if connection.execute(_FIRST, {"request": request_id}).scalar() == caller:
+                connection.execute(_SET_SUCCESS, {"row": row_id, "right": success})
             return True
 
     def close(self) -> None:

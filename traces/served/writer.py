@@ -44,10 +44,11 @@ Kept = TypeVar("Kept", bound=ServedStore | ObservationStore)
 
 @dataclass(frozen=True)
 class Feedback:
-    """A user's verdict on a request's last answer: right, wrong, or a score in [0, 1]."""
+    """A caller's verdict on a request's last answer: right, wrong, or a score in [0, 1]."""
 
     request_id: str
     success: bool | float
+    caller: str = ""
 
 
 _REFUSALS = (
@@ -340,7 +341,7 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
         rows = [item for item in batch if isinstance(item, Observation)]
         self.written += store.add(rows)
         for item in batch:  # rows are there by then
-            if isinstance(item, Feedback) and not store.set_success(item.request_id, item.success):
+            if isinstance(item, Feedback) and not store.set_success(item.request_id, item.success, item.caller):
                 self.unknown += 1
                 _LOG.warning("feedback on the run %r: no row of it in %s", item.request_id, self.path)
         if self._on_rows is not None and rows:

@@ -24,6 +24,7 @@ class BatchRecords:
 
     def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
         """Record a batch that is about to be submitted: our key and, of each call, its digest, cell and dollars at most."""
+        self._database.require_held()
         recorded_s = time.time()
         values = {"key": key, "model": model, "calls": len(calls), "is_closed": False, "recorded_s": recorded_s}
         with self._database.transaction() as connection:
@@ -99,6 +100,11 @@ class BatchRecords:
         """Return the digests of the calls of a cell."""
         with self._database.transaction() as connection:
             return frozenset(connection.execute(select(_CALLS.c.digest).where(_of(cell))).scalars())
+
+    def requests(self) -> frozenset[str]:
+        """Return the requests of which a call is in a batch."""
+        with self._database.transaction() as connection:
+            return frozenset(connection.execute(select(_CALLS.c.request_id).distinct()).scalars())
 
     def since_s(self, cell: Cell) -> float | None:
         """Return when the first batch with a call of a cell was recorded, in seconds since 1970; None if none was."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -118,7 +119,8 @@ def _bad_rows(connection: sqlite3.Connection, template: Template) -> Iterator[st
         where = f"row {values.pop('row_id')}"
         model, depth = values.pop("model"), values.pop("depth")
         try:
-            row = Observation(**{**values, "prefix": decode_prefix(values["prefix"])})
+            latency_s = math.nan if values["latency_s"] is None else values["latency_s"]
+            row = Observation(**{**values, "prefix": decode_prefix(values["prefix"]), "latency_s": latency_s})
         except (VineLMError, ValueError, TypeError) as error:
             yield f"{where}: {error}"
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import islice
 from typing import Any, cast, get_args
@@ -14,9 +14,9 @@ from sqlalchemy.dialects import sqlite
 
 from vinelm.catalog.secrets import redacted
 from vinelm.errors import FailureKind
-from vinelm.rows.observation import Observation
+from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
-from vinelm.traces.databases.schema import number_of_flag, observations
+from vinelm.traces.databases.schema import ledger, number_of_flag, observations
 
 _FAILURES = frozenset(get_args(FailureKind))
 
@@ -93,13 +93,16 @@ def values_of(observation: Observation) -> dict[str, Any]:
     return values
 
 
-def insert_rows(connection: Connection, rows: Iterable[Observation], identity_id: int = 1) -> int:
+def insert_rows(
+    connection: Connection, rows: Iterable[Observation], identity_id: int = 1, unpaid: Collection[Cell] = frozenset()
+) -> int:
     """Insert all rows in the caller's transaction, each with a settled ledger entry, and return their number.
 
     Args:
         connection: in a transaction.
         rows: the rows.
         identity_id: what they were executed with.
+        unpaid: rows whose dollars were paid with another row, or stand in an entry of their own: $0 on the ledger.
 
     Raises:
         sqlite3.IntegrityError, psycopg.errors.UniqueViolation: a cell has a row already.
@@ -108,16 +111,35 @@ def insert_rows(connection: Connection, rows: Iterable[Observation], identity_id
     try:
         cursor.execute("SELECT coalesce(max(row_id), 0) FROM observations")
         (last,) = cursor.fetchone() or (0,)
-        values: Any = ({**values_of(row), "identity_id": identity_id} for row in rows)
+        entries: list[dict[str, Any]] = []
+        values: Any = ({**values_of(row), "identity_id": identity_id} for row in _noted(rows, unpaid, entries))
         if connection.dialect.name == "sqlite":
             cursor.executemany(_INSERT, values)
             count = int(cursor.rowcount)
         else:
             count = sum(_insert_at_once(cursor, some) for some in _batches(values))
-        cursor.execute(_ADD_LEDGER_ENTRIES.format(last=int(last)))
+        if entries:
+            connection.execute(insert(ledger), entries)
+        else:
+            cursor.execute(_ADD_LEDGER_ENTRIES.format(last=int(last)))
         return count
     finally:
         cursor.close()
+
+
+def _noted(rows: Iterable[Observation], unpaid: Collection[Cell], entries: list[dict[str, Any]]) -> Iterator[Observation]:
+    """Yield the rows; where some are unpaid, note the ledger entry of each."""
+    for row in rows:
+        if unpaid:
+            usd = 0.0 if (row.request_id, row.prefix) in unpaid else row.cost_usd + row.tool_cost_usd
+            entries.append(ledger_entry(row.request_id, row.prefix, usd))
+        yield row
+
+
+def ledger_entry(request_id: str, prefix: Sequence[str], usd: float) -> dict[str, Any]:
+    """Return the values of a ledger entry of dollars that were paid."""
+    cell = {"request_id": request_id, "prefix": encode_prefix(prefix)}
+    return {**cell, "reserved_usd": usd, "settled_usd": usd, "is_abandoned": False}
 
 
 def _batches(values: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ from sqlalchemy.dialects.postgresql import insert
 from vinelm.errors import StoreError
 from vinelm.io.frames import data_frame
 from vinelm.requests.workflow import Request
-from vinelm.rows.observation import Observation
+from vinelm.rows.observation import Cell, Observation
 from vinelm.traces.databases import opening, schema
 from vinelm.traces.databases.address import PostgresUrl, StoreAddress, address_of
 from vinelm.traces.databases.database import Database
@@ -280,15 +280,17 @@ class ObservationStore:
                 paid = observation.cost_usd + observation.tool_cost_usd
                 connection.execute(_SETTLE, {"entry": reservation, "paid": paid})
 
-    def add_many(self, observations: Iterable[Observation]) -> int:
+    def add_many(self, observations: Iterable[Observation], *, unpaid: Collection[Cell] = frozenset()) -> int:
         """Add rows that were paid for elsewhere, each with a settled ledger entry, and return their number. All or nothing.
+
+        ``unpaid``: rows whose dollars were paid with another row, or stand in an entry of their own.
 
         Raises:
             StoreError: a cell has a row already.
         """
         try:
             with self._database.transaction() as connection:
-                return insert_rows(connection, observations, self.identity_id)
+                return insert_rows(connection, observations, self.identity_id, unpaid)
         except StoreError as error:
             if _is_conflict(error.__cause__):
                 raise StoreError(
@@ -435,6 +437,12 @@ class ObservationStore:
         """Return the model calls of the rows that no longer hold."""
         with self._database.transaction() as connection:
             return int(connection.execute(select(func.coalesce(func.sum(schema.retired.c.calls), 0))).scalar_one())
+
+    def add_entries(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Add ledger entries of dollars that have no row; see :func:`~vinelm.traces.store.rows.ledger_entry`."""
+        if entries:
+            with self._database.transaction() as connection:
+                connection.execute(insert(schema.ledger), entries)
 
     def spend(self, by: Literal["model", "depth", "stage"]) -> dict[str | int, Spend]:
         """Return totals of the rows by model, depth or stage."""

@@ -13,12 +13,14 @@ from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.adapters.tools.tool_box import Record
 from vinelm.adapters.tools.undeclared import watch_tools
+from vinelm.api.draws import VARIABLE, Draws
 from vinelm.api.long_running import LongRunning
 from vinelm.api.served_fleet import ServedFleet
 from vinelm.api.served_planners import ServedPlanners
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.catalog.model import entries_of
+from vinelm.catalog.prices import changed_prices_note
 from vinelm.clock import Clock
 from vinelm.controller import FleetConfig, Planner, Session
 from vinelm.controller.fleet.joined.fleet import Fleet
@@ -32,6 +34,7 @@ from vinelm.objective import Objective
 from vinelm.plans.recommendation import MARGIN, Recommendation, recommended
 from vinelm.policies import DefaultPolicy, Judge, OnError
 from vinelm.policies.policy import Policy
+from vinelm.requests.names import label_of, scoped
 from vinelm.requests.protocols import Backend, LoadMonitor
 from vinelm.requests.workflow import Request
 from vinelm.signals import Signals
@@ -65,7 +68,7 @@ class VineLM(VineInterface, LongRunning):
 
     Args:
         models: a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None
-            takes the catalog of ``trie``.
+            takes the simulated models of ``trie``: a file does not say where calls go.
         backends: backend by provider; None makes those of the catalog's providers on first use.
         template: the workflow's shape; by default the trie's.
         trie: an annotated trie or the path of its ``.vine`` file.
@@ -74,10 +77,11 @@ class VineLM(VineInterface, LongRunning):
             an edge follows the workflow's own verdict within the loop's bound, and the trace says what failed. A cap per
             request, or on a tenant's day, holds all the same: if it cannot be checked any more, calls are refused. ``"raise"``
             raises. Exceptions of the application's own code and :class:`~vinelm.errors.InfeasibleError` are always raised.
-        fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer) another model
-            answers within the same stage: the next best by plan, without a plan the next that the stage allows. Not after the
-            objective's deadline or cap, not in mode "observe" or "off", and not while the application's own ``retry_policy``,
-            ``with_fallbacks``, ``with_retry`` or retrying middleware repeats the call.
+        fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer, a prompt that is
+            too long for the model or that it cannot take) another model answers within the same stage: the next best by plan,
+            without a plan the next that the stage allows. Not after the objective's deadline or cap, not in mode "observe" or
+            "off", and not while the application's own ``retry_policy``, ``with_fallbacks``, ``with_retry`` or retrying
+            middleware repeats the call.
         labelled: every request is labelled, and :meth:`session` is given a ``judge``: an evaluation. Otherwise tries that stop
             by the oracle are refused, since no served request knows the right answer.
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
@@ -100,6 +104,10 @@ class VineLM(VineInterface, LongRunning):
         margin: accuracy, a fraction, that a cheaper plan may lose.
         canary: the share of requests, in [0, 1), that plans serve, proven or not; the others run the stages' defaults. Live
             evidence then decides, and a plan that is worse is served no more (:attr:`canary`).
+        draw_secret: what only you know, at least 16 characters, the same in all processes that serve together: requests and
+            conversations that are divided between plans are drawn by a hash that begins with it, so that no caller can choose
+            his draw. None: that of the environment's ``VINELM_DRAW_SECRET``, else one that is made and kept in a file beside
+            the store of ``evidence``, else one that this process alone has.
         speculate: call read-only tools before the application asks for them (docs/tools.md); of requests whose context says
             nothing else. By default none is.
         record_tools: what observers, and the store of tool calls, are told of a call: "digests" of its arguments, or the
@@ -128,6 +136,7 @@ class VineLM(VineInterface, LongRunning):
         allow_unproven: bool = False,
         margin: float = MARGIN,
         canary: float | None = None,
+        draw_secret: str | None = None,
         speculate: Speculation | None = None,
         record_tools: Record = "digests",
         tool_store: str | Path | None = None,
@@ -135,7 +144,7 @@ class VineLM(VineInterface, LongRunning):
         if not 0.0 <= margin < 1.0:
             raise ConfigError(f"margin is {margin}: it must be a fraction of accuracy in [0, 1)")
         _require_canary(canary, mode, allow_unproven)
-        self._share = canary
+        self._share, self._given_secret = canary, draw_secret
         self.allow_unproven, self.margin = allow_unproven, margin
         self._advised = lru_cache(MOST_ADVISED)(self._recommended)
         self._has_warned = False
@@ -143,8 +152,10 @@ class VineLM(VineInterface, LongRunning):
         annotated = trie if trie is None or isinstance(trie, AnnotatedTrie) else load_trie(trie)
         if models is None:
             if annotated is None:
-                raise ConfigError("VineLM needs models: pass a catalog, the path of its file, or a trie that brings its own")
+                raise ConfigError("VineLM needs models: pass a catalog, or the path of its file")
             models = annotated.catalog
+            if backends is None:
+                models.require_own()
         self.models = ModelResolver(Catalog.of(models), backends)
         self.adapter = GraphAdapter(
             self.models,
@@ -158,9 +169,9 @@ class VineLM(VineInterface, LongRunning):
         )
         self.adapter.tools.speculation = speculate
         self.adapter.tools.record = _record(record_tools)
+        self.adapter.tells_config = True  # whose request it is, and of which conversation
         if tool_store is not None:
             self.adapter.tools.recorder = self._keep_tools(tool_store, self._tool_identity).put
-            self.adapter.tells_config = True
             watch_tools(self.adapter.watch)
         self.mode: Mode = mode
         self.on_error: OnError = on_error
@@ -178,11 +189,9 @@ class VineLM(VineInterface, LongRunning):
             {model.engine: [one.engine for one in entries_of(model)] for model in self.catalog.models if model.group},
         )
         if self.fleet is not None:
-            self.adapter.tells_config = True
+            self.adapter.tenant, self.adapter.conversation_id = self.fleet.tenant, self.fleet.conversation_id
             has_accounts = mode == "enforce" and bool(self.fleet.fleet.config.daily_usd)
             self.adapter.account_of = self.fleet.account_of if has_accounts else None
-        if canary is not None:
-            self.adapter.tells_config = True
         if annotated is not None:
             self._serve(annotated, None if isinstance(trie, AnnotatedTrie | None) else Path(trie))
 
@@ -278,12 +287,19 @@ class VineLM(VineInterface, LongRunning):
             from vinelm.api.canary import Canary  # an estimator's tests, which serving does without
 
             self._canary = Canary(self._share, self.margin, annotated, self.adapter.observers)
+        if not self.catalog.is_embedded and (note := changed_prices_note(annotated.catalog, self.catalog, "the catalog")):
+            _LOG.warning("%s", note)
         self._planners = planners
         self._advised.cache_clear()
         self._has_warned = False
         if self.adapter.template is None:
             self.adapter.template = without_kinds(annotated.template)
         self._loaded(annotated, path, self.adapter.observers)
+        if not self._draws.is_kept and not (self.fleet is None and self._canary is None):
+            _LOG.warning(
+                "which requests are drawn for which plan is this process's own: a conversation that goes on in another one, or "
+                "after a restart, is drawn anew. Set %s, or keep evidence=", VARIABLE,
+            )  # fmt: skip
 
     def prepare(self, *objectives: Objective) -> None:
         """Build the index for objectives of these kinds now, so that no request waits for it; the bounds' values do not matter.
@@ -348,8 +364,9 @@ class VineLM(VineInterface, LongRunning):
             started_at: the request's arrival in seconds of ``clock``; by default now.
             returns_earlier: the run can return an earlier answer than its last; None: if every end of the graph is
                 ``vine.finish``.
-            configurable: LangGraph's, in a fleet: names the conversation and the tenant.
-            run_id: what the rows of the request are called, where evidence is kept; by default a new name.
+            configurable: LangGraph's, which names the conversation, ``thread_id``, and the ``tenant``, as the application has
+                authenticated it; in a fleet as its settings say.
+            run_id: what the request is called, for :meth:`feedback`: a name among those of its tenant. By default a new one.
             planner: of a batch, which knows what is left for all of its requests; by default :meth:`served_planner`.
 
         Raises:
@@ -359,13 +376,23 @@ class VineLM(VineInterface, LongRunning):
             return self.adapter.defaults.policy(RunContext(objective=objective, request=request, started_at=started_at), clock)
         planner = planner or self.served_planner(returns_earlier=returns_earlier)
         clock = clock or self.models.new_clock()
-        kept = None if self.evidence is None else self.evidence.request(run_id, clock)
+        tenant = label_of(self.adapter.tenant, configurable)
+        conversation = label_of(self.adapter.conversation_id, configurable)
+        kept = None if self.evidence is None else self.evidence.request(run_id, clock, tenant=tenant)
         drawn = None
         name = run_id or (kept.run_id if kept is not None else secrets.token_hex(8))
-        key = run_id or str((configurable or {}).get("thread_id") or name)
+        # What decides the draw is the same whenever and wherever the request goes on, and all of a conversation has one draw.
+        if self.labelled and request is not None:
+            drawn_by = self._key(planner, "request", "", request.id)
+        elif conversation:
+            drawn_by = self._key(planner, "conversation", tenant, conversation)
+        else:
+            drawn_by = self._key(planner, "request", tenant, name)
         if self._canary is not None:
-            drawn = self._canary.draw(planner, objective, key=key, run_id=name, clock=clock, started_at=started_at)
-        drawn_by = key if request is None else request.id
+            drawn = self._canary.draw(
+                planner, objective, key=drawn_by, run_id=scoped(name, tenant), clock=clock, started_at=started_at,
+                caller=self._key(planner, "tenant", tenant, "") if tenant else "",
+            )  # fmt: skip
         follows = self._follows(planner, objective, drawn_by) if drawn is None else drawn.request.is_plan
         control = self._control_of(objective) if self.correct_spend and follows else None
         if control is not None:
@@ -410,7 +437,7 @@ class VineLM(VineInterface, LongRunning):
             if self.on_error == "raise":
                 raise
             return None, error
-        return (None if mixture is None else mixture.bound_of(f"{_salt(planner)}:{key}")), None
+        return (None if mixture is None else mixture.bound_of(key)), None
 
     def _follows(self, planner: Planner, objective: Objective, key: str) -> bool:
         """Whether a request runs the plan for an objective: not where it is not proven against what runs today."""
@@ -418,7 +445,17 @@ class VineLM(VineInterface, LongRunning):
             return True
         advised = self._advised(planner, objective)
         # A draw of its own: which of two plans a request follows says nothing of whether it follows any.
-        return advised is None or place_of(f"follows:{_salt(planner)}:{key}") < advised.share
+        return advised is None or place_of(f"follows:{key}") < advised.share
+
+    @cached_property
+    def _draws(self) -> Draws:
+        """Draws by callers' identifiers. Those of an evaluation are the owner's: repeated, it draws alike."""
+        kept: Any = self._kept
+        store = None if kept is None else Path(getattr(kept, "store", kept))
+        return Draws(b"") if self.labelled else Draws.of(self._given_secret, store)
+
+    def _key(self, planner: Planner, kind: str, tenant: str, name: str) -> str:
+        return self._draws.key(str(planner.annotated.meta.get("dataset_digest", "")), kind, tenant, name)
 
     def _control_of(self, objective: Objective) -> SpendControl | None:
         """The correction that all requests of an objective share; None where nothing is corrected."""
@@ -478,11 +515,6 @@ def _record(asked: Record) -> Record:
     if asked not in ("digests", "values"):
         raise ConfigError(f'record_tools is {asked!r}: it must be "digests" or "values"')
     return asked
-
-
-def _salt(planner: Planner) -> str:
-    """What draws of keys begin with: of two data sets they differ, so that nobody is always served by the cheaper plan."""
-    return str(planner.annotated.meta.get("dataset_digest", ""))
 
 
 def _require_canary(share: float | None, mode: Mode, allow_unproven: bool) -> None:

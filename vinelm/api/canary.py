@@ -13,6 +13,8 @@ from math import log
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from vinelm.clock import Clock
 from vinelm.controller import Planner, Session
 from vinelm.controller.session.canary_request import CanaryRequest
@@ -34,6 +36,12 @@ IDLE_S = 60.0
 """A request whose session is still held has ended if it has done nothing for so long."""
 RELATIVE = DriftConfig().relative
 """By so much of today's the plan may be dearer or slower, beyond what it promised."""
+CALLERS = 32
+"""Places of callers, by a hash: what is said of all has to hold without those of any one place."""
+NOBODY = CALLERS
+"""The place of requests whose caller is not known: they count in all comparisons, each once."""
+_WITHOUT_AND_OF = np.concatenate([~np.eye(CALLERS + 1, CALLERS, dtype=bool), np.eye(CALLERS + 1, CALLERS, dtype=bool)], axis=1)
+"""By place: in which of the comparisons without one place, and of one place alone, its callers count."""
 MOST_PROMISES = 1024
 """Objectives whose promised dollars are kept."""
 _LOG = logging.getLogger(__name__)
@@ -76,9 +84,13 @@ class CanaryStatus:
 
 @dataclass(slots=True)
 class _Draw:
-    """The draw of a key, which is a request or a conversation, and counts once: its requests are not independent."""
+    """The draw of a key, which is a request or a conversation, and counts once: its requests are not independent.
+
+    ``caller`` is whose it is: the place of its tenant, or :data:`NOBODY`.
+    """
 
     is_plan: bool
+    caller: int
     is_counted: bool = False
     is_labelled: bool = False
 
@@ -118,7 +130,12 @@ class Canary:
     """Draws requests for the plan, compares them with those that run as today, and goes back where the plan is worse.
 
     Thread-safe. One comparison for the requests of all objectives, each judged by what its own plan promised. A draw depends on
-    the key and the trie alone, so that all processes draw alike; the evidence is that of this process.
+    the key alone, so that all processes draw alike; the evidence is that of this process.
+
+    What is said of all callers has to hold without any one of them: each comparison is made :data:`CALLERS` times, each time
+    without one place of known callers, and the weakest counts. So whatever one caller sends or says, the chance of a false
+    word is still :data:`ALPHA`: the bets that leave him out are bets on the others alone. Where a caller's own requests show
+    that the plan is worse for him, his requests, and those of the few who share his place, run as today again.
 
     Args:
         share: of the requests, that the plan is drawn for, in [0, 1).
@@ -141,10 +158,11 @@ class Canary:
             )
         self.share = share
         self._margin, self._observers = margin, observers
-        self._salt = str(annotated.meta.get("dataset_digest", ""))
         self._promised = lru_cache(MOST_PROMISES)(promised_ratio)
         self._lock = Lock()
         self._draws: OrderedDict[str, _Draw] = OrderedDict()
+        self._runs: OrderedDict[str, _Draw] = OrderedDict()
+        self._back, self._notes = set[int](), list[str]()
         self._live: OrderedDict[_Served, None] = OrderedDict()
         self._gone: deque[_Served] = deque()
         self._means = {name: _Means() for name in WORSE}
@@ -164,17 +182,27 @@ class Canary:
             )
 
     def draw(
-        self, planner: Planner, objective: Objective, *, key: str, run_id: str, clock: Clock, started_at: float | None
+        self,
+        planner: Planner,
+        objective: Objective,
+        *,
+        key: str,
+        run_id: str,
+        clock: Clock,
+        started_at: float | None,
+        caller: str = "",
     ) -> _Served:
         """Return a new request with its draw, for :meth:`follow`.
 
         Args:
             planner: makes its plan.
             objective: that of the request.
-            key: decides the draw: what is the same whenever and wherever the request, or its conversation, goes on.
-            run_id: what feedback calls the request.
+            key: decides the draw: what is the same whenever and wherever the request, or its conversation, goes on. A key of
+                :class:`~vinelm.api.draws.Draws`, which no caller can choose.
+            run_id: what feedback calls the request: a name of its own among those of all tenants.
             clock: the request's.
             started_at: its arrival in seconds of ``clock``; None: now.
+            caller: whose requests count together; "" if that is not known.
 
         Raises:
             InfeasibleError: no plan meets the bounds, and the objective asks to raise then.
@@ -182,10 +210,16 @@ class Canary:
         ratio = self._promised(planner, objective) if self.share else 1.0
         self._count_gone()
         with self._lock:
-            known = self._draws.pop(key, None) if self.share else None  # a conversation goes back, too
-            known = self._draws[key] = self._draws[run_id] = known or _Draw(self._is_plan(key))
-            while len(self._draws) > REMEMBERED:
-                self._draws.popitem(last=False)
+            place = _place(caller)
+            is_back = place in self._back
+            known = self._draws.pop(key, None) if self.share and not is_back else None  # a conversation goes back, too
+            if known is None:
+                known = _Draw(self._is_plan(key) and not is_back, place, is_back, is_back)
+            self._draws[key] = known
+            self._runs.setdefault(run_id, known)  # a name that is used again is still that of the first
+            for table in (self._draws, self._runs):
+                while len(table) > REMEMBERED:
+                    table.popitem(last=False)
             request = CanaryRequest(known.is_plan, clock, clock.now() if started_at is None else started_at)
             served = _Served(request, known, objective, ratio)
             self._live[served] = None
@@ -199,17 +233,21 @@ class Canary:
         """Note that a request is over, to be counted by the next; callable in any statement, as finalizers are."""
         self._gone.append(served)
 
-    def feedback(self, run_id: str, success: bool | float) -> None:
-        """Count whether an answer is right; once for each draw that this process remembers."""
+    def feedback(self, run_id: str, success: bool | float, caller: str = "") -> None:
+        """Count whether an answer is right; once for each draw that this process remembers.
+
+        ``caller`` is who says so, where the request's own caller is not known.
+        """
         self._count_gone()
         with self._lock:
-            draw = self._draws.get(run_id)
+            draw = self._runs.get(run_id)
             if draw is None:
                 return
             found = [self._count(one) for one in list(self._live) if one.draw is draw]  # it is answered, so it has ended
             if self.share and not draw.is_labelled:
                 draw.is_labelled = True
-                found.append(self._label(draw.is_plan, float(success)))
+                who = _place(caller) if draw.caller == NOBODY else draw.caller
+                found.append(self._label(draw.is_plan, float(success), who))
         self._tell(found)
 
     @property
@@ -241,6 +279,8 @@ class Canary:
         self._tell(found)
 
     def _tell(self, found: list[CanaryEvent | None]) -> None:
+        while self._notes:
+            _LOG.warning("canary: %s", self._notes.pop())
         for event in found:
             if event is not None:
                 (_LOG.warning if event.advice == "keep" else _LOG.info)("canary: %s", event.reason)
@@ -249,7 +289,7 @@ class Canary:
     # -- with the lock held ------------------------------------------------------------------------------------
 
     def _is_plan(self, key: str) -> bool:
-        digest = hashlib.sha256(f"{self._salt}:{key}".encode()).digest()
+        digest = hashlib.sha256(f"canary:{key}".encode()).digest()
         return int.from_bytes(digest[:8]) < self.share * 2**64
 
     def _count(self, served: _Served) -> CanaryEvent | None:
@@ -267,13 +307,13 @@ class Canary:
             values["late"] = None if latest_s is None else float(seconds > latest_s)
             values["seconds"] = seconds if served.objective.minimize == "latency" else None
         found = [
-            self._compare(name, draw.is_plan, value, served.ratio if name == "dollars" else 1.0)
+            self._compare(name, draw.is_plan, value, draw.caller, served.ratio if name == "dollars" else 1.0)
             for name, value in values.items()
             if value is not None
         ]
         return next((event for event in found if event is not None), None)
 
-    def _compare(self, name: str, is_plan: bool, value: float, ratio: float) -> CanaryEvent | None:
+    def _compare(self, name: str, is_plan: bool, value: float, caller: int, ratio: float = 1.0) -> CanaryEvent | None:
         """Bet that the plan is worse, and cheaper."""
         means, is_share = self._means[name], name in _SHARES
         most = 1.0 if is_share else means.most
@@ -281,18 +321,29 @@ class Canary:
         if not most or not self.share:
             return None
         tolerated = 1.0 if is_share else ratio * (1.0 + RELATIVE)
-        if float(self._worse[name].add(is_plan, value, ratio=tolerated, most=most)) >= log(len(WORSE) / ALPHA):
+        wealth = self._worse[name].add(is_plan, value, ratio=tolerated, most=most, counts=_WITHOUT_AND_OF[caller])
+        if float(wealth[:CALLERS].min()) >= log(2 * len(WORSE) / ALPHA):
             return self._go_back(name)
-        return self._prove("cheaper", not is_plan, value, most) if name == "dollars" else None
+        is_somebody = caller != NOBODY and caller not in self._back
+        if is_somebody and float(wealth[CALLERS + caller]) >= log(2 * CALLERS * len(WORSE) / ALPHA):
+            self._back.add(caller)
+            self._reason = f"the plan is worse for a caller, whose requests run as today again: {WORSE[name]}"
+            self._notes.append(self._reason)
+        return self._prove("cheaper", not is_plan, value, caller, most) if name == "dollars" else None
 
-    def _label(self, is_plan: bool, success: float) -> CanaryEvent | None:
+    def _label(self, is_plan: bool, success: float, caller: int) -> CanaryEvent | None:
         """Bet that the plan's answers are worse, as good, and better."""
-        found = self._compare("accuracy", is_plan, 1.0 - success, 1.0)
-        return found or self._prove("more accurate", is_plan, success) or self._prove("as accurate", is_plan, success)
+        found = self._compare("accuracy", is_plan, 1.0 - success, caller)
+        return (
+            found
+            or self._prove("more accurate", is_plan, success, caller)
+            or self._prove("as accurate", is_plan, success, caller)
+        )
 
-    def _prove(self, what: str, is_new: bool, value: float, most: float = 1.0) -> CanaryEvent | None:
+    def _prove(self, what: str, is_new: bool, value: float, caller: int, most: float = 1.0) -> CanaryEvent | None:
         # Two ways to be no worse share alpha; what is shown once stays shown (Ville's inequality is about "ever").
-        if float(self._better[what].add(is_new, value, most=most)) >= log(2 / ALPHA):
+        wealth = self._better[what].add(is_new, value, most=most, counts=_WITHOUT_AND_OF[caller][:CALLERS])
+        if float(wealth.min()) >= log(2 / ALPHA):
             self._shown.add(what)
         if self.advice is not None or not ("more accurate" in self._shown or {"as accurate", "cheaper"} <= self._shown):
             return None
@@ -315,6 +366,10 @@ class Canary:
         (plan, today), (of_today, of_plan) = means.of_plan_and_today, means.count
         form = "{:.1%}" if name in _SHARES else "{:.3g}"
         return f"{name} {form.format(plan)} of {of_plan:,} requests, today's {form.format(today)} of {of_today:,}"
+
+
+def _place(caller: str) -> int:
+    return NOBODY if not caller else int.from_bytes(hashlib.sha256(f"caller:{caller}".encode()).digest()[:8]) % CALLERS
 
 
 def promised_ratio(planner: Planner, objective: Objective) -> float:

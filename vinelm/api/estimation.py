@@ -269,6 +269,7 @@ def _fitted(
     model = make_estimator(estimator)
     with ObservationStore.open(path) as store:
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
+        committed_usd = store.committed_usd()
         judged = JudgedRows.of_store(store)
         rows = observations if judged is None else judged.rows
         observations, template = told_apart(store, rows, identity.bound_template(), learn=by_kind)
@@ -280,6 +281,8 @@ def _fitted(
     if judged is not None:
         _refuse_oracle(template.stop)
     charged_usd, n_timed = _dollars(observations), sum(row.is_timed for row in observations)
+    # Of an imported log, rows that use one recorded answer each have its dollars, which were paid once.
+    paid = {"paid_usd": committed_usd} if committed_usd < charged_usd * (1 - 1e-9) else {}
     observations = at_ordinary_prices(observations)
     rate = CallRate(observations, catalog, calls_per_hour, prompts)
     cells = ObservationTable.from_observations(rate.warm_rows(), template, Trie.from_template(template))
@@ -298,6 +301,7 @@ def _fitted(
         **rate.facts,
         **({} if judged is None else {"judge": judged.facts}),
         **({} if n_timed == len(observations) else {"timed_rows": n_timed}),
+        **paid,
     )
     annotated = replace(annotated, meta={**annotated.meta, "spent_usd": charged_usd})
     return annotated, cells, observations, None if judged is None else judged.agreement, registered, kinds

@@ -10,7 +10,10 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from vinelm.errors import ConfigError, VineLMError
+from vinelm.requests.names import scoped
 from vinelm.telemetry import ObserverGroup
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -66,27 +69,37 @@ class LongRunning:
         self.tool_record = ToolWriter(Path(store), identity)
         return self.tool_record
 
-    def feedback(self, run_id: str, success: bool | float) -> None:
+    def feedback(self, run_id: str, success: bool | float, *, tenant: str = "", caller: str = "") -> None:
         """Say whether the answer of a request was right, when that becomes known; the row of its last answer then says so.
 
         Returns at once: the row is changed off the request path. A run of which there is no row is told in the log. A canary
-        counts it where this process has served the request.
+        counts it where this process has served the request, once, and weighs it by the tenant.
+
+        Who says so first has said it: a later word on the same request counts only from the same tenant and caller, and changes
+        the row only.
 
         Args:
             run_id: the ``request_id`` that :meth:`context` was given, or the ``evidence.run_id`` of the session.
             success: True, False or a score in [0, 1].
+            tenant: whose request it was: what its run's ``configurable`` named. It has to be whom you have authenticated.
+            caller: who of them says so, as you have authenticated him; "" for a judge of your own.
 
         Raises:
-            ConfigError: no evidence is kept and there is no canary, or the score is out of range.
+            ConfigError: no evidence is kept and there is no canary, or a value is none of these.
         """
-        if not 0.0 <= success <= 1.0:
-            raise ConfigError(f"success is {success}: give True, False or a score in [0, 1]")
+        names = (("run_id", run_id), ("tenant", tenant), ("caller", caller))
+        for what, name in names:
+            if not isinstance(name, str) or (what == "run_id" and not name):
+                raise ConfigError(f"feedback: {what} is {_shown(name)}: give a text")
+        if not isinstance(success, int | float | np.number | np.bool_) or not 0.0 <= success <= 1.0:
+            raise ConfigError(f"success is {_shown(success)}: give True, False or a score in [0, 1]")
+        success = bool(success) if isinstance(success, bool | np.bool_) else float(success)
         if self.evidence is None and self._canary is None:
             raise ConfigError("feedback needs the rows of served requests: pass VineLM(evidence='served.db') and load a trie")
         if self.evidence is not None:
-            self.evidence.feedback(run_id, success)
+            self.evidence.feedback(scoped(run_id, tenant), success, scoped(caller, tenant))
         if self._canary is not None:
-            self._canary.feedback(run_id, success)
+            self._canary.feedback(scoped(run_id, tenant), success, caller)
 
     def reload(self) -> None:
         """Load the trie's file again; requests in progress keep the old trie.
@@ -136,6 +149,11 @@ class LongRunning:
         if self._reload is None:
             raise ConfigError("the trie was not loaded from a file: pass trie='app.vine', or call vine.load('app.vine')")
         return self._reload
+
+
+def _shown(value: object) -> str:
+    """A value that a caller sent, in a few characters."""
+    return repr(value)[:40]
 
 
 class TrieReload:

@@ -69,7 +69,8 @@ def profile(
         execution: Where units run and how many at a time; None runs one at a time in this thread.
         checkpoints: A folder or a URL that fsspec knows, where the contents of checkpoints are kept instead of in the store, in
             later runs too.
-        keep_going: Go on even if all first rows of a stage fail alike, whatever the model.
+        keep_going: Go on even if all first rows of a stage fail alike, whatever the model, or none of the first ten requests
+            that what runs today has answered is right, which says that the answer is read in the wrong place.
         on_progress: Called after every new observation.
         on_note: Called with one line if the store's last run had other settings, and with one line if the workflow, the
             dataset or the catalog changed: which rows stay, and which do not.

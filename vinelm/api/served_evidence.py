@@ -18,6 +18,7 @@ from vinelm.clock import Clock
 from vinelm.controller.session.request_rows import InFlight, RequestRows
 from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig, DriftMonitor, Moved
+from vinelm.requests.names import scoped, unscoped
 from vinelm.rows.observation import Observation
 from vinelm.telemetry import DriftEvent, ObserverGroup
 from vinelm.template import Stage, Template
@@ -87,14 +88,16 @@ class ServedEvidence:
         self._in_flight = InFlight({model.name: model.engine for model in annotated.catalog.models})
         self._monitor = DriftMonitor(annotated, self._drift)
 
-    def request(self, run_id: str | None, clock: Clock) -> RequestRows:
-        """Return what makes the rows of a new request; without ``run_id`` it is named after the time."""
+    def request(self, run_id: str | None, clock: Clock, *, tenant: str = "") -> RequestRows:
+        """Return what makes the rows of a tenant's new request; without ``run_id`` it is named after the time."""
         if self._pid != os.getpid():  # the requests of the process that was forked are its own
             self._pid, self._running = os.getpid(), {}
-        made = RequestRows(run_id or new_run_id(), self._template, self.writer.put, self._in_flight, clock.now)
+        run_id = run_id or new_run_id()
+        name = scoped(run_id, tenant)
+        made = RequestRows(run_id, self._template, self.writer.put, self._in_flight, clock.now, request_id=name)
         self.writer.start()
         with self._lock:
-            self._running.setdefault(made.run_id, []).append(made)
+            self._running.setdefault(name, []).append(made)
         return made
 
     def end_with(self, session: object, rows: RequestRows) -> None:
@@ -104,9 +107,9 @@ class ServedEvidence:
     def _finish(self, rows: RequestRows) -> None:
         rows.close()
         with self._lock:
-            left = [one for one in self._running.pop(rows.run_id, []) if one is not rows]
+            left = [one for one in self._running.pop(rows.request_id, []) if one is not rows]
             if left:
-                self._running[rows.run_id] = left
+                self._running[rows.request_id] = left
 
     def _finish_all(self) -> None:
         """Finish the rows of all requests of this process."""
@@ -116,13 +119,13 @@ class ServedEvidence:
             for rows in running:
                 self._finish(rows)
 
-    def feedback(self, run_id: str, success: bool | float) -> None:
-        """Say whether the last answer of a request is right: a score in [0, 1]."""
+    def feedback(self, request_id: str, success: bool | float, caller: str = "") -> None:
+        """Say whether the last answer of a request is right: a score in [0, 1], and who says so."""
         with self._lock:
-            running = list(self._running.get(run_id, ()))
+            running = list(self._running.get(request_id, ()))
         for rows in running:
             rows.close()
-        self.writer.put(Feedback(run_id, success))
+        self.writer.put(Feedback(request_id, success, caller))
 
     def close(self) -> bool:
         """Write what is left; False if some of it is lost."""
@@ -194,7 +197,7 @@ def new_run_id() -> str:
 def calls_per_hour(run_ids: Collection[str]) -> float | None:
     """Return how many requests came per hour, by the names of :func:`new_run_id`; None where they do not tell."""
     try:
-        at = [datetime.strptime(run_id.partition("-")[0], _AT).replace(tzinfo=UTC) for run_id in run_ids]
+        at = [datetime.strptime(unscoped(run_id).partition("-")[0], _AT).replace(tzinfo=UTC) for run_id in run_ids]
     except ValueError:  # the application names its requests itself
         return None
     hours = (max(at) - min(at)).total_seconds() / 3600.0 if at else 0.0

@@ -7,16 +7,17 @@ from contextlib import suppress
 from typing import Any
 
 from vinelm.adapters.langgraph import RunContext
+from vinelm.adapters.langgraph.runs.run_context import CARRY_IT, is_carried
 from vinelm.backends.limits.rate_limits import EngineRateLimiter
 from vinelm.backends.registry import engine_limiters_of, replica_gates_of
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, ReplicaGroup
 from vinelm.controller import Planner
-from vinelm.controller.fleet.config import RunLabel
 from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.fleet.joined.session_rows import SessionRows
-from vinelm.errors import VineLMError
+from vinelm.errors import CallRefused, VineLMError
 from vinelm.objective import Objective
+from vinelm.requests.names import label_of
 from vinelm.requests.protocols import CallGuard
 
 
@@ -26,13 +27,16 @@ class ServedFleet:
     Args:
         fleet: what this process holds of it.
         models: makes the chat models, whose rate limits are shared with the other processes.
+
+    Attributes:
+        conversation_id, tenant: how a run names its conversation and whose it is, as the fleet's settings say.
     """
 
     def __init__(self, fleet: Fleet, models: ModelResolver) -> None:
         self.fleet = fleet
         self._summed: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
         self._has_shared = False
-        self._models, self._conversation_id, self._tenant = models, fleet.config.conversation_id, fleet.config.tenant
+        self._models, self.conversation_id, self.tenant = models, fleet.config.conversation_id, fleet.config.tenant
 
     def others(self) -> Mapping[str, int]:
         """Return the live invocations of the other processes by engine; those of a replica group with all its replicas."""
@@ -49,19 +53,28 @@ class ServedFleet:
     def rows(self, planner: Planner, objective: Objective, configurable: Mapping[str, Any] | None) -> SessionRows:
         """Return where a request tells the fleet what it has under way."""
         self._share_limits()
-        given = configurable or {}
         return self.fleet.rows(
             planner,
-            conversation=_label(self._conversation_id, given),
-            tenant=_label(self._tenant, given),
+            conversation=label_of(self.conversation_id, configurable),
+            tenant=label_of(self.tenant, configurable),
             deadline_s=objective.max_latency_s,
         )
 
     def account_of(self, context: RunContext) -> CallGuard | None:
-        """Return what authorizes the calls of a run for its tenant; None if the tenant has no cap."""
+        """Return what authorizes the calls of a run for its tenant; None if the tenant has no cap.
+
+        Raises:
+            CallRefused: in a thread that was not told its request, and so not whose it is.
+        """
         with suppress(Exception):  # of rate limits, not of money
             self._share_limits()
-        return self.fleet.account(_label(self._tenant, context.configurable or {}))
+        tenant = label_of(self.tenant, context.configurable)
+        if not tenant and context.owner.adapter is None and not is_carried():
+            raise CallRefused(
+                f"a call is refused: this thread was not told its request, and tenants have caps on their days: {CARRY_IT}; a "
+                "graph that is a request of its own names its tenant"
+            )
+        return self.fleet.account(tenant)
 
     def _share_limits(self) -> None:
         """Share the rate limits of all backends; once, with the first request: backends are made for it."""
@@ -95,11 +108,3 @@ def _facts(catalog: Catalog, limiters: Mapping[str, EngineRateLimiter]) -> dict[
 
 def _engines(group: ReplicaGroup) -> Iterator[str]:
     return (replica.engine for replica in group.replicas)
-
-
-def _label(label: RunLabel, configurable: Mapping[str, Any]) -> str:
-    """The run's own label; empty if the application's function fails."""
-    found: Any = None
-    with suppress(Exception):
-        found = configurable.get(label) if isinstance(label, str) else label(configurable)
-    return "" if found is None else str(found)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage
@@ -16,8 +16,9 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
-from vinelm.catalog import Model
+from vinelm.catalog import Model, Price
 from vinelm.errors import ConfigError
+from vinelm.one_process import refuse_pickle
 
 M = TypeVar("M", bound=BaseChatModel)
 
@@ -43,6 +44,13 @@ class BoundChatModel(BaseChatModel):
     """
 
     binding: Any = Field(default=None, exclude=True, repr=False)
+
+    def __deepcopy__(self, memo: Any = None) -> Self:
+        """A copy makes calls of the same invocation: whatever else is copied, its meter and guard are these."""
+        return self.__copy__()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        refuse_pickle(self)
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
@@ -136,7 +144,8 @@ def seconds_of(value: Any) -> float | None:
 class Counts:
     """Token counts of a call. ``cached`` is included in ``tokens_in``, ``reasoning`` in ``tokens_out``; None if unknown.
 
-    ``written`` is the part of ``tokens_in`` that was written to a prompt cache, ``written_1h`` what of it is kept for an hour.
+    ``written`` is the part of ``tokens_in`` that was written to a prompt cache, ``written_1h`` what of it is kept for an hour,
+    and ``unsplit`` that of which the server does not say how long.
     """
 
     tokens_in: int
@@ -145,6 +154,15 @@ class Counts:
     reasoning: int | None = None
     written: int = 0
     written_1h: int = 0
+    unsplit: int = 0
+
+    def usd(self, price: Price, *, asks_for_an_hour: bool) -> float:
+        """Return the dollars of the call.
+
+        ``asks_for_an_hour``: the prompt asked to be kept for an hour; what the server does not say otherwise was written so.
+        """
+        hour = self.written_1h + (self.unsplit if asks_for_an_hour else 0)
+        return price.cost_usd(self.tokens_in, self.tokens_out, self.cached or 0, self.written, hour)
 
     @classmethod
     def stated(
@@ -155,22 +173,27 @@ class Counts:
         reasoning: Any = None,
         *,
         written: Any = None,
+        written_5m: Any = None,
         written_1h: Any = None,
     ) -> Counts | None:
         """Return the counts that a server states; None if those of the prompt or the answer are no counts.
 
-        A part that is larger than the whole is left out, so that the whole is charged at the full price.
+        A part that is larger than the whole is left out, so that the whole is charged at the full price. Of parts that
+        contradict each other the dearer one counts: written before read, and the larger of a sum and its parts.
         """
         whole_in, whole_out = counted(tokens_in), counted(tokens_out)
         if whole_in is None or whole_out is None:
             return None
         read, thought = counted(cached), counted(reasoning)
-        stored = min(counted(written) or 0, whole_in - (read or 0) if read is not None and read <= whole_in else whole_in)
+        minutes, hour = counted(written_5m) or 0, counted(written_1h) or 0
+        stored = min(max(counted(written) or 0, minutes + hour), whole_in)
+        hour = min(hour, stored)
         return cls(
             whole_in,
             whole_out,
-            read if read is not None and read <= whole_in else None,
+            min(read, whole_in - stored) if read is not None and read <= whole_in else None,
             thought if thought is not None and thought <= whole_out else None,
             stored,
-            min(counted(written_1h) or 0, stored),
+            hour,
+            max(stored - hour - minutes, 0),
         )

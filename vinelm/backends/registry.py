@@ -48,8 +48,10 @@ def create_backends(
         real_time: Offline backends really take the time of a call, unless their table sets it.
 
     Raises:
-        ConfigError: A provider or setting is unknown, or a backend's table has no model.
+        ConfigError: A provider or setting is unknown, a backend's table has no model, or the catalog came with a trie or a
+            store and its models are not simulated.
     """
+    catalog.require_own()
     used = tuple(dict.fromkeys(model.provider for model in catalog.models))
     for model in catalog.models:
         if model.provider not in PROVIDERS:

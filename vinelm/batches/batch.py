@@ -19,7 +19,7 @@ from vinelm.backends.remote.batches import BatchTimes
 from vinelm.batches.batch_prices import PART, BatchPricedRun, gate_for, in_batches, require_repeatable, rest_s
 from vinelm.batches.hosts import on_nodes
 from vinelm.batches.requests import BatchRequests, requests_of
-from vinelm.batches.result import BatchResult, write_lines
+from vinelm.batches.result import BatchResult, require_own, write_lines
 from vinelm.batches.run import INTERRUPTED, BatchRun, Served
 from vinelm.batches.steering import DatasetForecast, Finish, Steering
 from vinelm.catalog import Catalog
@@ -82,7 +82,7 @@ def batch(
         dataset: The requests, in any format of :func:`~vinelm.read_dataset`. They need no labels, and those without an id are
             named by their line. None takes the workflow's own.
         columns: Which columns become inputs and ids; None leaves that to the format.
-        models: A catalog or the path of its file; None takes the trie's.
+        models: A catalog or the path of its file; None takes the trie's simulated models.
         budget_usd: The most that all requests may cost in dollars. Required for models that cost money.
         deadline_s: Seconds within which all should be answered, counted from the batch's first start; None: no limit.
         finish: Near the end of the money or the time, ``"all"`` has the cheapest plans finish all requests, ``"good"`` leaves
@@ -274,6 +274,7 @@ class _Batch:
     ) -> BatchResult:
         """Answer what the store has no answer to, and write the lines."""
         with opened_record(address, self.identity()) as store, store.exclusive():
+            require_own(settings["output"], Answers(store))
             run = self._begun(store, steered)
             _require_time(run, steered.deadline_s)
             try:
@@ -359,7 +360,8 @@ def _require_time(run: BatchRun, deadline_s: float | None) -> None:
 
 def _require_output(output: Path, dataset: str | Path | None, address: StoreAddress) -> None:
     """:class:`ConfigError` if the answers could not be written at the end, or would replace what is not theirs."""
-    if isinstance(address, Path) and address.resolve() == output.resolve():
+    endings = ("", "-wal", "-shm", "-journal", ".lock")
+    if isinstance(address, Path) and output.resolve() in {Path(f"{address.resolve()}{ending}") for ending in endings}:
         raise ConfigError(f"{output}: this is the store of the batch: use another name for the output, or for the store")
     if dataset is not None and output.exists() and Path(dataset).exists() and output.samefile(dataset):
         raise ConfigError(f"{output}: this is the data set and would be overwritten: use another name for the output")

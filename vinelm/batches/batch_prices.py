@@ -101,12 +101,13 @@ def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes)
 
 @dataclass(eq=False)
 class _Begun:
-    """A request that has begun, and may be run several times. ``made``: what it came to."""
+    """A request that has begun, and may be run several times. ``guard``: of its last run."""
 
     request: Request
     drawn: Drawn
     unit: ParkedUnit
     paying: Paying
+    guard: UnitBudget | None = None
 
 
 class BatchPricedRun(BatchRun):
@@ -136,6 +137,9 @@ class BatchPricedRun(BatchRun):
         self._ready: deque[str] = deque()
         self._put_off: list[str] = []
         self._parked: set[str] = set()
+        bought = records.requests()
+        self._bought = {key for key in self._left if self._found.first[key].id in bought}
+        self._left.sort(key=self._bought.__contains__)  # those come first: their answers are paid, and make room
         self._active = self._running = 0  # the others of the active ones have yet to begin, or to say where they go
 
     # -- what runs next --------------------------------------------------------------------------------------------
@@ -150,7 +154,7 @@ class BatchPricedRun(BatchRun):
                     return None
                 if self._put_off and not (self._parked or self._active):
                     self._take_up()  # nothing is left that could make room: the ledger decides
-                elif not self._left or self._put_off:
+                elif not self._left or (self._put_off and not self._may_fetch()):
                     self._lock.wait(0.2)
             return None
 
@@ -161,7 +165,7 @@ class BatchPricedRun(BatchRun):
         return key, self._begun[key].request, self._begun[key].drawn
 
     def _fresh(self) -> tuple[str, Request, Drawn] | None:
-        if not self._left or self._put_off:
+        if not self._left or (self._put_off and not self._may_fetch()):
             return None
         key, drawn = self._left.pop(), None
         if self._deadline_s is None or self.elapsed_s < self._deadline_s:
@@ -173,6 +177,10 @@ class BatchPricedRun(BatchRun):
             self.because = self.because or self._bound()
             return None
         return key, self._found.first[key], drawn
+
+    def _may_fetch(self) -> bool:
+        """Whether the next request has calls that an earlier run has bought; the lock is held."""
+        return bool(self._left) and self._left[-1] in self._bought
 
     def _take_up(self) -> None:
         """What was put off is tried again; the lock is held."""
@@ -212,6 +220,9 @@ class BatchPricedRun(BatchRun):
             if not waiting:
                 self._answered(key)  # it has come meanwhile
         except NoRoom:
+            if begun.guard is not None:  # its next call is not made, and those before it have their price, or their bound
+                owed_usd = begun.guard.spent_usd + begun.guard.reserved_usd + begun.paying.unused_usd()
+                self._ledger.give_back(begun.paying, owed_usd)
             with self._lock:
                 self._put_off.append(key)
         except BatchesLeft as left:
@@ -230,6 +241,7 @@ class BatchPricedRun(BatchRun):
             request.id,
             on_full=partial(self._require_room, unit),
             unused_usd=lambda: self._records.upper_usd(unit.cell, frozenset(unit.asked)),
+            has_bought=lambda: bool(unit.bought or unit.futures),
         )
         unit.on_at_once = partial(self._ledger.keep, paying)
         begun = self._begun[key] = _Begun(request, drawn, unit, paying)
@@ -238,7 +250,7 @@ class BatchPricedRun(BatchRun):
     def _require_room(self, unit: ParkedUnit) -> None:
         """Put the request off where another one may give back what it has reserved, and no thread that waits would see it."""
         with self._lock:
-            is_expected = self._parked or self._ready or self._active > self._running
+            is_expected = self._parked or self._ready or self._may_fetch() or self._active > self._running
         if is_expected:
             raise unit.halt(NoRoom())
 
@@ -249,7 +261,7 @@ class BatchPricedRun(BatchRun):
     def _run(self, key: str, begun: _Begun, made: list[Answer], guard: UnitBudget) -> Answer:
         """Run the request from its start, until it has ended or waits for a batch."""
         unit, request = begun.unit, begun.request
-        self._guards[request.id] = guard
+        self._guards[request.id] = begun.guard = guard
         unit.begin(guard.add_inherited)
         self._count_running(1)
         try:

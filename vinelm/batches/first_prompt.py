@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from vinelm.api import VineLM
 from vinelm.backends.offline.chat_model import OfflineChatModel
 from vinelm.backends.prompt_text import prompt_parts
 from vinelm.catalog import Catalog, Model
+from vinelm.errors import is_of_code
 from vinelm.requests.protocols import CallContext
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Usage
@@ -117,8 +117,13 @@ class _Pilot:
     def prompt_of(self, workflow: Workflow, vine: VineLM, app: Any, request: Request) -> str | None:
         """Return the prompt of a request's first call; None if it makes none."""
         self._seen.clear()
-        with suppress(_FirstCall, Exception):  # what the application raises, it raises again when the request is served
+        try:
             whole_run(workflow, app, request, vine.context(request=request))
+        except _FirstCall:
+            pass
+        except BaseException as error:  # what the application raises, it raises again when the request is served
+            if not is_of_code(error):
+                raise
         return self._seen[0] if self._seen else None
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:

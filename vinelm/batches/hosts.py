@@ -124,7 +124,7 @@ class NodeWorker:
             answer = self._served.answer(plan.key, request, drawn)
         finally:
             del self._guards[request.id]
-            budget.was_refused, budget.limit_usd = True, 0.0  # a thread that it has left behind makes no call any more
+            budget.close()  # a thread that it has left behind makes no call any more
         return RequestOutcome(answer, budget.spent_usd + budget.reserved_usd)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from vinelm.adapters.langgraph.build import keys_of_state
 from vinelm.batches.first_prompt import first_prompt, of_inputs
 from vinelm.batches.order import depth_first
 from vinelm.catalog import Catalog
-from vinelm.errors import DatasetError, WorkflowError
+from vinelm.errors import DatasetError, WorkflowError, is_of_code
 from vinelm.prompts.shape import shape_of
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.signals.declaration import digest, digest_of_text
@@ -92,7 +92,9 @@ def _key(workflow: Workflow, request: Request, state: Collection[str] | None) ->
 def _given(workflow: Workflow, request: Request) -> Mapping[str, Any]:
     try:
         return workflow.graph_input(request)
-    except Exception as error:
+    except BaseException as error:
+        if not is_of_code(error):
+            raise
         raise DatasetError(
             f"request {request.id!r}: inputs(request) raised {type(error).__name__}: {error}: mend the row, or the function"
         ) from error

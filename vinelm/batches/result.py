@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -114,6 +115,8 @@ class Tally:
 def write_lines(output: Path, requests: Sequence[Request], keys: Sequence[str], answers: Answers, because: str | None) -> None:
     """Write one JSON line for each request, in the order of the data set. The file appears whole or stays as it was.
 
+    The store notes its digest first: only a file that it knows is replaced the next time (:func:`require_own`).
+
     Args:
         output: The file.
         requests: Of the data set.
@@ -133,12 +136,37 @@ def write_lines(output: Path, requests: Sequence[Request], keys: Sequence[str], 
                     line = _line(request.id, found.get(key), because, is_again=key in paid)
                     paid.add(key)
                     file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            file.flush()
+            with draft.open("rb") as written:
+                answers.note_output(file_digest(written, "sha256").hexdigest())
     except OSError as error:
         raise ConfigError(
             f"{output}: cannot write the answers ({error.strerror}); all are kept in the store: make room or name another file,"
             " and run the same line again, which buys nothing anew",
             code="answers-not-written",
         ) from error
+
+
+def require_own(output: Path, answers: Answers) -> None:
+    """Raise if ``output`` is a file that this batch has not written, whatever its name: nobody may lose it.
+
+    Raises:
+        ConfigError: It is another file, or was changed since.
+    """
+    try:
+        with output.open("rb") as file:
+            is_own = file_digest(file, "sha256").hexdigest() in answers.outputs()
+            file.seek(0)
+            is_own = is_own or not file.read(1)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigError(f"{output}: cannot be read ({error.strerror}): use another name for the output") from error
+    if not is_own:
+        raise ConfigError(
+            f"{output}: exists, and is not what this batch has written: use another name for the output, or move it away",
+            code="answers-not-own",
+        )
 
 
 def _line(request_id: str, answer: Answer | None, because: str | None, *, is_again: bool) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from vinelm.batches.requests import BatchRequests
 from vinelm.batches.result import Tally
 from vinelm.batches.steering import Steering
 from vinelm.catalog import Catalog
-from vinelm.errors import FailureKind, StageBroken, WorkflowError
+from vinelm.errors import FailureKind, StageBroken, WorkflowError, is_of_code
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
@@ -29,6 +30,9 @@ from vinelm.verdicts.serving import final_state, measured
 
 FIRST_FAILURES = 20
 """A batch whose first so many requests all fail is stopped: something is broken, and every further one costs money."""
+GRACE_S = (300.0, 1.0)
+"""A tenth of the deadline, at most and at least so long, is waited for requests that have begun in time; for those beside one
+that ends the batch, the longest of it."""
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
 _ROUNDING_USD = 1e-9
 
@@ -77,7 +81,10 @@ class Served:
         """Run one request; a failure of its calls or of the application's own code is an answer, too."""
         vine, workflow = self.vine, self.workflow
         policy = vine.session(drawn.objective, request=request, clock=vine.new_clock(), planner=drawn.planner)
-        state, failure, detail = final_state(workflow, vine, self.app, request, policy=policy, objective=drawn.objective)
+        try:
+            state, failure, detail = final_state(workflow, vine, self.app, request, policy=policy, objective=drawn.objective)
+        except WorkflowError as error:  # such as of a graph that waits for a person: the other rows may not
+            state, failure, detail = None, "tool", str(error)
         text = None
         if failure is None:
             text, failure, detail = self._text(request, state)
@@ -97,6 +104,10 @@ class Served:
             )
         except WorkflowError as error:
             return None, "tool", str(error)
+        except BaseException as error:  # of an object of the application's own
+            if not is_of_code(error):
+                raise
+            return None, "tool", type(error).__name__
 
 
 class _HeapAtRest:
@@ -168,10 +179,12 @@ class BatchRun:
         self.because: str | None = None
         self._virtual_s = 0.0
         self._lock = threading.Condition()
-        self._guards: dict[str, CallGuard] = {}
+        self._guards: dict[str, UnitBudget] = {}
         self._ordered: OrderedModels | None = None
-        self._is_stopping = self._is_over = False
+        self._is_stopping = self._is_over = self._is_left = False
         self._error: BaseException | None = None
+        self._began_s = self._ended_s = time.monotonic()
+        self._failed_s = 0.0
         done = self._resumed()
         self._left = [key for key in reversed(found.order) if key not in done]
         self._total = len(found.order)
@@ -200,6 +213,9 @@ class BatchRun:
     def run(self, on_done: Callable[[int, int], None]) -> None:
         """Serve until no request is left, the money or the time is used up, or Ctrl-C; a second one waits for nobody.
 
+        A request that has not ended some time after the deadline, or after what ends the batch (:data:`GRACE_S`), is left
+        behind: it makes no call any more, and has no answer.
+
         Raises:
             VineLMError: Of the store, of the configuration, or of the first requests, which all failed.
             KeyboardInterrupt: After the requests under way have ended.
@@ -213,7 +229,7 @@ class BatchRun:
                 for thread in threads:
                     thread.start()
                 with _HeapAtRest() as heap:
-                    self._wait(threads, on_done, heap.at)
+                    self._wait(threads, on_done, heap.at, lambda *_: self._leave_behind())
             except BaseException:  # Ctrl-C, or the progress could not be told
                 self._is_stopping, self.because = True, INTERRUPTED
                 self._wait([thread for thread in threads if thread.ident is not None])
@@ -222,8 +238,27 @@ class BatchRun:
             raise self._error
         self._is_over = True
 
+    def _leave_behind(self) -> None:
+        """Wait no longer for requests that have not ended long after the deadline: a node that hangs must cost no answer."""
+        now_s, (most_s, least_s) = time.monotonic(), GRACE_S
+        is_late = self._error is not None and now_s >= self._failed_s + most_s
+        if self._deadline_s is not None:
+            grace_s = min(max(0.1 * self._deadline_s, least_s), most_s)
+            if self._elapsed_s is not None:
+                is_late = is_late or self.elapsed_s >= self._deadline_s + grace_s
+            else:  # virtual seconds do not pass for one that hangs: none has ended for as long on the wall
+                is_late = is_late or now_s >= max(self._began_s + self._deadline_s, self._ended_s) + grace_s
+        if not is_late or self._is_left:
+            return
+        with self._lock:
+            self._is_left = self._is_stopping = True
+            self.because = DEADLINE
+            for guard in list(self._guards.values()):
+                guard.close()
+            self._lock.notify_all()
+
     def _wait(self, threads: Sequence[threading.Thread], *told: Callable[[int, int], None]) -> None:
-        while any(thread.is_alive() for thread in threads):
+        while any(thread.is_alive() for thread in threads) and not self._is_left:
             next(thread for thread in [*threads, threads[0]] if thread.is_alive() or thread is threads[0]).join(_WAIT_S)
             for one in told:
                 one(self._done, self._total)
@@ -244,7 +279,8 @@ class BatchRun:
                 self._serve(*begun)
         except BaseException as error:
             with self._lock:
-                self._error = self._error or error
+                if self._error is None and not self._is_left:
+                    self._error, self._failed_s = error, time.monotonic()
                 self._is_stopping = True
                 self._lock.notify_all()
 
@@ -293,6 +329,7 @@ class BatchRun:
             paid_usd, seconds = (made[0].cost_usd, made[0].latency_s) if made else (0.0, 0.0)
             self._steering.ended(key, cost_usd=paid_usd, seconds=seconds, lost_usd=lost_usd)
             self._virtual_s += seconds
+            self._ended_s = time.monotonic()
             self._lock.notify_all()
             if found is None:
                 self.because = BUDGET

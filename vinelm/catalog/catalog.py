@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
+_HARMLESS = ("simulated",)
+"""Providers whose models call nobody and read no file."""
+_WHERE = ("api_base", "api_key_env")
+
+
 @dataclass(frozen=True)
 class Catalog(Mapping[str, Model]):
     """The models that may be chosen: a mapping from name to :class:`Model`, in the order of the file.
@@ -36,6 +41,7 @@ class Catalog(Mapping[str, Model]):
         backends: Settings by provider (``[backend.NAME]`` in a file).
         live: The chat models of entries that :meth:`from_chat_models` made. They belong to this process and are never
             written.
+        is_embedded: It was read from a trie or a store, see :meth:`embedded`.
 
     Raises:
         ConfigError: There is no entry, a name repeats, the entries of a group do not fit together, or an entry or a setting
@@ -45,6 +51,7 @@ class Catalog(Mapping[str, Model]):
     models: tuple[Model, ...]
     backends: Mapping[str, Mapping[str, Any]]
     live: Mapping[str, Any] = field(compare=False, repr=False)
+    is_embedded: bool = field(compare=False, repr=False)
 
     def __init__(
         self,
@@ -52,6 +59,7 @@ class Catalog(Mapping[str, Model]):
         backends: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         live: Mapping[str, Any] | None = None,
+        is_embedded: bool = False,
     ) -> None:
         entries = all_entries(models)
         refuse_secrets(entries, backends or {})
@@ -67,6 +75,7 @@ class Catalog(Mapping[str, Model]):
         object.__setattr__(self, "models", choices)
         object.__setattr__(self, "backends", dict(backends or {}))
         object.__setattr__(self, "live", dict(live or {}))
+        object.__setattr__(self, "is_embedded", is_embedded)
         object.__setattr__(self, "_by_name", {SKIP: SKIPPED} | {model.name: model for model in choices})
 
     def __getitem__(self, name: str) -> Model:
@@ -90,7 +99,23 @@ class Catalog(Mapping[str, Model]):
             if name not in self:
                 raise ConfigError(f"unknown model {name!r}: the catalog has {', '.join(self)}")
         live = {name: self.live[name] for name in names if name in self.live}
-        return Catalog([self[name] for name in names if name != SKIP], self.backends, live=live)
+        chosen = [self[name] for name in names if name != SKIP]
+        return Catalog(chosen, self.backends, live=live, is_embedded=self.is_embedded)
+
+    def require_own(self) -> None:
+        """Raise :class:`ConfigError` if calls were to be made by a catalog that came with a trie or a store.
+
+        Such a file may be anybody's: who wrote it must not say which server is sent the prompts, with which key. Simulated
+        models call nobody.
+        """
+        named = [model.name for model in self.models if model.provider not in _HARMLESS] if self.is_embedded else []
+        if named:
+            more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+            raise ConfigError(
+                f"a trie or a store, which may be anybody's, does not say where calls go ({', '.join(named[:3])}{more}): give "
+                "models, your own catalog with their addresses and the names of their keys",
+                code="embedded-catalog",
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types that :meth:`from_dict` reads. They name the variables of API keys and never hold a key."""
@@ -113,6 +138,17 @@ class Catalog(Mapping[str, Model]):
         """
         models, backends = tables_of(plain, where)
         return cls([entry(item, where) for item in models], backends)
+
+    @classmethod
+    def embedded(cls, plain: Mapping[str, Any], *, where: str) -> Catalog:
+        """Return the catalog that a trie or a store holds, as :meth:`from_dict` does, without what decides where calls go.
+
+        Which models there are, at which prices on which engines, is for plans and reports. Addresses, variables of keys,
+        options and settings of providers are left out, but for simulated models, and :meth:`require_own` refuses calls by it.
+        """
+        models, backends = tables_of(plain, where)
+        kept = {name: table for name, table in backends.items() if name in _HARMLESS}
+        return cls([entry(_harmless(item), where) for item in models], kept, is_embedded=True)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Catalog:
@@ -168,6 +204,12 @@ class Catalog(Mapping[str, Model]):
         if isinstance(models, Mapping):
             return cls.from_chat_models(cast("Mapping[str, BaseChatModel]", models))
         return cls.from_strings(models)
+
+
+def _harmless(item: Mapping[str, Any]) -> dict[str, Any]:
+    dropped = _WHERE if item.get("provider") in _HARMLESS else (*_WHERE, "options")
+    # Without a price one would be looked up by the address.
+    return {key: value for key, value in item.items() if key not in dropped}
 
 
 def _with_warning(models: list[Model]) -> list[Model]:

@@ -8,8 +8,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from vinelm.catalog.model import Model
-from vinelm.catalog.prices import FoundPrice, find_price, price_of_id
+from vinelm.catalog.prices import FoundPrice, beyond_list_prices, find_price, price_of_id
 from vinelm.errors import ConfigError
+
+_GIVE_A_PRICE = "add price = { input, output, source, as_of } (dollars per million tokens)"
 
 
 def entry(item: Mapping[str, Any], where: str) -> Model:
@@ -23,6 +25,9 @@ def entry(item: Mapping[str, Any], where: str) -> Model:
         fields["model_id"] = fields.pop("model")
     if "price" not in fields:
         fields |= _looked_up(fields, label)
+        options = fields.get("options")
+        if isinstance(options, Mapping) and (tier := beyond_list_prices(options)):
+            raise ConfigError(f"{label}: service_tier {tier!r} is not billed at the list price: {_GIVE_A_PRICE}")
     fields.setdefault("engine", fields.get("api_base") or fields.get("provider", ""))
     try:
         return Model.model_validate(fields)
@@ -46,10 +51,7 @@ def _looked_up(fields: Mapping[str, Any], label: str) -> dict[str, Any]:
         listed = _listed(fields)
         found = None if listed is None else {"price": listed.price, "price_id": listed.price_id}
     if found is None:
-        raise ConfigError(
-            f"{label}: no price known for {price_id!r}: add price = {{ input, output, source, as_of }} "
-            "(dollars per million tokens)"
-        )
+        raise ConfigError(f"{label}: no price known for {price_id!r}: {_GIVE_A_PRICE}")
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from vinelm.catalog.entries import entry
 from vinelm.catalog.model import Model, Price
-from vinelm.catalog.prices import find_price
+from vinelm.catalog.prices import beyond_list_prices, find_price
 from vinelm.errors import ConfigError
 
 PROVIDERS: Mapping[str, tuple[str, str | None]] = MappingProxyType(
@@ -88,6 +88,9 @@ def _of_chat(name: str, chat: Any, price: AnyPrice | None) -> Model:
     fields: dict[str, Any] = {"name": name, "provider": LANGCHAIN, "model": model_id, "engine": family}
     fields["max_tokens"] = next((cap for cap in caps if isinstance(cap, int) and cap > 0), MAX_TOKENS)
     ours = PROVIDERS.get(family, (family, None))[0]
+    sent = {**(getattr(chat, "model_kwargs", None) or {}), "service_tier": getattr(chat, "service_tier", None)}
+    if price is None and (tier := beyond_list_prices(sent)):
+        raise ConfigError(f"model {name!r}: service_tier {tier!r} is not billed at the list price: {_pass_a_price(name)}")
     return entry({**fields, **_price(name, f"{ours}/{model_id}", price)}, "from_chat_models")
 
 
@@ -103,10 +106,11 @@ def _price(name: str, price_id: str, price: AnyPrice | None) -> dict[str, Any]:
     found = find_price(*price_id.split("/", 1))
     if found is not None:
         return {"price": found.price, "price_id": found.price_id}
-    raise ConfigError(
-        f"model {name!r}: no price known for {price_id!r}: "
-        f"pass prices={{{name!r}: {{'input': ..., 'output': ..., 'source': ..., 'as_of': ...}}}}, dollars per million tokens"
-    )
+    raise ConfigError(f"model {name!r}: no price known for {price_id!r}: {_pass_a_price(name)}")
+
+
+def _pass_a_price(name: str) -> str:
+    return f"pass prices={{{name!r}: {{'input': ..., 'output': ..., 'source': ..., 'as_of': ...}}}}, dollars per million tokens"
 
 
 def _refuse_unknown(prices: Mapping[str, AnyPrice], names: list[str]) -> None:

@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vinelm.catalog.litellm_entry import ASSUMED, OWN_SERVER, ListFile, limits_of, model_of
-from vinelm.catalog.litellm_keys import is_left_out, other_kind
+from vinelm.catalog.litellm_entry import ListFile, limits_of, model_of
+from vinelm.catalog.litellm_keys import is_left_out, is_rate, other_kind
+from vinelm.catalog.litellm_prices import ASSUMED, OWN_SERVER, has_no_effect
 from vinelm.catalog.model import Model
 from vinelm.errors import ConfigError
 
@@ -188,7 +189,8 @@ def _what_counts(item: Mapping[str, Any]) -> dict[str, Any]:
     params = item["litellm_params"]
     kept = {key: value for key, value in params.items() if key not in not_counted and not is_left_out(str(key))}
     info = item.get("model_info")
-    prices = {key: value for key, value in info.items() if key != "id" and "cost" in str(key)} if isinstance(info, dict) else {}
+    stated = info.items() if isinstance(info, dict) else ()
+    prices = {key: value for key, value in stated if is_rate(str(key)) or key == "base_model"}
     return {**kept, "api_version": params.get("api_version"), "model_info": prices}
 
 
@@ -236,8 +238,10 @@ def _left_out(plain: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]
     names = list(_left_out_of_file(plain))
     users: dict[str, list[str]] = {}
     for own, item in entries.items():
-        for key in item["litellm_params"]:
-            if _has_no_effect(str(key), item["litellm_params"]):
+        params, info = item["litellm_params"], item.get("model_info")
+        rates = {key: value for key, value in info.items() if is_rate(str(key))} if isinstance(info, Mapping) else {}
+        for key in {**rates, **params}:
+            if _has_no_effect(str(key), {**rates, **params}):
                 users.setdefault(str(key), []).append(own)
     for key, found in users.items():
         names += [f"{own}.{key}" for own in found] if len(found) <= SHOWN else [f"{key} of {len(found)} entries"]
@@ -256,4 +260,4 @@ def _left_out_of_file(plain: Mapping[str, Any]) -> Iterator[str]:
 def _has_no_effect(key: str, params: Mapping[str, Any]) -> bool:
     if key == "api_version":
         return not str(params.get("model", "")).startswith("azure/") and params.get("custom_llm_provider") != "azure"
-    return is_left_out(key) and params[key] is not None
+    return params[key] is not None and (has_no_effect(key, params) if is_rate(key) else is_left_out(key))

@@ -21,9 +21,10 @@ RENAMED = MappingProxyType(
     }
 )
 LIMITS = MappingProxyType({"rpm": "requests_per_min", "tpm": "tokens_per_min", "max_parallel_requests": "concurrency"})
-PRICES = ("input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost", "cache_creation_input_token_cost")
-READ_ELSEWHERE = frozenset({"base_model", "custom_llm_provider", "extra_body", "mode", "model_info", *PRICES, *LIMITS})
-"""Parameters that the loader reads; they are not sent with requests."""
+PRICES = ("input_cost_per_token", "output_cost_per_token")
+"""The rates that make a price."""
+READ_ELSEWHERE = frozenset({"base_model", "custom_llm_provider", "extra_body", "mode", "model_info", "tiered_pricing", *LIMITS})
+"""Parameters that the loader reads; like rates, they are not sent with requests."""
 NOT_TAKEN = frozenset(
     {
         "access_groups", "additional_drop_params", "allowed_fails", "allowed_fails_policy", "allowed_openai_params",
@@ -60,6 +61,7 @@ HEADERS = ("extra_headers", "headers", "default_headers")
 NAMES_OF_THE_CALLER = re.compile(r"(http-)?referer|x-title|user-agent|helicone-.*|x-.*-(trace|session|request)(-id)?", re.I)
 """Headers that tell a service who calls, and do not change the answer."""
 _COST = re.compile(r"(^|_)cost(_|$)")
+_IS_RATE = re.compile(r"(^|_)cost_per_|(^|_)token_cost(_|$)|^tiered_pricing$")
 
 
 def is_option(key: str) -> bool:
@@ -70,7 +72,12 @@ def is_option(key: str) -> bool:
 
 def is_left_out(key: str) -> bool:
     """Return whether a parameter is ignored with a note."""
-    return key in NOT_TAKEN or key in HEADERS or is_unused_hint(key) or (bool(_COST.search(key)) and key not in PRICES)
+    return key in NOT_TAKEN or key in HEADERS or is_unused_hint(key) or (bool(_COST.search(key)) and not is_rate(key))
+
+
+def is_rate(key: str) -> bool:
+    """Return whether a parameter states a price."""
+    return bool(_IS_RATE.search(key))
 
 
 def is_unused_hint(key: str) -> bool:

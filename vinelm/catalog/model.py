@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from datetime import date
-from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
@@ -19,6 +18,10 @@ LONGEST_S = 86_400.0
 """The longest ``timeout_s``, a day."""
 CACHE_TTL_S = 300.0
 """Seconds that a prompt cache keeps a prefix after its last use, where the price does not say: the shortest that is sold."""
+WRITE_FACTOR = 1.25
+"""What writing a token to a prompt cache costs, as a multiple of plain input, where the price does not say."""
+WRITE_1H_FACTOR = 2.0
+"""The same for an entry that is kept for an hour."""
 
 
 def _foreign(value: Any) -> str:
@@ -35,7 +38,8 @@ def _foreign(value: Any) -> str:
 class LongPromptRates(BaseModel):
     """Rates, in dollars per million tokens, of all tokens of a call whose prompt is longer than ``above`` tokens.
 
-    A rate that is None is that of the price.
+    A rate that is None is that of the price. Those of a prompt cache are sold as multiples of the input: where a dearer
+    ``input`` is named without them, they rise with it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,15 +52,30 @@ class LongPromptRates(BaseModel):
     cache_write_1h: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
 
 
+class _Rates(NamedTuple):
+    """The rates for a prompt of some length, in dollars per million tokens. ``names_...``: the price has that of a write."""
+
+    input: float
+    output: float
+    cached: float
+    cache_write: float
+    cache_write_1h: float
+    names_write: bool
+    names_1h: bool
+
+
 class Price(BaseModel):
     """The price of a model in dollars per million tokens.
+
+    A rate that is not named is taken at its dearer side, so that no call counts for less than its bill.
 
     Args:
         input: Dollars per million prompt tokens, >= 0.
         output: Dollars per million completion tokens, >= 0.
         cached: Dollars per million prompt tokens that are read from a prompt cache; None charges them as ``input``.
-        cache_write: Dollars per million prompt tokens that are written to a prompt cache; None charges them as ``input``.
-        cache_write_1h: The same for an entry that is kept for an hour; None charges them as ``cache_write``.
+        cache_write: Dollars per million prompt tokens that are written to a prompt cache; None charges 1.25 times ``input``.
+        cache_write_1h: The same for an entry that is kept for an hour; None charges twice ``input``, or ``cache_write`` where
+            that is more.
         cache_ttl_s: Seconds that a cached prefix is kept after its last use, > 0; None takes :data:`CACHE_TTL_S`. It charges
             nothing: it says how often the prompt cache of a service is warm.
         long_prompts: Other rates for long prompts, in ascending order of their thresholds.
@@ -90,47 +109,83 @@ class Price(BaseModel):
             tokens_written: The part of ``tokens_in`` that was written to a prompt cache.
             tokens_written_1h: The part of ``tokens_written`` that is kept for an hour.
         """
-        rate = partial(self._rate, tokens_in)
-        rate_in = rate("input", 0.0)
-        write = rate("cache_write", rate_in)
+        rates = self._rates(tokens_in)
         fresh = max(tokens_in - tokens_cached - tokens_written, 0)
-        dollars = fresh * rate_in + tokens_cached * rate("cached", rate_in) + tokens_out * rate("output", 0.0)
-        if tokens_written:
-            dollars += (tokens_written - tokens_written_1h) * write + tokens_written_1h * rate("cache_write_1h", write)
+        dollars = fresh * rates.input + tokens_cached * rates.cached + tokens_out * rates.output
+        dollars += (tokens_written - tokens_written_1h) * rates.cache_write + tokens_written_1h * rates.cache_write_1h
         return self.call + dollars / 1e6
+
+    def most_usd(self, tokens_in: int, tokens_out: int, *, writes_cache: bool = False, asks_for_an_hour: bool = False) -> float:
+        """Return the most dollars of one call with at most so many tokens, whatever part of its prompt a cache has to do with.
+
+        Args:
+            tokens_in: The most tokens of the prompt.
+            tokens_out: The most tokens of the answer.
+            writes_cache: The prompt asks to be written to a prompt cache.
+            asks_for_an_hour: It asks to be kept there for an hour. A rate for this that the price names counts in any case.
+        """
+        lengths = {0, tokens_in, *(long.above + 1 for long in self.long_prompts if long.above < tokens_in)}
+        reached = [self._rates(length) for length in lengths]
+        dearest = [rate for one in reached for rate in (one.input, one.cached)]
+        if writes_cache or asks_for_an_hour:
+            dearest += [one.cache_write for one in reached]
+            dearest += [one.cache_write_1h for one in reached if asks_for_an_hour or one.names_1h]
+        return self.call + (tokens_in * max(dearest) + tokens_out * max(one.output for one in reached)) / 1e6
 
     def in_batches(self, *, halves_cache: bool) -> Price:
         """Return the price of calls in a batch: half for input and output, long prompts included.
 
-        ``halves_cache``: half for reading and writing a prompt cache, too. Otherwise those rates stay, but reading is never
-        dearer than plain input.
+        ``halves_cache``: half for reading and writing a prompt cache, too. Otherwise those rates stay, named or not, but
+        reading is never dearer than plain input.
         """
         halved = {"input", "output"} | ({"cached", "cache_write", "cache_write_1h"} if halves_cache else set())
 
-        def half(rates: Price | LongPromptRates) -> dict[str, float]:
+        def half(rates: Price | LongPromptRates, full: _Rates) -> dict[str, float]:
             given = {name: getattr(rates, name) for name in LongPromptRates.model_fields if name != "above"}
+            if not halves_cache:
+                given |= {"cache_write": full.cache_write, "cache_write_1h": full.cache_write_1h}
             found = {name: rate / 2 if name in halved else rate for name, rate in given.items() if rate is not None}
             if "cached" in found and "input" in found:
                 found["cached"] = min(found["cached"], found["input"])
             return found
 
-        long = tuple(one.model_copy(update=half(one)) for one in self.long_prompts)
-        return self.model_copy(update={**half(self), "long_prompts": long})
+        long = tuple(one.model_copy(update=half(one, self._rates(one.above + 1))) for one in self.long_prompts)
+        return self.model_copy(update={**half(self, self._rates(0)), "long_prompts": long})
 
     def cache_saves_usd(self, tokens_in: int, tokens: float) -> float:
         """Return what one call is charged less if ``tokens`` of its ``tokens_in`` are read from a prompt cache.
 
-        Without the hit they are charged as fresh ones, or as written ones where that is dearer: what can be read was written.
+        Without the hit they are charged as fresh ones, or as written ones where the price names a dearer rate for that: what
+        can be read was written.
         """
-        asked = min(int(tokens), tokens_in)
-        cold = max(self.cost_usd(tokens_in, 0), self.cost_usd(tokens_in, 0, 0, asked))
-        return cold - self.cost_usd(tokens_in, 0, asked)
+        rates = self._rates(tokens_in)
+        cold = max(rates.input, rates.cache_write) if rates.names_write else rates.input
+        return min(int(tokens), tokens_in) * (cold - rates.cached) / 1e6
 
-    def _rate(self, tokens_in: int, name: str, otherwise: float) -> float:
-        """The rate for a prompt of this length."""
-        rates = [getattr(long, name) for long in self.long_prompts if tokens_in > long.above]
-        found = next((rate for rate in reversed(rates) if rate is not None), getattr(self, name))
-        return otherwise if found is None else float(found)
+    def _rates(self, tokens_in: int) -> _Rates:
+        """The rates for a prompt of this length; those that are not named at their dearer side."""
+        levels: list[Price | LongPromptRates] = [self, *(long for long in self.long_prompts if tokens_in > long.above)]
+
+        def named(name: str) -> tuple[int, float | None]:
+            """The rate of the longest threshold that names it, and which one that is."""
+            return next(
+                ((at, rate) for at in range(len(levels))[::-1] if (rate := getattr(levels[at], name)) is not None), (0, None)
+            )
+
+        at_input, rate_in = named("input")
+        assert rate_in is not None
+
+        def of_cache(name: str, otherwise: float) -> float:
+            at, rate = named(name)
+            if rate is None:
+                return otherwise
+            below = next(one.input for one in levels[at::-1] if one.input is not None)
+            return rate if at >= at_input or not below else rate * max(rate_in / below, 1.0)
+
+        write = of_cache("cache_write", WRITE_FACTOR * rate_in)
+        write_1h = of_cache("cache_write_1h", max(WRITE_1H_FACTOR * rate_in, write))
+        names = (named(name)[1] is not None for name in ("cache_write", "cache_write_1h"))
+        return _Rates(rate_in, named("output")[1] or 0.0, of_cache("cached", rate_in), write, write_1h, *names)
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

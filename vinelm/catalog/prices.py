@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
@@ -9,7 +10,7 @@ from functools import cache
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vinelm.catalog.model import Model, Price
 
@@ -34,6 +35,15 @@ _RATES = {
     "cache_write_1h": "cache_write_1h_mtok",
 }
 """Our rates, and their names in genai-prices."""
+
+
+_TUNED = re.compile(r"(^|[/:])ft:|[.:]ft-|(^|[-_/])ft([-_]|$)|fine-?tun|^tunedModels/", re.IGNORECASE)
+
+
+STANDARD_TIERS = ("", "auto", "default", "standard", "standard_only", "on_demand")
+"""Values of ``service_tier`` that are billed at the ordinary rates."""
+CHEAP_TIERS = ("flex", "batch")
+"""Those that cost no more than the ordinary rates."""
 
 
 class FoundPrice(NamedTuple):
@@ -68,6 +78,25 @@ def find_price(provider: str, model_id: str, api_base: str | None = None) -> Fou
     return FoundPrice(price_id, ours)
 
 
+def is_fine_tuned(model_id: str) -> bool:
+    """Return whether a model's name says that it was fine-tuned: what it was made of has another price."""
+    return bool(_TUNED.search(model_id))
+
+
+def tier_of(asked: Mapping[str, Any]) -> str:
+    """Return the tier of service that options or a body ask for, where it is billed at rates of its own; "" otherwise."""
+    body = asked.get("extra_body")
+    given = asked.get("service_tier") or (body.get("service_tier") if isinstance(body, Mapping) else None)
+    named = str((given.get("type") if isinstance(given, Mapping) else given) or "").lower()
+    return "" if named in STANDARD_TIERS else named
+
+
+def beyond_list_prices(asked: Mapping[str, Any]) -> str:
+    """Return the tier that options ask for, where it costs more than the list price; "" otherwise."""
+    tier = tier_of(asked)
+    return "" if tier in CHEAP_TIERS else tier
+
+
 def price_of_id(price_id: str) -> Price | None:
     """Return the price with this id, ``PROVIDER/MODEL``; None if no source has it."""
     provider, _, model_id = price_id.partition("/")
@@ -88,6 +117,30 @@ def old_price_note(models: Iterable[Model], today: date) -> str | None:
     cures = dict.fromkeys(old_price_cure(model) for model in old)
     more = " (more: vinelm check --models)" if len(cures) > 1 else ""
     return f"prices up to {days} days old: {names}: {next(iter(cures))}{more}"
+
+
+def is_same_amount(one: Price, other: Price) -> bool:
+    """Return whether two prices charge the same: where they were read, and when, and how long caches last, does not matter."""
+    about = {"source", "as_of", "cache_ttl_s"}
+    return one.model_dump(exclude=about) == other.model_dump(exclude=about)
+
+
+def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], where: str) -> str | None:
+    """Return one line that names the models whose price is another one now, and how plans get to know it; None without any.
+
+    Args:
+        held: the models of a trie or a store.
+        now: those of a catalog.
+        where: what the line calls that catalog.
+    """
+    changed = [name for name in held if name in now and not is_same_amount(held[name].price, now[name].price)]
+    if not changed:
+        return None
+    first, more = changed[0], f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    old, new = held[first].price, now[first].price
+    was = f"${old.input:g} in and ${old.output:g} out per million tokens, now ${new.input:g} and ${new.output:g}"
+    cure = "`vinelm reprice TRIE --store DB --models FILE -o NEW` takes the new ones"
+    return f"prices of {where} are not those that plans go by: {first} {was}{more}: {cure}"
 
 
 def price_origin(model: Model) -> str:
@@ -127,7 +180,9 @@ def _listed(provider: str, model_id: str, api_base: str | None) -> FoundPrice | 
             model = seller.find_model(model_id, all_providers=snapshot.providers)
         except LookupError:
             continue
-        if model is not None and (price := _price(seller, model)) is not None:
+        if model is None or (is_fine_tuned(model_id) and not is_fine_tuned(model.id)):
+            continue  # a name is also found by its beginning
+        if (price := _price(seller, model)) is not None:
             return FoundPrice(f"{provider if url is None else seller.id}/{model_id}", price)
     return None
 

@@ -42,7 +42,7 @@ MOST_REASONS = 5
 @option("--store DB", "Store of answers and dollars, or postgresql://...; the same line continues it [default: FILE with .db].")
 @option("--workers N", "Requests under way at a time [default: 8].", click.IntRange(min=1), default=8)
 @cluster_options
-@option("--models TOML", "Catalog of models with prices [default: the trie's].", Path)
+@option("--models TOML", "Catalog of models with prices [default: simulated models of the trie].", Path)
 @option("--report HTML", "Write a page about the batch, too.", Path, into="page")
 @flag(
     "--batch-prices",
@@ -86,6 +86,10 @@ def command(
     objective = objective_of(settings)
     if page is not None and page.resolve() in {output.resolve(), Path(own["store"] or output.with_suffix(".db")).resolve()}:
         raise ConfigError(f"--report is {page}, which holds the answers: name another file")
+    if page is not None:  # before anything is spent
+        from vinelm.reports.drawing.html import require_page
+
+        require_page(page)
     with in_options(), progress(quiet=quiet) as advance:
         found = batch(
             workflow,

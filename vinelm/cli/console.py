@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -21,11 +24,74 @@ _LINE, _WORD = re.compile(r".+"), re.compile(r"\s*\S+\s*")
 _COLLECTED: ContextVar[dict[str, Any] | None] = ContextVar("collected", default=None)
 
 
+_OUTPUT: list[IO[str]] = []
+"""The stream of data while the process's own stdout is the application's; empty before that."""
+
+
+def output() -> IO[str]:
+    """Return the stream that data goes to. It is no longer ``sys.stdout`` once a command runs, see :func:`stdout_apart`."""
+    return _OUTPUT[-1] if _OUTPUT else sys.stdout
+
+
+@contextmanager
+def stdout_apart(*, for_good: bool = False) -> Iterator[None]:
+    """Keep our data apart from what the owner's code prints: in the block its stdout is stderr, and ours is :func:`output`.
+
+    An application that is imported, built or run may print, and so may its threads, the processes that it starts, and
+    libraries in C that write to descriptor 1. One line of theirs in front of a JSON object makes it no JSON object.
+
+    Args:
+        for_good: Leave it so behind the block, where exit handlers and threads still print: the process ends after it.
+    """
+    before, descriptor = sys.stdout, _descriptor(sys.stdout)
+    if descriptor != 1:  # a test or a program around us has put a stream of its own there: the descriptor is not ours to move
+        _OUTPUT.append(before)
+        sys.stdout = sys.stderr
+        try:
+            yield
+        finally:
+            if not for_good:
+                sys.stdout = before
+                _OUTPUT.pop()
+        return
+    before.flush()
+    ours = os.dup(1)
+    _OUTPUT.append(open(ours, "w", encoding=before.encoding, errors=before.errors))  # noqa: SIM115 # it outlives the block
+    _point_stdout_at(2)
+    if isinstance(before, io.TextIOWrapper):
+        before.reconfigure(line_buffering=True)  # in the order of stderr, and kept where a process is killed
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError):
+            before.flush()
+        if not for_good:
+            mine = _OUTPUT.pop()
+            os.dup2(ours, 1)
+            mine.close()
+
+
+def _descriptor(stream: IO[str]) -> int | None:
+    try:
+        return stream.fileno()
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _point_stdout_at(descriptor: int) -> None:
+    try:
+        os.dup2(descriptor, 1)
+    except OSError:  # it is closed, as some services start their processes
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.close(nothing)
+
+
 def stdout() -> Console:
     """Return a console for data: text as it is (brackets are no markup), 80 columns if the output is not a terminal."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
+    return Console(file=output(), highlight=False, soft_wrap=False, markup=False, emoji=False)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str | None = None) -> None:
@@ -117,7 +183,7 @@ def echo(text: str = "", *, err: bool = False) -> None:
 
     Commands print with this module only (a test checks it): paths, names and errors come from outside.
     """
-    click.echo(visible(text), err=err)
+    click.echo(visible(text), None if err else output(), err=err)
 
 
 def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) -> None:
@@ -127,7 +193,7 @@ def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) ->
     width = min(stdout().width, 100)
     further = indent + " " * hanging
     wrapped = textwrap.fill(visible(text), width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
-    click.secho(wrapped, bold=bold)
+    click.secho(wrapped, output(), bold=bold)
 
 
 @contextmanager
@@ -184,7 +250,7 @@ def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout; NaN and infinity become null. Inside :func:`one_json_object` it is only collected."""
     collected = _COLLECTED.get()
     if collected is None:
-        print(json_text(value, indent=2))
+        print(json_text(value, indent=2), file=output(), flush=True)
     else:
         collected.update(value)
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from vinelm.cli.console import echo
 from vinelm.errors import ConfigError, InputError
 from vinelm.io.reading import read_text
 
 if TYPE_CHECKING:
-    from vinelm.catalog import Catalog
+    from vinelm.catalog import Catalog, Model
     from vinelm.objective import Objective
     from vinelm.profiler import RayCluster
     from vinelm.requests.protocols import Backend
@@ -201,6 +202,28 @@ def read_fields(file: Path) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise ConfigError(f"{file}: holds {type(fields).__name__}: it must be an object of fields and values")
     return fields
+
+
+def say_changed_prices(held: Mapping[str, Model]) -> None:
+    """Say on stderr where the prices in the working folder's ``models.toml`` are not those of a trie or a store."""
+    from vinelm.catalog.entries import entry
+    from vinelm.catalog.loading import tables_of, toml_tables
+    from vinelm.catalog.prices import changed_prices_note
+
+    path = Path("models.toml")
+    if not path.is_file():
+        return
+    now: dict[str, Model] = {}
+    with suppress(InputError):  # what is wrong with it is said where it is asked for
+        items, _ = tables_of(toml_tables(path), str(path))
+        for item in items:
+            with suppress(InputError):
+                now[str(item.get("name"))] = entry(item, str(path))
+    # An entry of the same name is the same model: another one is another file's.
+    same = {name: model for name, model in now.items() if name in held and held[name].model_id == model.model_id}
+    note = changed_prices_note(held, same, str(path))
+    if note is not None:
+        echo(note, err=True)
 
 
 @contextmanager

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
-from functools import partial
+from contextlib import suppress
+from functools import partial, wraps
 from importlib import import_module
+from typing import Any
 
 import click
 
 from vinelm.catalog.secrets import redacted
-from vinelm.cli.console import echo, one_json_object, print_json
+from vinelm.cli.console import echo, one_json_object, output, print_json, stdout_apart
 from vinelm.cli.failures import EXIT_FAILED, TRACEBACK_ENV, Failure, failure_of
 from vinelm.cli.options import SuggestingGroup
 from vinelm.version import __version__
@@ -67,6 +70,7 @@ class LazyGroup(SuggestingGroup):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(module_of(cmd_name)).command
+        _keep_apart(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -83,6 +87,25 @@ class LazyGroup(SuggestingGroup):
         """Return the commands of the groups that have this name, or else the nearest of the subcommands."""
         groups = [group for group in map(partial(self.get_command, ctx), GROUPS) if isinstance(group, click.Group)]
         return [f"{group.name} {name}" for group in groups if name in group.commands] or super().nearest(ctx, name)
+
+
+def _keep_apart(command: click.Command) -> None:
+    """Have a command, or those of a group, run with stdout apart; here for all, since nearly each may run the owner's code.
+
+    Help and usage come before that, and are printed by click to stdout.
+    """
+    for one in command.commands.values() if isinstance(command, click.Group) else ():
+        _keep_apart(one)
+    run = command.callback
+    if run is None or isinstance(command, click.Group) or hasattr(run, "__wrapped__"):
+        return
+
+    @wraps(run)
+    def apart(*args: Any, **given: Any) -> Any:
+        with stdout_apart(for_good=bool(click.get_current_context().find_root().obj)):
+            return run(*args, **given)
+
+    command.callback = apart
 
 
 @click.group(
@@ -110,21 +133,33 @@ def main(args: Sequence[str] | None = None) -> int:
     there is one: ``kind``, ``message``, ``exit_code`` and, if something helps, ``hint``.
 
     Args:
-        args: The arguments without the program's name; None for those of the process.
+        args: The arguments without the program's name; None for those of the process, which ends after it: what the
+            application prints at its exit goes to stderr, too.
     """
-    given = list(sys.argv[1:] if args is None else args)
+    code = _main(list(sys.argv[1:] if args is None else args), is_process=args is None)
+    # Requests of a batch that hang: the interpreter would wait for the threads in which their nodes run.
+    if args is None and any(thread.name.startswith("vinelm batch ") for thread in threading.enumerate()):
+        with suppress(OSError):
+            output().flush()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _main(given: list[str], *, is_process: bool) -> int:
     try:
         if not _wants_json(given):
-            return _run(given)[0]
+            return _run(given, is_process=is_process)[0]
         with one_json_object() as printed:
-            code, failure = _run(given)
+            code, failure = _run(given, is_process=is_process)
         if failure is not None:
             printed["error"] = failure.to_dict()
         if printed:
             print_json(printed)
         return code
     except BrokenPipeError:  # `vinelm plan ... | head`: the reader closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output().fileno())
         return EXIT_FAILED
 
 
@@ -134,10 +169,10 @@ def _wants_json(given: Sequence[str]) -> bool:
     return "--json" in options
 
 
-def _run(given: list[str]) -> tuple[int, Failure | None]:
+def _run(given: list[str], *, is_process: bool) -> tuple[int, Failure | None]:
     """Run the command; returns its exit code and, if it failed, why, which stderr shows."""
     try:
-        result = cli.main(args=given, prog_name="vinelm", standalone_mode=False)
+        result = cli.main(args=given, prog_name="vinelm", standalone_mode=False, obj=is_process)
         return (result if isinstance(result, int) else 0), None
     except click.exceptions.Exit as error:
         return error.exit_code, None

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.failures import EXIT_BUDGET as BUDGET_REACHED
 from vinelm.cli.options import flag, option, output_options
+from vinelm.cli.subcommand import run_command
 from vinelm.errors import ConfigError
 from vinelm.reports import percent
 
@@ -33,8 +32,10 @@ MAX_ERROR = "0.15"
 @option("--label-field COLUMN", "Column with the right answer. Repeatable.", into="label_fields", multiple=True)
 @option("--budget-usd USD", "Never spend more than this, earlier runs included.", float)
 @option("--models NAME,NAME", "Models to choose from, as `vinelm init` takes them [default: the app's, and others like them].")
+@option("--today MODEL", "The model that your app runs today wherever its code does not say it, as PROVIDER:MODEL.")
 @option("--workers N", "Calls at a time [default: 4].", click.IntRange(min=1), default=4)
 @flag("--apply", "Let VineLM change the lines of the app that make its models.", into="is_applied")
+@flag("--keep-going", "Go on even if none of the first ten answers is right, or all first rows of a stage fail alike.")
 @flag("--allow-unproven", "Print the lines that serve the plan also where it is not proven: it may be worse.")
 @flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
 @output_options
@@ -45,8 +46,10 @@ def command(
     label_fields: tuple[str, ...],
     budget_usd: float | None,
     models: str | None,
+    today: str | None,
     workers: int,
     is_applied: bool,
+    keep_going: bool,
     allow_unproven: bool,
     dry_run: bool,
     as_json: bool,
@@ -66,58 +69,90 @@ def command(
 
     Example: vinelm try app.py:graph --dataset qa.csv --label-field answer --budget-usd 1
     """
+    from vinelm.scaffold.applied import finish
+
     folder = Path.cwd()
+    finish(folder)
     if not (folder / WORKFLOW).exists():
-        folder = _begin(app, dataset, label_fields, models, is_applied=is_applied)
-    asked = json.loads(_run(folder, "check", "workflow:workflow", "--models", MODELS, "--json"))["questions"]
+        folder = _begin(app, dataset, label_fields, models, today, is_applied=is_applied, quiet=quiet)
+    checked = json.loads(run_command(folder, "check", "workflow:workflow", "--models", MODELS, "--json"))
+    for item in checked["items"]:
+        if item["is_doubtful"]:
+            echo(f"look  {item['name']}: {item['detail']}", err=True)
+    asked = checked["questions"]
     if asked and not dry_run:
         raise ConfigError(f"{' '.join(asked)}, in {WORKFLOW}, and run the same line again: nothing is bought before")
     given = ["workflow:workflow", "--models", MODELS, "--store", STORE, "--max-error", MAX_ERROR, "--workers", str(workers)]
     given += [] if budget_usd is None else ["--budget-usd", str(budget_usd)]
     if dry_run:
-        _run(folder, "profile", *given, "--dry-run", *(["--json"] if as_json else []), shown=True)
+        echo(run_command(folder, "profile", *given, "--dry-run", *(["--json"] if as_json else [])).rstrip("\n"))
         return
+    given += ["--keep-going"] if keep_going else []
     quietly = ["--quiet"] if quiet else []
     # What was bought when the budget was reached may be enough: the verdict says so.
-    _run(folder, "profile", *given, *quietly, accepted=(0, BUDGET_REACHED))
-    _run(folder, "estimate", STORE, "-o", TRIE, "--max-error", "1")
-    _run(folder, "report", STORE, TRIE, "-o", REPORT, *quietly)
+    run_command(folder, "profile", *given, *quietly, accepted=(0, BUDGET_REACHED))
+    run_command(folder, "estimate", STORE, "-o", TRIE, "--max-error", "1")
+    run_command(folder, "report", STORE, TRIE, "-o", REPORT, *quietly)
     _show(folder, as_json=as_json, allow_unproven=allow_unproven)
 
 
-def _begin(app: str, dataset: str | None, labels: tuple[str, ...], models: str | None, *, is_applied: bool) -> Path:
-    """Write the project, unless it is there; returns its folder."""
-    from vinelm.scaffold import read_application
+def _begin(
+    app: str,
+    dataset: str | None,
+    labels: tuple[str, ...],
+    models: str | None,
+    today: str | None,
+    *,
+    is_applied: bool,
+    quiet: bool,
+) -> Path:
+    """Write the project, unless it is there, and say what is to be done; returns its folder.
 
-    found = read_application(app, Path.cwd())
-    if (found.target.root / WORKFLOW).exists():
-        return found.target.root
+    The application is imported in another process: this one has to be there when it hangs, dies or prints.
+    """
+    from vinelm.scaffold.applied import finish
+    from vinelm.scaffold.target import project_folder, root_of
+
+    root = project_folder(root_of(app, Path.cwd()), Path.cwd())
+    finish(root)
+    if (root / WORKFLOW).exists():
+        return root
     if dataset is None:
         raise ConfigError("a first run needs --dataset: requests with their right answers, 30 or better 100 of them")
-    if found.calls and not is_applied:
-        places = ", ".join(f"{call.path.name}:{call.line}" for call in found.calls)
-        raise ConfigError(
-            f"your app makes its own models ({places}), and VineLM chooses only those that it makes: run this line again with"
-            " --apply, which changes these lines, or change them as `vinelm init` says"
-        )
     fields = [item for label in labels for item in ("--label-field", label)]
     chosen = [] if models is None else ["--models", models]
-    applied = ["--apply"] if is_applied else []
-    _run(Path.cwd(), "init", app, "--dataset", dataset, *fields, *chosen, *applied, "--yes")
-    return found.target.root
+    named = [] if today is None else ["--today", today]
+    line = ["init", app, "--dataset", dataset, *fields, *chosen, *named, "--yes", "--json"]
+    planned = json.loads(run_command(Path.cwd(), *line, "--dry-run"))
+    if not is_applied:
+        edits = planned["to_change"]
+        places = ", ".join(dict.fromkeys(edit.partition(": ")[0] for edit in edits))
+        if edits:
+            raise ConfigError(
+                f"your app makes its own models ({places}), and VineLM chooses only those that it makes: run this line again "
+                "with --apply, which changes these lines, or change them as `vinelm init` says"
+            )
+    if planned["asked_today"]:  # before anything is written: one answer for all steps is usual
+        used = ", ".join(planned["models_today"]) or "no model"
+        stages = ", ".join(asked.partition(" (")[0] for asked in planned["asked_today"])
+        raise ConfigError(
+            f"which model runs today at {stages}? If it is one for all, say it with --today (your "
+            f"app names {used}), and run this line again; else write {WORKFLOW} with `vinelm init`, and say it there for each"
+        )
+    written = json.loads(run_command(Path.cwd(), *line, *(["--apply"] if is_applied else [])))
+    if not quiet:
+        _show_written(written)
+    return root
 
 
-def _run(folder: Path, name: str, *arguments: str, shown: bool = False, accepted: tuple[int, ...] = (0,)) -> str:
-    """Run another command in a process of its own, since the application is imported anew after its lines are changed.
-
-    What it says on stderr, its progress and its error, is shown as it comes; its exit code ends this command, unless accepted.
-    Returns what it prints, unless that is shown.
-    """
-    command = [sys.executable, "-c", "import sys; from vinelm.cli.main import main; sys.exit(main())", name, *arguments]
-    done = subprocess.run(command, cwd=folder, stdout=None if shown else subprocess.PIPE, text=True, check=False)
-    if done.returncode not in accepted:
-        raise click.exceptions.Exit(done.returncode)
-    return done.stdout or ""
+def _show_written(written: Mapping[str, Any]) -> None:
+    """What `vinelm init` has to say, on stderr: only a verdict is data."""
+    for path in written["edited"]:
+        echo(f"changed {os.path.relpath(path)}: VineLM makes its models now", err=True)
+    for todo in written["todo"]:
+        echo(f"to do  {WORKFLOW}:{todo['line']}: {todo['text']}", err=True)
+    for setting in written["not_kept"]:
+        echo(f"not kept  {setting}: VineLM has no place for it (options in {MODELS} may do)", err=True)
 
 
 def _show(folder: Path, *, as_json: bool, allow_unproven: bool) -> None:

@@ -11,6 +11,7 @@ import glob
 import os
 import secrets
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ from vinelm.io.operating_system import is_running
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a draft path to write to; it replaces ``path`` when the block ends, and is removed if the block raises.
 
-    The file and its folder are synced to disk before the block is left.
+    The file and its folder are synced to disk before the block is left. A file that is replaced keeps its permissions.
 
     Raises:
         OSError: the draft cannot be written, or ``path`` exists and is not a regular file (a folder, a device, a pipe).
@@ -32,6 +33,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     draft = draft_path(path)
     try:
         yield draft
+        with suppress(FileNotFoundError):  # a new file gets the usual rights
+            os.chmod(draft, stat.S_IMODE(path.stat().st_mode))
         sync_to_disk(draft)
         os.replace(draft, path)
         sync_to_disk(path.parent)

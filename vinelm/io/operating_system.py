@@ -10,9 +10,11 @@ import select
 import signal
 import socket
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 fcntl: ModuleType | None
 resource: ModuleType | None
@@ -77,6 +79,30 @@ def die_with_parent() -> None:
     """On Linux, have the kernel kill this process with its parent. Elsewhere a closed socket is the only sign."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextmanager
+def ended_after(seconds: float, error: Callable[[], BaseException]) -> Iterator[None]:
+    """Raise an error in the block if it takes too long: in this thread, again each second if it is caught.
+
+    Only in the main thread, and where the system has timers (not on Windows); else the block takes as long as it takes. So does
+    one that waits in C, where Python's signals are not seen.
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> NoReturn:
+        raise error()
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGALRM) is stop:  # else the block has a timer of its own by now
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
 
 
 def limit_process(memory_mb: int) -> None:

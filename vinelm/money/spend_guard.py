@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextvars import ContextVar
 from threading import Lock
 
 from vinelm.errors import CallRefused
 from vinelm.rows.observation import Usage
+
+OWED: ContextVar[bool] = ContextVar("vinelm_owed", default=False)
+"""True while a call is authorized that has been bought before: its answer is only fetched, and no limit saves its money."""
 
 
 class SpendPermit:
@@ -78,14 +82,15 @@ class SpendGuard:
         return math.fsum(permit.upper_usd for permit in self._open)
 
     def authorize(self, upper_usd: float) -> SpendPermit:
-        """Reserve money for a call that costs at most ``upper_usd`` dollars.
+        """Reserve money for a call that costs at most ``upper_usd`` dollars; one that is :data:`OWED` is never refused.
 
         Raises:
             CallRefused: the limit does not allow the call; it must not be made.
         """
         with self._lock:
             used_usd = self.spent_usd + self.reserved_usd
-            if upper_usd > self.limit_usd - used_usd and not self._raise_limit(used_usd + upper_usd):
+            is_within = OWED.get() or upper_usd <= self.limit_usd - used_usd
+            if not is_within and not self._raise_limit(used_usd + upper_usd):
                 line = self._refusal(upper_usd, max(self.limit_usd - used_usd, 0.0))
                 self._refusals.append(line)
                 raise CallRefused(line)

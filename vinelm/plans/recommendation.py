@@ -52,6 +52,7 @@ class ComparedPlan:
         saved_usd: Dollars per request below today's; its ends likewise.
         is_same: It is today's configuration itself.
         is_identified: The rows show what the plan does; else the figures are the model's alone, and prove nothing.
+        models: The models that it may run; empty in files of earlier versions.
     """
 
     policy: str
@@ -64,6 +65,7 @@ class ComparedPlan:
     saved_high: float
     is_same: bool
     is_identified: bool
+    models: tuple[str, ...] = ()
 
     def serving(self, share: float) -> Self:
         """Return what the plan does over all requests if it serves this share of them, and what runs today the others.
@@ -107,6 +109,7 @@ class Recommendation:
         requests: How many labelled requests in all would settle it for all requests, by the spread of those that there are;
             None where it is settled, or not known.
         usd: Dollars of the rows of these, by what the rows so far cost; None likewise.
+        compared: The models of the plans that rows show beside what runs today: what the advice rests on.
     """
 
     advice: Advice
@@ -116,10 +119,11 @@ class Recommendation:
     saved_usd: tuple[float, float] | None = None
     requests: int | None = None
     usd: float | None = None
+    compared: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
-        """The advice, its reason, and what would settle it."""
+        """The advice, its reason, what it rests on where it is to keep what there is, and what would settle it."""
         part = "" if self.share >= 1.0 else f" for {100 * self.share:.0f} % of the requests"
         verdict = f"Switch{part}" if self.advice == "switch" else "Keep what you have"
         more = ""
@@ -127,7 +131,10 @@ class Recommendation:
             price = "" if self.usd is None else f", for about ${self.usd:.2g} more"
             what = "it" if self.advice == "keep" else "whether it may serve all"
             more = f" About {self.requests:,} labelled requests would settle {what}{price}."
-        return f"{verdict}: {self.reason}.{more}"
+        beside = (
+            f" Compared with it: plans of {' and '.join(self.compared)}." if self.compared and self.advice == "keep" else ""
+        )
+        return f"{verdict}: {self.reason}.{beside}{more}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recommendation as plain JSON types."""
@@ -148,6 +155,8 @@ class AgainstToday:
         why_not: Why nothing could be compared, in a few words; empty if it could.
         tried_only: Only plans were compared whose steps enough requests took, since of others too little is known. The trie
             has no other plans then, see :attr:`~vinelm.trie.annotated_trie.AnnotatedTrie.tried`.
+        cheaper: Models that some stage may run for less than today's, by list price: nothing says that there is no cheaper plan
+            before one of them was compared. Empty in files of earlier versions.
     """
 
     models: Mapping[str, str]
@@ -158,6 +167,7 @@ class AgainstToday:
     plans: Sequence[ComparedPlan] = ()
     why_not: str = ""
     tried_only: bool = False
+    cheaper: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie) -> Self | None:
@@ -165,9 +175,11 @@ class AgainstToday:
         found = annotated.meta.get(META)
         if not isinstance(found, Mapping):
             return None
-        plans = [ComparedPlan(**{one.name: plan[one.name] for one in fields(ComparedPlan)}) for plan in found["plans"]]
-        known = {one.name: found[one.name] for one in fields(cls) if one.name in found}  # older files lack what came later
-        return cls(**{**known, "plans": tuple(plans)})
+        # Older files lack what came later.
+        held = [{one.name: plan[one.name] for one in fields(ComparedPlan) if one.name in plan} for plan in found["plans"]]
+        plans = [ComparedPlan(**{**plan, "models": tuple(plan.get("models", ()))}) for plan in held]
+        known = {one.name: found[one.name] for one in fields(cls) if one.name in found}
+        return cls(**{**known, "plans": tuple(plans), "cheaper": tuple(found.get("cheaper", ()))})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain JSON types."""
@@ -206,12 +218,23 @@ class AgainstToday:
         return best
 
     def is_settled(self, margin: float = MARGIN) -> bool:
-        """Return whether more rows would not change the advice: some plan is proven, or all are known to be worse."""
+        """Return whether more rows would not change the advice: some plan is proven, or all are known to be worse.
+
+        Nothing is known of plans that were not compared: of none at all, or of cheaper ones while there are cheaper models.
+        """
         if self.why_not:
             return False
+        if self.proven(margin) is not None:
+            return True
         others = [plan for plan in self.plans if not plan.is_same]
-        is_worse = all(plan.is_identified and plan.gain_high < -margin for plan in others)
-        return self.proven(margin) is not None or is_worse
+        is_worse = bool(others) and all(plan.is_identified and plan.gain_high < -margin for plan in others)
+        return is_worse and not self.uncompared
+
+    @property
+    def uncompared(self) -> tuple[str, ...]:
+        """The models that are cheaper than today's, where rows show no plan that costs less."""
+        is_shown = any(plan.is_identified and plan.saved_usd > 0.0 for plan in self.plans if not plan.is_same)
+        return () if is_shown else self.cheaper
 
     def objective(self, margin: float = MARGIN) -> Objective | None:
         """Return what to plan for: the dollars of the best plan, or else of the closest; None if nothing was judged."""
@@ -250,20 +273,31 @@ class AgainstToday:
         """
         if self.why_not:
             return Recommendation(advice="keep", reason=f"there is not enough to know: {self.why_not}")
+        shown = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
+        now = frozenset(self.models.values())
+        names = sorted({name for plan in shown for name in plan.models}, key=lambda name: (name in now, name))
+        compared = tuple(name for name in names if name not in now) or tuple(names)
         beside = self._beside(cost_usd, policy)
         if not beside:
-            return Recommendation(advice="keep", reason="no plan near these dollars was compared with what runs today")
+            reason = "no plan near these dollars was compared with what runs today"
+            return Recommendation(advice="keep", reason=reason, compared=compared)
         if all(plan.is_same for plan in beside):
-            return Recommendation(advice="keep", reason="the plan is what runs today")
+            # That today's plan comes out says something only beside others that rows show.
+            reason = "the plan is what runs today"
+            if self.uncompared:
+                reason = f"no cheaper plan was compared yet: too few requests have run {' or '.join(self.uncompared)}"
+            elif not shown:
+                reason = "nothing was compared with it yet: too few requests have run another plan"
+            return Recommendation(advice="keep", reason=reason, compared=compared)
         judged = [plan for plan in beside if plan.is_identified]
         if len(judged) < len(beside):
-            return Recommendation(
-                advice="keep", reason="too few requests have run the plan to its end, so that nothing is proven of it"
-            )
+            reason = "too few requests have run the plan to its end, so that nothing is proven of it"
+            return Recommendation(advice="keep", reason=reason, compared=compared)
         plan = _between(judged[0], judged[-1], cost_usd)
         share = plan.proven_share(margin)
         part = plan.serving(share or 1.0)
         facts: dict[str, Any] = {"gain": (part.gain_low, part.gain_high), "saved_usd": (part.saved_low, part.saved_high)}
+        facts["compared"] = compared
         between = f"{_points(part.gain_low)} to {_points(part.gain_high)} points of accuracy against what runs today"
         if share:
             saves = f"it saves ${part.saved_usd:.2g} of ${self.cost_usd or 0.0:.2g} per request"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
+from vinelm.money.spend_guard import SpendGuard
 from vinelm.policies.policy import Judge, OnError, Policy, StopRulePolicy
 from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.requests.workflow import Request
@@ -22,7 +24,7 @@ class DefaultPolicy(Policy):
         fallbacks: returns the models that a stage may run on after a failure, in order; None: the failure is raised.
         max_latency_s, max_cost_usd: after so many seconds or dollars there is no fallback any more; None: no bound.
         on_error: see :class:`Policy`.
-        guard: authorizes each call, where the policy stands in for one that had a cap.
+        guard: authorizes each call, where the request has a cap.
         clock, template, request, started_at: see :class:`Policy`.
     """
 
@@ -47,7 +49,7 @@ class DefaultPolicy(Policy):
         self._fallbacks = fallbacks
         self.falls_back = fallbacks is not None
         self._latest_s, self._cap_usd = max_latency_s, max_cost_usd
-        self._paid_usd = 0.0
+        self._inherited_usd = 0.0
         self.on_error = on_error
         self.guard = guard
         self._failures: list[dict[str, Any]] = []
@@ -61,14 +63,33 @@ class DefaultPolicy(Policy):
         latest_s, cap_usd = self._latest_s, self._cap_usd
         if latest_s is not None and self.clock.now() - self.started_at >= latest_s:
             return None
-        if cap_usd is not None and self._paid_usd + self.spent_usd + failed.cost_usd >= cap_usd:
+        if cap_usd is not None and self._inherited_usd + self.spent_usd + failed.cost_usd >= cap_usd:
             return None
         allowed = () if self._fallbacks is None else self._fallbacks(failed.stage)
         return next((model for model in allowed if model not in tried), None)
 
+    def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
+        """Count the dollars that another run of the request has recorded; :meth:`paid` knows of those that are not."""
+        self._inherit(math.fsum(usd for usd in costs_usd if usd is not None))
+
     def paid(self, total_usd: float) -> None:
-        """Note what earlier runs of the request have paid, before this one makes a call."""
-        self._paid_usd = total_usd
+        """Count what earlier runs of the request have paid, before this one makes a call."""
+        self._inherit(total_usd - self.spent_usd - self._inherited_usd)
+
+    def _inherit(self, usd: float) -> None:
+        if usd > 0.0:
+            self._inherited_usd += usd
+            if isinstance(self.guard, SpendGuard):
+                self.guard.add_inherited(usd)
+
+    def _add(self, invocation: Invocation) -> None:
+        super()._add(invocation)
+        if isinstance(self.guard, SpendGuard):
+            self.guard.note_recorded(self.spent_usd)
+            prefix, model = invocation.prefix[:-1], invocation.prefix[-1]
+            for line in self.guard.take_refusals():
+                step = {"prefix": list(prefix), "stage": invocation.stage, "model": model, "note": f"call refused: {line}"}
+                self._failures.append({"kind": "refused", **step})
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return the workflow's own verdict, within the template's invocations."""

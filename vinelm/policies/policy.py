@@ -10,6 +10,7 @@ from typing import Any, Literal, SupportsFloat
 
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import ConfigError
+from vinelm.one_process import OneProcess
 from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Observation, Usage
@@ -23,7 +24,7 @@ OnError = Literal["default", "raise"]
 """What follows a failure of VineLM itself: the stage's default model and the workflow's own verdict, or the exception."""
 
 
-class Policy(ABC):
+class Policy(OneProcess, ABC):
     """Chooses the model of every stage invocation of one request, and records what was invoked.
 
     The prefix always comes from the adapter, which reads it from the workflow's own state: LangGraph may retry, replay or
@@ -105,7 +106,7 @@ class Policy(ABC):
         with self._lock:
             self._add(invocation)
 
-    def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:  # noqa: B027 - a default
+    def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
         """Note what the invocation at the end of ``prefix`` has shown; by default it is ignored.
 
         Told once for each invocation, in order, before :meth:`should_continue` is asked about that prefix and before the model
@@ -121,34 +122,30 @@ class Policy(ABC):
         """
         return None
 
-    def note_returned(self, prefix: tuple[str, ...], note: str) -> None:  # noqa: B027 - a default
+    def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
         """Ignore which answer the request that ends after ``prefix`` returns; ``note`` is one line for a trace."""
 
-    def begin(self, kind: str | None, note: str = "") -> None:  # noqa: B027 - a default
+    def begin(self, kind: str | None, note: str = "") -> None:
         """Note the kind of the request, before its first model is asked for; by default it is ignored.
 
         Told where the application declares one: with None, and a ``note`` that says why, where it could not be found. Told
         again where the run that began the request has counted it as another kind.
         """
 
-    def resumed(  # noqa: B027 - a default
-        self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()
-    ) -> None:
+    def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
         """Note that the request goes on after ``prefix``, which another run has executed, perhaps in another process.
 
         ``costs_usd`` holds the dollars recorded for each invocation of ``prefix``; None where they are not known. ``stages``
         are its stages where the template does not say them by its length; else it is empty.
         """
 
-    def paid(self, total_usd: float) -> None:  # noqa: B027 - a default
+    def paid(self, total_usd: float) -> None:
         """Note what earlier runs of the request have paid, unfinished invocations included, before this one makes a call."""
 
-    def interrupted(self, prefix: tuple[str, ...]) -> None:  # noqa: B027 - a default
+    def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Note that the invocation at the end of ``prefix`` was interrupted without a result; it will be run again."""
 
-    def note_unexpected(  # noqa: B027 - a default
-        self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]
-    ) -> None:
+    def note_unexpected(self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]) -> None:
         """Note that the template does not have ``stage`` behind these stages; ``model`` runs all the same."""
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
@@ -192,7 +189,7 @@ class Policy(ABC):
         likely = [one for one in candidates if one.probability >= settings.least_probability]
         return sorted(likely, key=lambda one: -one.probability)
 
-    def note_failure(  # noqa: B027 - a default
+    def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
         """Ignore that ``what`` of VineLM itself has failed, and that ``model`` ran instead (None: nothing ran)."""

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from vinelm.catalog.model import CACHE_TTL_S, Model
+from vinelm.catalog.model import CACHE_TTL_S, WRITE_FACTOR, Model
 from vinelm.clock import Clock
 from vinelm.prompts.shape import CACHE_MINIMUM, Point, Shape
 
@@ -149,7 +149,7 @@ class CachePoints:
         self._ttl_s = price.cache_ttl_s or CACHE_TTL_S
         fresh = max(price.input, 1e-12)
         self._saved = 1.0 - (price.input if price.cached is None else price.cached) / fresh
-        self._extra = (price.input if price.cache_write is None else price.cache_write) / fresh - 1.0
+        self._extra = (WRITE_FACTOR * price.input if price.cache_write is None else price.cache_write) / fresh - 1.0
         self._model, self._takes_marks, self._reuse, self._clock = model, takes_marks, reuse, clock
         self._lock = reuse.lock
         self._seen_s: dict[int, float] = {}

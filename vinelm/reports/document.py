@@ -174,6 +174,7 @@ class Report:
         budgets: The plans of a range of budgets, right below the headline.
         hero: The picture of the main result, below them.
         simulated: What was simulated, shown in the head and in every picture; None if nothing was.
+        oracle: What the oracle stop means, shown likewise; "" under the workflow's own stop.
         terms: (term, explanation) pairs, for a reader who meets them for the first time.
         provenance: (name, value) pairs at the end of the page.
     """
@@ -186,6 +187,7 @@ class Report:
     sections: tuple[Section, ...]
     provenance: tuple[tuple[str, str], ...]
     simulated: str | None = None
+    oracle: str = ""
     dollars: str = ""
     budgets: BudgetSlider | None = None
     hero: Picture | None = None

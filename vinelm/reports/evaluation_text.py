@@ -9,7 +9,7 @@ from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, MOST_UNSUPPO
 from vinelm.evaluation.plans.plans import Role
 from vinelm.objective import Objective
 from vinelm.reports.document import Row, Table
-from vinelm.reports.formatting import objective_words, percent, seconds, usd
+from vinelm.reports.formatting import objective_words, oracle_words, percent, seconds, under_oracle, usd
 
 NOT_IDENTIFIED = "not identified"
 
@@ -30,6 +30,11 @@ def _sentence(found: Evaluation) -> str:
     own, rival, gain = found.headline, found.rival, found.gain
     plans = " / ".join(rival.plans)  # of mixtures too long for a sentence: the lines below it have them
     other = f"{_name(rival)} ({plans})" if len(plans) <= MOST_WORDS else _name(rival)
+    if found.stop == "oracle":
+        reached = f"{_name(own)} reaches {_reaches(found, own)} against {_reaches(found, rival)} for the {other}"
+        figures = f"{reached}, {_gain(found, gain)}{_spends(found)}{_keeps(found)}"
+        known = figures if found.is_identified else f"the rows cannot say what {_name(own)} does, {_why_not_identified(found)}"
+        return f"No advice under the oracle stop, which ends a request when its answer is right, as no service can: {known}."
     if found.verdict == "gain":
         return (
             f"Use {_name(own)}: {_reaches(found, own)} against {_reaches(found, rival)} for the {other},"
@@ -82,12 +87,14 @@ def _policies(found: Evaluation) -> Table:
 
 
 def _planned_for(found: Evaluation) -> str:
+    stop = under_oracle(found.stop)
     if found.keeps is not None:
-        return "As accurate as the plan in use, for less" if found.target == "cost" else "More accurate, for the same dollars"
+        aim = "As accurate as the plan in use, for less" if found.target == "cost" else "More accurate, for the same dollars"
+        return f"{aim}{stop}"
     if len(found.objectives) == 1:
-        return objective_words(found.objectives[0])
-    caps = [one.max_cost_usd for one in found.objectives]
-    return f"Maximize accuracy, mean over {len(caps)} budgets from {usd(min(caps))} to {usd(max(caps))} per request"  # type: ignore[type-var]
+        return f"{objective_words(found.objectives[0])}{stop}"
+    caps = [one.max_cost_usd for one in found.objectives if one.max_cost_usd is not None]
+    return f"Maximize accuracy, mean over {len(caps)} budgets from {usd(min(caps))} to {usd(max(caps))} per request{stop}"
 
 
 _OVER = {"static": "over static plan", "single": "over single model", "in_use": "over plan in use"}
@@ -100,7 +107,7 @@ def _gains(found: Evaluation) -> Table:
     unit = {"accuracy": "points of accuracy", "cost": "dollars saved per 1,000 requests", "latency": "seconds saved"}
     kept = "points of accuracy" if found.target == "cost" else "saved per 1,000"
     return Table(
-        title=f"Paired gains, {unit[found.target]} ({_level(found)} % interval)",
+        title=f"Paired gains, {unit[found.target]} ({_level(found)} % interval){under_oracle(found.stop)}",
         columns=("gain of", *(_OVER[name] for name in found.headline.against), *((kept,) if keeps else ())),
         rows=_of_policies(found, shown, rows),
     )
@@ -114,7 +121,7 @@ def _of_policies(found: Evaluation, policies: Sequence[JudgedPolicy], cells: Seq
     )
 
 
-_WORTH = {"gain": "yes", "no gain": "no", "open": "open", "not identified": "unknown"}
+_WORTH = {"gain": "yes", "no gain": "no", "open": "open", "not identified": "unknown", "no advice": "no advice"}
 
 
 def _budgets(found: Evaluation) -> Table:
@@ -128,8 +135,9 @@ def _budgets(found: Evaluation) -> Table:
         )
         for one in found.by_budget
     ]
+    together = f"({_level(found.by_budget[0])} % intervals: all hold together)"
     return Table(
-        title=f"Each budget alone, points of accuracy ({_level(found.by_budget[0])} % intervals: all hold together)",
+        title=f"Each budget alone, points of accuracy {together}{under_oracle(found.stop)}",
         columns=("$/1,000", "VineLM", "over static", "over single", "worth it"),
         rows=tuple(Row(role="vinelm", cells=cells) for cells in rows),
         text_columns=(4,),
@@ -138,7 +146,8 @@ def _budgets(found: Evaluation) -> Table:
 
 def evaluation_lines(found: Evaluation) -> list[str]:
     """Return what stands below the tables, a paragraph each."""
-    lines = [_basis(found), *_plans(found), *_kinds(found), *found.notes]
+    oracle = [words] if (words := oracle_words(found.stop)) else []
+    lines = [*oracle, _basis(found), *_plans(found), *_kinds(found), *found.notes]
     if any(not one.accuracy.is_identified for one in found.policies):
         lines.append(
             "~: where no row was bought, the estimate of the planning half stands in. That is no judgement, and no verdict"

@@ -88,6 +88,21 @@ def prompt_cache_words(rate: float | None) -> str | None:
     return f"Prompt caches: between requests {how}."
 
 
+def oracle_words(stop: str) -> str:
+    """Return what figures under the oracle stop are worth; "" under the workflow's own stop."""
+    if stop != "oracle":
+        return ""
+    return (
+        "Oracle stop: a request ends when its answer is right, which no service can see. These figures are a bound, not what "
+        "serving reaches."
+    )
+
+
+def under_oracle(stop: str) -> str:
+    """Return what the title of a table adds under the oracle stop; "" under the workflow's own."""
+    return ", oracle stop" if stop == "oracle" else ""
+
+
 def objective_words(objective: Objective) -> str:
     """Format an objective as a title: ``Maximize accuracy, cost <= $0.00213``."""
     words = objective.describe(accuracy=percent, usd=usd, seconds=seconds)

@@ -73,7 +73,7 @@ class Workflow:
         resources: Digests, by label, of what else determines an answer (databases, prompt files). Part of the fingerprint.
 
     Raises:
-        DatasetError: There is no request, or a request id repeats.
+        DatasetError: There is no request, a request id repeats, or a label is NaN.
     """
 
     name: str
@@ -106,6 +106,15 @@ class Workflow:
             if request.id in seen:
                 raise DatasetError(f"workflow {self.name!r}: the request id {request.id!r} repeats: ids must be unique")
             seen.add(request.id)
+        # A judge's label is none of ``labels``: it may be a column that the graph sees, too.
+        judged = getattr(self.score, "label", None)
+        for key in (*self.labels, *([judged] if isinstance(judged, str) else [])):
+            for request in self.requests:
+                if _is_nan(request.data.get(key)):
+                    raise DatasetError(
+                        f"workflow {self.name!r}: request {request.id!r} has NaN as its label {key!r}, which no answer equals: "
+                        "leave the row out, or give it a label (None where it has none)"
+                    )
 
     @property
     def has_template(self) -> bool:
@@ -140,6 +149,14 @@ class Workflow:
     def dataset_digest(self) -> str:
         """A hash of all rows, in order."""
         return hashlib.sha256("".join(request.digest() for request in self.requests).encode()).hexdigest()
+
+
+def _is_nan(value: Any) -> bool:
+    """Whether a value, of whichever library, is no number: it differs from itself, as floats, numpy's and NaT do."""
+    try:
+        return bool(value != value)  # noqa: PLR0124 - that is the test
+    except (TypeError, ValueError):  # an array, or pandas' NA, which is a missing one
+        return type(value).__name__ == "NAType"
 
 
 class AnswerWriter(Protocol):

@@ -84,7 +84,7 @@ class Observation:
             whether ``success`` or ``stopped`` ends a request.
         arm: On a template that branches the stage that comes next; None if the request ended here, or the template.
         cost_usd: Dollars of the stage's calls, >= 0.
-        latency_s: Seconds of the stage, >= 0; NaN if some of its calls went in a batch.
+        latency_s: Seconds of the stage, >= 0; NaN if they are not known, as where some of its calls went in a batch.
         tool_cost_usd: Dollars of the tools between this stage and the next, >= 0.
         tool_latency_s: Seconds of those tools, >= 0.
         tokens_in: Prompt tokens of the stage's calls.
@@ -154,14 +154,14 @@ class Observation:
         if self.success is not None and not 0.0 <= self.success <= 1.0:
             raise VineLMError(f"request {self.request_id!r}: a score of {self.success} is outside of [0, 1]")
         for name in ("cost_usd", "latency_s", "tool_cost_usd", "tool_latency_s"):
-            if name != "latency_s" or self.list_usd is None or self.is_timed:
+            if name != "latency_s" or self.is_timed:
                 _check_amount(name, getattr(self, name), self.request_id)
         if self.probability is not None and not 0.0 < self.probability <= 1.0:
             raise VineLMError(f"request {self.request_id!r}: a probability of {self.probability} is outside of (0, 1]")
 
     @property
     def is_timed(self) -> bool:
-        """True if the seconds of the stage are known: a call in a batch has none."""
+        """True if the seconds of the stage are known: a call in a batch has none, and not every imported one."""
         return not math.isnan(self.latency_s)
 
     @property

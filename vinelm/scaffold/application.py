@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,8 +29,8 @@ from vinelm.errors import InputError, WorkflowError
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.scaffold.factories import names_asked
 from vinelm.scaffold.interrupts import waiting_nodes
-from vinelm.scaffold.model_calls import PREFIXES, ModelCall, mentioned_models, model_calls, named_model
-from vinelm.scaffold.plain_code import CodeKeys, code_keys
+from vinelm.scaffold.model_calls import PREFIXES, ModelCall, mentioned_models, model_calls, named_model, sources
+from vinelm.scaffold.plain_code import CodeKeys, code_keys, referred_to
 from vinelm.scaffold.repeated_calls import repeating_nodes
 from vinelm.scaffold.target import Target, find_target
 from vinelm.template import Template
@@ -131,6 +132,9 @@ class AppGraph:
         wants_store: Whether nodes use LangGraph's store, and the graph is compiled without one, as its server gives it.
         repeating: Nodes that may call a model several times in one execution.
         turns: How many turns that is, where the author has said it.
+        structured: The fields of the response that an agent of LangChain is asked for (``response_format``); empty without.
+        calls_graphs: Nodes whose code calls another graph, inside of which no checkpoint can be resumed.
+        forces_tools: Whether its code makes a model call a tool, so that an answer may be the arguments of a call.
     """
 
     target: Target
@@ -149,6 +153,9 @@ class AppGraph:
     wants_store: bool = False
     repeating: tuple[str, ...] = ()
     turns: int | None = None
+    structured: tuple[str, ...] = ()
+    forces_tools: bool = False
+    calls_graphs: tuple[str, ...] = ()
 
     @property
     def open_loops(self) -> bool:
@@ -159,6 +166,11 @@ class AppGraph:
         """Return the application with that many turns, at most, of each loop that has no bound of its own."""
         template, reason = self.read(times)
         return replace(self, template=template, reason=reason, turns=times)
+
+    def running_today(self, model: str) -> AppGraph:
+        """Return the application with that model, as ``provider:model``, at every stage of which it is not known."""
+        known = {stage: models if len(models) == 1 else (model,) for stage, models in self.today.items()}
+        return replace(self, today={**dict.fromkeys(self.stages, (model,)), **known})
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -212,6 +224,9 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         mentioned=_mentioned(target, calls),
         context=graph.context_schema if isinstance(graph.context_schema, type) else None,
         repeating=repeating,
+        structured=_structured(graph),
+        calls_graphs=_calling_graphs(graph),
+        forces_tools=any("tool_choice" in text for text in sources(target.module, target.root)),
         wants_store=graph.store is None and any(_STORES & set(code.co_names + code.co_varnames) for code in _codes(graph)),
     )
 
@@ -274,6 +289,35 @@ def _template(
     except Exception as error:  # what an application may build is not bounded
         place = user_place(error)
         return None, f"{type(error).__name__}: {error}" + (f" at {place}" if place else "")
+
+
+def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
+    """The nodes whose function refers to a compiled graph, which it calls by itself."""
+    found = []
+    for node, spec in graph.builder.nodes.items():
+        functions = (held_attribute(spec.runnable, name) for name in ("func", "afunc"))
+        for function in (inspect.unwrap(one) for one in functions if callable(one)):
+            plain = getattr(function, "__func__", function)
+            if isinstance(plain, FunctionType) and any(isinstance(one, CompiledStateGraph) for one in referred_to(plain)):
+                found.append(node)
+                break
+    return tuple(found)
+
+
+def _structured(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
+    """The fields of the response that ``create_agent(response_format=...)`` asks for; empty without one."""
+    for spec in graph.builder.nodes.values():
+        function = held_attribute(spec.runnable, "func")
+        if not inspect.isfunction(function):
+            continue
+        asked = inspect.getclosurevars(function).nonlocals.get("initial_response_format")
+        schema = getattr(asked, "schema", None)
+        if isinstance(schema, Mapping):
+            return tuple(schema.get("properties", ()))
+        if schema is not None:
+            named: Mapping[str, Any] = getattr(schema, "model_fields", None) or getattr(schema, "__annotations__", {})
+            return tuple(named)
+    return ()
 
 
 def _codes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[CodeType]:

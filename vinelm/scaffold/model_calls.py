@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,19 +32,77 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named
     """
     before = text = text_of(path)
     wanted = sorted(calls, key=lambda one: one.start, reverse=True)
+    tree = ast.parse(_parsed(before))
+    vine, is_made = _vine_of(tree)
     for call in wanted:
-        text = text[: call.start] + call.replacement(is_named=is_named) + text[call.start + len(call.source) :]
-    tree = ast.parse(before)
-    if any(isinstance(node, ast.Assign) and _names_vine(node) for node in tree.body):
-        return text
-    first = min(call.line for call in wanted)
+        text = text[: call.start] + call.replacement(is_named=is_named, vine=vine) + text[call.start + len(call.source) :]
+    if not is_made:
+        text = _making_vine(path, text, tree, min(call.line for call in wanted), f'{vine} = VineLM("{models_file}")')
+    return without_unused(text, tree)
+
+
+def _making_vine(path: Path, text: str, tree: ast.Module, first: int, made: str) -> str:
+    """The text with VineLM imported in the order of the other imports, and made behind them, before the line ``first``."""
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno < first]
     heads = imports or (tree.body[:1] if ast.get_docstring(tree) is not None else [])
     after = max((node.end_lineno or 0 for node in heads), default=0)
     lines = lines_of(text)
-    end = "\r\n" if "\r\n" in before else "\n"
-    new = [f"from vinelm import VineLM{end}", end, f'vine = VineLM("{models_file}"){end}']
-    return "".join([*lines[:after], *new, *lines[after:]])
+    end = next((line[len(line.rstrip("\r\n")) :] for line in lines), "") or "\n"
+    before_ours = [node for node in imports if _order(node, path) < _OURS]
+    at = max((node.end_lineno or 0 for node in before_ours), default=imports[0].lineno - 1 if imports else after)
+    ours = [f"from vinelm import VineLM{end}"]
+    group = {_order(node, path)[0] for node in imports}
+    if group and _OURS[0] not in group:  # a section of its own, between those that there are
+        ours = [*([end] if before_ours else []), *ours, *([end] if len(before_ours) < len(imports) else [])]
+        while before_ours and at < after and not lines[at].strip():
+            at += 1
+            ours = ours[1:] if ours[0] == end else ours
+    mark = _MARK if at == 0 and text.startswith(_MARK) else ""  # only the first character of a file may be one
+    body = "".join([*lines[:at], *ours, *lines[at:after], end, f"{made}{end}", *lines[after:]])
+    return mark + body.replace(mark, "", 1)
+
+
+_OURS = (2, 1, "vinelm")
+
+
+def _order(node: ast.Import | ast.ImportFrom, path: Path) -> tuple[int, int, str]:
+    """Where an import stands by the usual order: future, standard library, packages, own modules; plain imports first."""
+    name = node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name
+    top = name.partition(".")[0]
+    is_own = any((folder / top).is_dir() or (folder / f"{top}.py").is_file() for folder in [*path.parents][:4])
+    is_relative = isinstance(node, ast.ImportFrom) and node.level > 0
+    section = 0 if top == "__future__" else 1 if top in sys.stdlib_module_names else 3 if is_own or is_relative else 2
+    return section, int(isinstance(node, ast.ImportFrom)), name.lower()
+
+
+def without_unused(text: str, before: ast.Module) -> str:
+    """Return the text without the imports that it used before an edit and does not use any more."""
+    tree = ast.parse(_parsed(text))
+    gone = _used(before) - _used(tree)
+    lines = lines_of(text)
+    for node in reversed(tree.body):
+        if not isinstance(node, ast.Import | ast.ImportFrom) or node.col_offset:
+            continue
+        kept = [one for one in node.names if (one.asname or one.name.partition(".")[0]) not in gone]
+        last = node.end_lineno or node.lineno
+        statement = "".join(lines[node.lineno - 1 : last])
+        if len(kept) == len(node.names) or "#" in statement or ";" in statement:
+            continue
+        parts = ", ".join(one.name + (f" as {one.asname}" if one.asname else "") for one in kept)
+        lead = f"from {'.' * node.level}{node.module or ''} " if isinstance(node, ast.ImportFrom) else ""
+        end = statement[len(statement.rstrip("\r\n")) :]
+        lines[node.lineno - 1 : last] = [f"{lead}import {parts}{end}"] if kept else []
+    mark = _MARK if text.startswith(_MARK) else ""
+    return mark + "".join(lines).replace(_MARK, "", 1) if mark else "".join(lines)
+
+
+def _used(tree: ast.Module) -> set[str]:
+    """The names that a module reads, those of ``__all__`` among them."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    exported = (
+        node.value for node in tree.body if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
+    )
+    return names | {str(one.value) for value in exported for one in ast.walk(value) if isinstance(one, ast.Constant)}
 
 
 def difference(path: Path, new: str) -> str:
@@ -53,8 +112,39 @@ def difference(path: Path, new: str) -> str:
     return "\n".join(lines)
 
 
-def _names_vine(node: ast.Assign) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == "vine" for target in node.targets)
+_MARK = "\ufeff"
+"""The byte order mark that some editors begin a file with."""
+
+
+def _parsed(text: str) -> str:
+    """The text as Python reads it."""
+    return text.removeprefix(_MARK)
+
+
+def _vine_of(tree: ast.Module) -> tuple[str, bool]:
+    """The name of the application's VineLM, and whether the module makes it already; a name that nothing else in it has."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
+            maker, place = node.value.func, node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(place, ast.Name) and "VineLM" in (getattr(maker, "id", ""), getattr(maker, "attr", "")):
+                return place.id, True
+    taken = {name for node in ast.walk(tree) for name in _names_in(node)}
+    names = chain(("vine", "vinelm_models"), (f"vinelm_{number}" for number in count(2)))
+    return next(name for name in names if name not in taken), False
+
+
+def _names_in(node: ast.AST) -> Iterator[str]:
+    """The names that a node binds or uses."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.alias):
+        yield (node.asname or node.name).partition(".")[0]
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler) and node.name:
+        yield node.name
+    elif isinstance(node, ast.Global | ast.Nonlocal):
+        yield from node.names
 
 
 _KEPT = {
@@ -140,12 +230,12 @@ class ModelCall:
     named_by: str | None = None
     prefix: str | None = None
 
-    def replacement(self, *, is_named: bool = False) -> str:
-        """Return the code that stands in its place; it names its stage with ``is_named``."""
+    def replacement(self, *, is_named: bool = False, vine: str = "vine") -> str:
+        """Return the code that stands in its place; it names its stage with ``is_named``, and the VineLM ``vine``."""
         parts = [f'"{self.name}"'] if is_named else []
         parts += ["is_async=True"] if self.client == "AsyncOpenAI" else []
         made = "chat_model" if self.client is None else "openai_client"
-        return f"vine.{made}({', '.join([*parts, *(f'{key}={value}' for key, value in self.settings.items())])}){self.fields}"
+        return f"{vine}.{made}({', '.join([*parts, *(f'{key}={value}' for key, value in self.settings.items())])}){self.fields}"
 
 
 def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
@@ -161,12 +251,18 @@ def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
         text = _readable(Path(one.__file__ or ""))
-        for node in ast.walk(ast.parse(text or "")):
+        for node in ast.walk(ast.parse(_parsed(text or ""))):
             said = _MENTIONED.fullmatch(node.value) if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
             if said is not None:
                 who, name, alone = said.groups()
                 found |= dict.fromkeys([named_model(alone or name, who)])  # type: ignore[list-item] # its family is known
     return tuple(found)
+
+
+def sources(module: ModuleType, root: Path) -> Iterator[str]:
+    """Yield the source of each of the application's modules."""
+    for one in {id(m): m for m in (module, *_own_modules(root))}.values():
+        yield _readable(Path(one.__file__ or "")) or ""
 
 
 def _readable(path: Path) -> str | None:
@@ -191,36 +287,55 @@ def text_of(path: Path) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines as Python counts them: a form feed ends none."""
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
+    """Return the lines as Python counts them, whatever ends them: a form feed ends none."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+
+
+class _Source:
+    """A file's text, in which places of its tree are found without splitting it anew each time."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._mark = len(text) - len(_parsed(text))
+        self._lines = lines_of(_parsed(text))
+        self._starts = [self._mark]
+        for line in self._lines:
+            self._starts.append(self._starts[-1] + len(line))
+
+    def start(self, node: ast.expr | ast.keyword) -> int:
+        """Where a node begins, as a number of characters."""
+        return self._at(node.lineno, node.col_offset)
+
+    def of(self, node: ast.expr | ast.keyword) -> str:
+        """The text of a node."""
+        return self.text[self.start(node) : self._at(node.end_lineno or 0, node.end_col_offset or 0)]
+
+    def _at(self, number: int, column: int) -> int:
+        line = self._lines[number - 1]
+        width = column if line.isascii() else len(line.encode()[:column].decode())  # ast counts bytes
+        return self._starts[number - 1] + width
 
 
 def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
     text = _readable(path)
     if text is None:
         return
-    starts = [0]
-    for line in lines_of(text):
-        starts.append(starts[-1] + len(line))
-    tree = ast.parse(text)
+    source, tree = _Source(text), ast.parse(_parsed(text))
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         settings = isinstance(node, ast.Call) and _is_theirs(value_of(node.func, names))
         for made in [node] if settings else _named_models(node, names):
             outer = _configured(made, above)
-            source = ast.get_source_segment(text, outer)
-            if source is None or not isinstance(made, ast.expr) or not isinstance(outer, ast.expr):
+            if not isinstance(made, ast.expr) or not isinstance(outer, ast.expr):
                 continue
-            line = lines_of(text)[outer.lineno - 1]
-            column = len(line.encode()[: outer.col_offset].decode())  # ast counts bytes
-            name, facts = _name_of(outer, above), _facts(made, outer, text, names)
+            name, facts = _name_of(outer, above), _facts(made, outer, source, names)
             if facts.get("client") and not facts["endpoint"]:
                 facts["model"] = _asked_of(name, tree, names)
             yield ModelCall(
                 path=path,
                 line=outer.lineno,
-                source=source,
-                start=starts[outer.lineno - 1] + column,
+                source=source.of(outer),
+                start=source.start(outer),
                 name=name,
                 **facts,
             )
@@ -245,11 +360,11 @@ def _dotted(expression: ast.expr) -> Iterator[str]:
         yield expression.id
 
 
-def _facts(made: ast.expr, outer: ast.expr, text: str, names: dict[str, Any]) -> dict[str, Any]:
+def _facts(made: ast.expr, outer: ast.expr, source: _Source, names: dict[str, Any]) -> dict[str, Any]:
     """What a call says of its model and its settings; a text says the model only."""
     if not isinstance(made, ast.Call):
         return {"model": made.value if isinstance(made, ast.Constant) else None}
-    endpoint = _endpoint_of(made, text)
+    endpoint = _endpoint_of(made, source)
     maker = value_of(made.func, names)
     found: dict[str, Any] = {"endpoint": endpoint, "settings": {}, "options": {}, "lost": ()}
     found["client"] = maker.__name__ if makes_client(maker) else None
@@ -259,18 +374,18 @@ def _facts(made: ast.expr, outer: ast.expr, text: str, names: dict[str, Any]) ->
         given = [keyword.value for keyword in made.keywords if keyword.arg in {"model", "model_name"}] or made.args[:1]
         found["named_by"] = next((one.id for one in given if isinstance(one, ast.Name)), None)
     for keyword in made.keywords:
-        value, source = _constant(keyword.value, names), ast.get_source_segment(text, keyword.value) or ""
+        value = _constant(keyword.value, names)
         if keyword.arg in _KEPT:
-            found["settings"][_KEPT[keyword.arg]] = source
+            found["settings"][_KEPT[keyword.arg]] = source.of(keyword.value)
         elif keyword.arg == "max_retries" and isinstance(value, int):
             found["max_retries"] = value
         elif keyword.arg in _OPTIONS and isinstance(value, str | int | float):
             found["options"][keyword.arg] = value
         elif keyword.arg not in _SAID | _ENDPOINTS:
-            found["lost"] += (ast.get_source_segment(text, keyword) or source,)
+            found["lost"] += (source.of(keyword),)
     if isinstance(outer, ast.Call) and outer is not made:
         kept = [keyword for keyword in outer.keywords if keyword.arg in set(_KEPT.values())]
-        parts = ", ".join(ast.get_source_segment(text, keyword) or "" for keyword in kept)
+        parts = ", ".join(source.of(keyword) for keyword in kept)
         found["fields"] = f".configurable_fields({parts})" if kept else ""
     return found
 
@@ -339,10 +454,10 @@ def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
     return [value for value in given if isinstance(value, ast.Constant) and _NAMED.fullmatch(str(value.value))]
 
 
-def _endpoint_of(call: ast.Call, text: str) -> str | None:
+def _endpoint_of(call: ast.Call, source: _Source) -> str | None:
     """The argument that sends the calls elsewhere than to the provider, whose prices and keys then do not hold."""
     given = (keyword for keyword in call.keywords if keyword.arg in _ENDPOINTS)
-    return next((ast.get_source_segment(text, keyword) for keyword in given), None)
+    return next((source.of(keyword) for keyword in given), None)
 
 
 def _model_of(call: ast.Call, prefix: str | None, names: dict[str, Any]) -> str | None:

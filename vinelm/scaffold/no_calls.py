@@ -13,6 +13,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 
 from vinelm.adapters.langgraph.nodes.signature import is_user_code
 from vinelm.errors import WorkflowError
+from vinelm.io.import_limit import import_limited
 
 
 @contextmanager
@@ -26,11 +27,13 @@ def no_model_calls(what: str) -> Iterator[None]:
         what: What the block does, for the message: ``importing 'app'``.
 
     Raises:
-        WorkflowError: A model was to be called; it names the line.
+        WorkflowError: A model was to be called; it names the line. Or the block took too long, see
+            :func:`~vinelm.io.import_limit.import_limited`.
     """
     token = var_child_runnable_config.set({"callbacks": [_Refusing()]})
     try:
-        yield
+        with import_limited(what, _here):
+            yield
     except _ModelCalledError as called:
         raise WorkflowError(
             f"{what} calls a model{called}: nothing was sent; move the call into a function, or below "

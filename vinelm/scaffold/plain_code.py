@@ -55,7 +55,7 @@ def _builds(function: FunctionType) -> bool:
             continue
         if any(_BUILDERS.fullmatch(name) for name in one.__code__.co_names):
             return True
-        for value in _referred_to(one):
+        for value in referred_to(one):
             if isinstance(value, StateGraph | Pregel):
                 return True
             if isinstance(value, type) and isinstance(vars(value).get("__init__"), FunctionType):
@@ -65,7 +65,8 @@ def _builds(function: FunctionType) -> bool:
     return False
 
 
-def _referred_to(function: FunctionType) -> Iterator[Any]:
+def referred_to(function: FunctionType) -> Iterator[Any]:
+    """Yield what a function's names stand for: the values that it closes over, and those of its module."""
     yield from closure_values(function)
     for name in function.__code__.co_names:
         if name in function.__globals__:

@@ -11,8 +11,8 @@ from pathlib import Path
 from vinelm.catalog.loading import read_catalog_file
 from vinelm.datasets import RequestSet
 from vinelm.errors import ConfigError
-from vinelm.io.atomic import write_atomic
 from vinelm.scaffold.application import AppGraph
+from vinelm.scaffold.applied import write_all
 from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, AppSettings, bases_of, catalog_text, entry_names
 from vinelm.scaffold.model_calls import ModelCall, edited
 from vinelm.scaffold.request_keys import request_keys
@@ -35,6 +35,7 @@ class Project:
         kept: Files that exist and stay as they are.
         is_simulated: Whether the models are simulated.
         today: The catalog's name of the model that a stage runs today, as far as it is known.
+        asked: The stages of which that is not known, each with what is.
     """
 
     folder: Path
@@ -43,6 +44,7 @@ class Project:
     kept: tuple[Path, ...]
     is_simulated: bool
     today: Mapping[str, str] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()
 
     @property
     def todos(self) -> list[tuple[int, str]]:
@@ -58,22 +60,17 @@ class Project:
         return [f"vinelm check {line}", f"vinelm profile {line}{budget} --dry-run", f"vinelm profile {line}{budget}"]
 
     def write(self, *, force: bool = False) -> None:
-        """Write all files, each whole or not at all, and the edits after them.
+        """Write all files and edits, or none of them: see :mod:`~vinelm.scaffold.applied`.
 
         Args:
             force: Replace new files that exist.
 
         Raises:
-            ConfigError: A file exists (code ``file-exists``), or cannot be written. Nothing was written in the first case.
+            ConfigError: A file exists (code ``file-exists``), is read-only, or cannot be written. Nothing was written then.
         """
         if not force:
             refuse_existing(self.files)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for path, text in (*self.files.items(), *self.edits.items()):
-                write_atomic(path, text.encode())
-        except OSError as error:
-            raise ConfigError(f"{error.filename or self.folder}: cannot be written: {error.strerror}") from error
+        write_all(self.folder, {**self.files, **self.edits})
 
 
 def refuse_existing(paths: Iterable[Path]) -> None:
@@ -122,7 +119,7 @@ def make_project(
     file = WorkflowFile(
         name=_readable(target),
         application=application,
-        keys=request_keys(application.input_keys, application.output_keys, dataset, labels),
+        keys=request_keys(application.input_keys, application.output_keys, dataset, labels, structured=application.structured),
         dataset=None if dataset is None else _relative(dataset.path, folder),
         imports_from=None if target.root.resolve() == folder.resolve() else _relative(target.root, folder),
         is_simulated=is_simulated,
@@ -142,6 +139,7 @@ def make_project(
         kept=() if models else (folder / MODELS_FILE,),
         is_simulated=file.is_simulated,
         today=today,
+        asked=asked,
     )
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from vinelm.datasets import RequestSet
 from vinelm.errors import ConfigError
 
-MESSAGES = "messages"
+MESSAGES, STRUCTURED = "messages", "structured_response"
+"""The keys of LangChain's agents: the conversation, and the object that ``response_format`` asks for."""
 _ASKED = ("question", "input", "query", "prompt", "text", "message", "user_input", "request", "topic", "problem", "task")
 _ANSWERED = (
     "answer", "final_answer", "output", "result", "response", "generation", "final", "final_output", "final_response",
@@ -29,6 +30,8 @@ class RequestKeys:
         shared: Keys of the state that are also labels, where there are several and all of them are; else empty.
         is_sure: Whether the names of columns and keys agree; else they were guessed.
         is_json: Whether the first label is a JSON object or list, so that right answers are equal to it as JSON.
+        field: The field of the structured response that is the answer; None where the answer is no such response.
+        is_read: Whether it is known where the answer is; else the place is the most likely one of several.
     """
 
     inputs: tuple[tuple[str, str], ...]
@@ -37,6 +40,8 @@ class RequestKeys:
     is_sure: bool
     shared: tuple[str, ...] = ()
     is_json: bool = False
+    field: str | None = None
+    is_read: bool = True
 
     @property
     def label(self) -> str | None:
@@ -45,7 +50,12 @@ class RequestKeys:
 
 
 def request_keys(
-    input_keys: Sequence[str], output_keys: Sequence[str], dataset: RequestSet | None, labels: Sequence[str] = ()
+    input_keys: Sequence[str],
+    output_keys: Sequence[str],
+    dataset: RequestSet | None,
+    labels: Sequence[str] = (),
+    *,
+    structured: Sequence[str] = (),
 ) -> RequestKeys:
     """Return the keys for a graph and its dataset.
 
@@ -54,6 +64,7 @@ def request_keys(
         output_keys: Keys that the final state may have.
         dataset: The requests; None if they do not exist yet.
         labels: The columns with the right answer; empty to look for one.
+        structured: The fields of the structured response that an agent of LangChain was asked for; empty without one.
 
     Raises:
         ConfigError: The dataset has no such column; the message names those that it has.
@@ -66,12 +77,24 @@ def request_keys(
     labels = tuple(dict.fromkeys(labels)) or (() if likely is None else (likely,))
     given = tuple(column for column in columns if column not in (*labels, "id") and column not in _hidden(dataset))
     inputs, is_sure = _inputs(input_keys, given, is_known=dataset is not None)
-    outputs = [key for key in output_keys if key not in dict(inputs) or key == MESSAGES]
-    answer = _answer(outputs, labels)
+    outputs = [key for key in output_keys if (key not in dict(inputs) or key == MESSAGES) and key != STRUCTURED]
+    answer, is_read = _answer(outputs, labels), True
+    field = None
+    if answer == MESSAGES and STRUCTURED in output_keys and structured:
+        wanted = [name for name in (*labels, *_ANSWERED) if name in structured]
+        answer, field = STRUCTURED, (wanted or list(structured))[0]
+        is_read = field in labels or len(structured) == 1
+    elif answer == MESSAGES:
+        is_read = (
+            outputs == [MESSAGES] or STRUCTURED in output_keys
+        )  # an agent of LangChain; else a state with keys of its own may have the answer in any of them
     shared = labels if len(labels) > 1 and set(labels) <= set(outputs) else ()
     is_sure = is_sure and (bool(shared) or (answer is not None and len(labels) < 2))
     is_json = bool(labels) and dataset is not None and isinstance(dataset.requests[0].data[labels[0]], dict | list)
-    return RequestKeys(inputs=inputs, labels=labels, answer=answer, is_sure=is_sure, shared=shared, is_json=is_json)
+    return RequestKeys(
+        inputs=inputs, labels=labels, answer=answer, is_sure=is_sure, shared=shared, is_json=is_json,
+        field=field, is_read=is_read or bool(shared),
+    )  # fmt: skip
 
 
 def _hidden(dataset: RequestSet | None) -> tuple[str, ...]:
@@ -92,7 +115,8 @@ def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> t
     asked = [name for name in (*_ASKED, *columns) if name in columns]
     column = asked[0] if asked else _ASKED[0]
     if MESSAGES in keys:
-        return ((MESSAGES, column),), bool(asked) or not is_known
+        is_asked = column in _ASKED or (bool(asked) and set(keys) <= {MESSAGES, STRUCTURED})
+        return ((MESSAGES, column),), is_asked or not is_known
     named = [name for name in (*_ASKED, *keys) if name in keys]
     return (((named[0], column),), False) if named else ((), False)
 

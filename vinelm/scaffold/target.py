@@ -16,6 +16,7 @@ from typing import Any, Literal
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
+from vinelm.adapters.langgraph.copied import held_in
 from vinelm.errors import ConfigError, InputError, WorkflowError
 from vinelm.io.reading import read_text
 from vinelm.requests.workflow import Workflow
@@ -127,6 +128,25 @@ def find_target(spec: str | None, folder: Path) -> Target:
     return Target(module=module, attribute=attribute, root=root, value=value, kind=_kind(value, where), rest=rest)
 
 
+def root_of(spec: str | None, folder: Path) -> Path:
+    """Return the folder that the application of ``spec`` is imported from. Imports nothing.
+
+    Raises:
+        ConfigError: As :func:`find_target`.
+    """
+    return _place((spec or _of_langgraph_file(folder)).partition(":")[0], folder)[0]
+
+
+def project_folder(root: Path, folder: Path) -> Path:
+    """Return where the files of a project go: beside the application, or beside its ``src``, from where it is run.
+
+    Args:
+        root: The folder that the application is imported from.
+        folder: The working folder.
+    """
+    return folder if root.name == "src" and root.resolve().parent == folder.resolve() else root
+
+
 def _instance(kind: type, where: str) -> Any:
     """An object of a class whose objects hold a graph."""
     if required := required_of(kind):
@@ -145,6 +165,8 @@ def _instance(kind: type, where: str) -> Any:
 
 def _held_graph(value: Any, where: str) -> str | None:
     """The attribute of an application's object that is its graph; None for what is a graph, a function or a workflow itself."""
+    if isinstance(value, CompiledStateGraph):
+        return held_in(value)
     if isinstance(value, Pregel | StateGraph | Workflow | ModuleType) or inspect.isroutine(value):
         return None
     graphs = [name for name, one in _attributes(value) if isinstance(one, CompiledStateGraph)]

@@ -11,14 +11,18 @@ from pathlib import Path
 from vinelm.adapters.langgraph.structure.code import template_code, template_imports
 from vinelm.scaffold.application import FEW_TURNS, AppGraph
 from vinelm.scaffold.plain_code import ANSWER, code_keys, function_of
-from vinelm.scaffold.request_keys import MESSAGES, RequestKeys
+from vinelm.scaffold.request_keys import MESSAGES, STRUCTURED, RequestKeys
 from vinelm.scaffold.target import required_of
 from vinelm.template.steps import mapped
 
 TODO = "TODO"
 DEFAULT_DATASET = "requests.jsonl"
-_OWN_NAMES = ("build", "workflow", "score", "inputs", "requests", "template")
-"""What the workflow file calls its own."""
+_OWN_NAMES = frozenset(
+    {"build", "workflow", "score", "inputs", "requests", "template", "answer_of", "run_once", "vine", "answer", "label"}
+    | {"Path", "InMemoryStore", "asyncio", "json", "sys", "Workflow", "Template", "TextWriter", "read_dataset"}
+    | {"Stage", "Loop", "Branch", "Parallel"}
+)
+"""What the workflow file calls its own, and what it imports: no name of the application may stand for one of these."""
 _EQUAL = "    # Equal texts. Write your own rule where answers may differ in form; a number in [0, 1] is a partial score."
 
 
@@ -74,7 +78,8 @@ class WorkflowFile:
         ours_line = f"from vinelm import {', '.join(sorted(names))}"
         theirs = f"from {target.module.__name__} import {target.attribute}"
         alias = " as app" if target.attribute in _OWN_NAMES else ""
-        context = [f"from {app.context.__module__} import {app.context.__name__}"] if app.context else []
+        renamed = "" if app.context is None or _context_name(app.context) == app.context.__name__ else " as AppContext"
+        context = [f"from {app.context.__module__} import {app.context.__name__}{renamed}"] if app.context else []
         if self.imports_from is None:
             yield from sorted([ours_line, f"{theirs}{alias}", *context])
         else:
@@ -167,22 +172,7 @@ class WorkflowFile:
         if self.keys.shared:
             yield from self._shared_score()
             return
-        yield "def answer_of(state) -> str:"
-        if answer is None:
-            yield f"    # {TODO}: return the answer from the final state of the graph."
-            yield f"    # Its keys are {', '.join(self.application.output_keys)}."
-            yield "    return str(dict(state))"
-        elif answer == MESSAGES:
-            yield '    messages = state.get("messages")'
-            yield '    return messages[-1].text.strip() if messages else ""'
-        else:
-            if not self.keys.is_sure and len(self.application.output_keys) > 1:
-                yield f"    # {TODO}: is this the key with the answer? The others: {', '.join(self.application.output_keys)}."
-            if self._is_json:
-                yield f'    answer = state.get("{answer}", "")'
-                yield "    return answer if isinstance(answer, str) else json.dumps(answer)"
-            else:
-                yield f'    return str(state.get("{answer}", "")).strip()'
+        yield from self._answer_of(label, answer)
         yield ""
         yield ""
         yield "def score(request, state) -> bool:"
@@ -196,6 +186,38 @@ class WorkflowFile:
             return
         yield _EQUAL
         yield f'    return answer_of(state).casefold() == str(request.data["{label}"]).strip().casefold()'
+
+    def _answer_of(self, label: str | None, answer: str | None) -> Iterator[str]:
+        yield "def answer_of(state) -> str:"
+        if answer is None:
+            yield f"    # {TODO}: return the answer from the final state of the graph."
+            yield f"    # Its keys are {', '.join(self.application.output_keys)}."
+            yield "    return str(dict(state))"
+        elif answer == STRUCTURED:
+            fields = self.application.structured
+            if not self.keys.is_read:
+                yield f"    # {TODO}: is this the field with the answer? The others: {', '.join(fields)}."
+            yield f'    found = state.get("{STRUCTURED}")  # the object that response_format asks for'
+            yield '    fields = found if isinstance(found, dict) else getattr(found, "__dict__", {})'
+            yield f'    return str(fields.get("{self.keys.field}", "")).strip()'
+        elif answer == MESSAGES:
+            if not self.keys.is_read:
+                others = ", ".join(key for key in self.application.output_keys if key not in (MESSAGES, STRUCTURED))
+                yield f"    # {TODO}: is the text of the last message the answer? The state also has {others}."
+            yield '    messages = state.get("messages")'
+            if self.application.forces_tools:
+                yield '    if messages and getattr(messages[-1], "tool_calls", None):  # a model that has to call a tool'
+                yield '        given = messages[-1].tool_calls[0]["args"]'
+                yield f'        return str(given.get("{label or ANSWER}", given)).strip()'
+            yield '    return messages[-1].text.strip() if messages else ""'
+        else:
+            if not self.keys.is_sure and len(self.application.output_keys) > 1:
+                yield f"    # {TODO}: is this the key with the answer? The others: {', '.join(self.application.output_keys)}."
+            if self._is_json:
+                yield f'    answer = state.get("{answer}", "")'
+                yield "    return answer if isinstance(answer, str) else json.dumps(answer)"
+            else:
+                yield f'    return str(state.get("{answer}", "")).strip()'
 
     @property
     def _is_json(self) -> bool:
@@ -255,6 +277,11 @@ class WorkflowFile:
             yield f"    labels=({names if len(keys.labels) == 1 else names.rstrip(',')}),  # never shown to the graph"
         yield "    score=score,"
         yield from self._shown()
+        if self.application.calls_graphs and not self.application.repeating:
+            nodes = ", ".join(self.application.calls_graphs)
+            yield f"    # {nodes} calls a graph, inside of which no checkpoint can be resumed: a request is run from"
+            yield "    # its start with recorded answers. `unrepeatable=` names tools that must not run again."
+            yield "    replay=True,"
         if self.application.repeating:
             nodes = ", ".join(self.application.repeating)
             yield f"    # {nodes} may call a model several times, which no checkpoint separates: a request is run"
@@ -274,7 +301,7 @@ class WorkflowFile:
         given = ", ".join(f"{name}=..." for name in required)
         if required:
             yield f"    # {TODO}: what is {' and '.join(required)} of the {schema.__name__} that the nodes are given?"
-        yield f"    {'# ' if required else ''}context=lambda request: {schema.__name__}({given}),"
+        yield f"    {'# ' if required else ''}context=lambda request: {_context_name(schema)}({given}),"
 
     def _answers(self) -> Iterator[str]:
         """The line that answers for the person for whom the graph waits."""
@@ -298,12 +325,16 @@ class WorkflowFile:
             yield f"    # answer=({', '.join(json.dumps(key) for key in shared)}),  # their values are kept in the store"
             yield "    # agree=lambda one, other: one == other,  # whether two answers, each a dict of these keys, are equal"
             return
-        if answer is None or answer == MESSAGES:
+        if answer is None or answer in (MESSAGES, STRUCTURED):
             yield '    # answer=("answer",),  # the key of the state with the answer, for comparing answers'
             yield "    # agree=lambda one, other: one == other,  # whether two answers are equal"
             return
         yield f'    # answer=("{answer}",),  # its value is kept in the store'
         yield "    # agree=lambda one, other: str(one).strip() == str(other).strip(),  # whether two answers are equal"
+
+
+def _context_name(schema: type) -> str:
+    return "AppContext" if schema.__name__ in _OWN_NAMES else schema.__name__
 
 
 def _input_pair(key: str, column: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
 
-from vinelm.errors import ConfigError, WorkflowError
+from vinelm.errors import ConfigError, WorkflowError, is_of_code
 from vinelm.template.steps import SKIP
 
 Signal: TypeAlias = Callable[[Mapping[str, Any]], object] | Literal["status"]
@@ -129,7 +129,9 @@ class Signals:
             return None if passed is None else STATUS[1 + passed]
         try:
             value = self.signal(state)
-        except Exception as error:
+        except BaseException as error:
+            if not is_of_code(error):
+                raise
             raise WorkflowError(
                 f"signal(state) raised {type(error).__name__}: it must return a label for every state"
             ) from error
@@ -138,6 +140,8 @@ class Signals:
         if isinstance(value, bool):
             return "yes" if value else "no"
         if self.edges and isinstance(value, int | float):
+            if value != value:  # noqa: PLR0124 - NaN is in no bin, and would be put into the last
+                raise WorkflowError("signal(state) returned NaN: return a number, or None where there is none")
             return self._bin(float(value))
         if isinstance(value, int):
             return str(value)
@@ -182,7 +186,9 @@ class Signals:
             return canonical(one) == canonical(other)
         try:
             return bool(self.agree(one, other))
-        except Exception as error:
+        except BaseException as error:
+            if not is_of_code(error):
+                raise
             raise WorkflowError(f"agree(a, b) raised {type(error).__name__}: it must compare any two answers") from error
 
     def class_of(self, answer: Any, firsts: Sequence[Any]) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from vinelm.errors import WorkflowError
+from vinelm.errors import WorkflowError, is_of_code
 
 Kind: TypeAlias = Callable[[Mapping[str, Any]], object] | str
 LONGEST = 64
@@ -32,7 +32,9 @@ def kind_of(kind: Kind, inputs: Mapping[str, Any], row: Mapping[str, Any] | None
         where = "kind(inputs)"
         try:
             value = kind(inputs)
-        except Exception as error:
+        except BaseException as error:
+            if not is_of_code(error):
+                raise
             raise WorkflowError(f"{where} raised {type(error).__name__}: it must return a label for every request") from error
     if not isinstance(value, str | bool | int) or not str(value).strip() or len(str(value)) > LONGEST or "\n" in str(value):
         what = f"a text of {len(value)} characters" if isinstance(value, str) else f"a {type(value).__name__}"

@@ -21,9 +21,11 @@ class ToolDeclaration:
         writes: what a call makes stale: results read in this "session", or in "all". None for a read-only tool.
         cost_usd: dollars of one call, >= 0.
         ttl_s: seconds for which a result stays true, > 0; None: as long as the run.
+        unchecked: whether a call may run ahead although something of the application may still refuse or change it: an
+            interrupt, a middleware, a node between.
 
     Raises:
-        ConfigError: it both reads only and writes, or neither is said; a figure is out of range.
+        ConfigError: it both reads only and writes, or neither is said; it writes and is unchecked; a figure is out of range.
     """
 
     name: str
@@ -31,12 +33,17 @@ class ToolDeclaration:
     writes: Scope | None = None
     cost_usd: float = 0.0
     ttl_s: float | None = None
+    unchecked: bool = False
 
     def __post_init__(self) -> None:
         if self.read_only == (self.writes is not None):
             raise ConfigError(f'tool {self.name!r}: say read_only=True, or writes="session" or "all"')
         if self.writes not in (None, "session", "all"):
             raise ConfigError(f'tool {self.name!r}: writes is {self.writes!r}: it must be "session" or "all"')
+        if self.unchecked and not self.read_only:
+            raise ConfigError(
+                f"tool {self.name!r} writes, and is never called ahead: leave unchecked= out, or say read_only=True"
+            )
         if not (self.cost_usd >= 0.0 and math.isfinite(self.cost_usd)):
             raise ConfigError(f"tool {self.name!r}: cost_usd is {self.cost_usd}: give the dollars of a call, >= 0")
         if self.ttl_s is not None and not self.ttl_s > 0.0:

@@ -19,6 +19,8 @@ class Speculation:
         waste_usd: dollars that calls which nobody asks for may cost in expectation, >= 0, all of the request together.
         at_once: calls under way at once that nobody has asked for yet, at least 1.
         least_probability: from which a call is started, in (0, 1], even where calls cost nothing: each one loads the service.
+        join_s: seconds for which a call that the application makes waits for the same call that is under way, > 0. Then it is
+            made by itself: the one ahead may wait for what the request holds, such as a lock.
 
     Raises:
         ConfigError: a figure is out of range.
@@ -27,6 +29,7 @@ class Speculation:
     waste_usd: float = 0.0
     at_once: int = 4
     least_probability: float = 0.42
+    join_s: float = 5.0
 
     def __post_init__(self) -> None:
         if not (self.waste_usd >= 0.0 and math.isfinite(self.waste_usd)):
@@ -35,6 +38,8 @@ class Speculation:
             raise ConfigError(f"speculate: at_once is {self.at_once!r}: give a whole number of calls, at least 1")
         if not 0.0 < self.least_probability <= 1.0:
             raise ConfigError(f"speculate: least_probability is {self.least_probability}: give a number in (0, 1]")
+        if not (self.join_s > 0.0 and math.isfinite(self.join_s)):
+            raise ConfigError(f"speculate: join_s is {self.join_s}: give seconds > 0")
 
 
 class Candidate(NamedTuple):

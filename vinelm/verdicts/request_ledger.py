@@ -42,6 +42,7 @@ class RequestLedger:
     def __init__(self, store: ObservationStore, budget_usd: float | None, batches: BatchRecords | None = None) -> None:
         self._ledger = Ledger(store, ProfileLimits(budget_usd=budget_usd), batches=batches)
         self._batches = batches
+        self._store = store
         self._commits = GroupCommit(store)
         self._changed = threading.Condition()
         self._under_way = self._waiting = self._ended = 0
@@ -113,11 +114,13 @@ class RequestLedger:
         Raises:
             StoreError: The store failed.
         """
-        if self._ledger.refusal(0.0) is not None:  # calls have cost more than their bounds
+        paying = paying or Paying(self, name)
+        # Calls have cost more than their bounds: nothing more is bought, and what is paid is fetched all the same.
+        if self._ledger.refusal(0.0) is not None and not paying.has_bought():
+            paying.on_full()
             return None
         with self._changed:
             self._under_way += 1
-        paying = paying or Paying(self, name)
         try:
             return self._served(paying, answer, keep)
         finally:
@@ -131,16 +134,16 @@ class RequestLedger:
     def _served(
         self, paying: Paying, answer: Callable[[UnitBudget], Served], keep: Callable[[int, Served], None]
     ) -> Served | None:
-        budget = UnitBudget(0.0, paying.top_up)
+        budget = UnitBudget(0.0, paying.top_up, before=partial(self._require_held, paying))
         try:
             request = answer(budget)
         except BaseException:
-            budget.was_refused, budget.limit_usd = True, 0.0  # threads that are left behind make no call
+            budget.close()  # threads that are left behind make no call
             raise
         if paying.error is not None:
             raise paying.error
-        is_refused, budget.was_refused = budget.was_refused, True
-        budget.limit_usd = 0.0  # a thread that the request has left behind makes no call any more
+        is_refused = budget.was_refused
+        budget.close()  # a thread that the request has left behind makes no call any more
         budget.note_recorded(request.cost_usd)
 
         def settle() -> Reservation | None:
@@ -160,6 +163,14 @@ class RequestLedger:
             with self._changed:
                 self._spare.append(spare)
         return None if is_refused else request
+
+    def _require_held(self, paying: Paying) -> None:
+        """Raise before a call if the store is lost: one under what is reserved already writes nothing that would tell."""
+        try:
+            self._store.database.require_held()
+        except StoreError as error:
+            paying.error = paying.error or error
+            raise
 
     def _reserved_ahead(self, paying: Paying) -> Reservation | None:
         """Reserve for a request that begins after this one has ended, if there is one and the budget has ample room."""
@@ -204,6 +215,14 @@ class RequestLedger:
             return False
         return True
 
+    def give_back(self, paying: Paying, owed_usd: float) -> None:
+        """Lower what is reserved for a request that makes no call for now to what it owes, durably: others find room."""
+        if paying.reservation is not None and owed_usd < paying.reservation.upper_usd:
+            self._commits.run(partial(self._ledger.lower, paying.reservation, owed_usd), is_one_statement=True)
+            with self._changed:
+                self._ended += 1
+                self._changed.notify_all()
+
     def taken(self) -> Reservation | None:
         """Return an entry that was reserved ahead, which is the caller's from now on; None if there is none."""
         with self._changed:
@@ -217,6 +236,8 @@ class RequestLedger:
 
     def keep(self, paying: Paying) -> None:
         """Let what a request pays count whatever follows, durably: it makes calls that no later run can fetch."""
+        if paying.is_batched and paying.reservation is None:  # in place of what an interrupted run left open
+            self._commits.run(partial(self._raise, paying, 0.0), is_one_statement=True)
         paying.is_batched = False
         if paying.reservation is not None and self._batches is not None:
             self._commits.run(partial(self._batches.keep, paying.reservation.entry))
@@ -246,7 +267,8 @@ class Paying:
         name: The request, in the store's ledger.
         is_batched: All its calls go in batches, so far.
         on_full: Called where the budget has no room for a call, before that waits for others. What it raises ends the request.
-        unused_usd: Returns the dollars of calls that were bought for the request, and that it did not ask for in the end.
+        unused_usd: Returns the dollars at most of calls that were bought for the request, and that it has not asked for.
+        has_bought: Returns whether calls were bought for it before: it is run whatever the ledger says, to fetch them.
     """
 
     def __init__(
@@ -257,9 +279,10 @@ class Paying:
         is_batched: bool = False,
         on_full: Callable[[], None] = _nothing,
         unused_usd: Callable[[], float] = lambda: 0.0,
+        has_bought: Callable[[], bool] = lambda: False,
     ) -> None:
         self._ledger, self.name, self.is_batched = ledger, name, is_batched
-        self.on_full, self.unused_usd = on_full, unused_usd
+        self.on_full, self.unused_usd, self.has_bought = on_full, unused_usd, has_bought
         self.reservation: Reservation | None = None
         self.was_ahead = False
         self.needed_usd = 0.0
@@ -272,6 +295,7 @@ class Paying:
         if self.reservation is None and not self.is_batched:
             self.reservation = self._ledger.taken()
             self.was_ahead = self.reservation is not None
+        upper_usd += self.unused_usd()  # what is bought and not asked for (yet) is paid as well
         # What was reserved the time before, or ahead.
         if self.reservation is None or upper_usd > self.reservation.upper_usd:
             try:

@@ -172,6 +172,7 @@ class ServedPlans:
             is_served=True,
             is_complete=len(whole) == len(self.run.requests),
             is_simulated=self.run.is_simulated,
+            stop=self.run.annotated.template.stop,
         )
 
     def _is_alike(self, name: PolicyName, other: PolicyName) -> bool:

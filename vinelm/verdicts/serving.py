@@ -7,7 +7,7 @@ from typing import Any
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.whole_run import whole_run
 from vinelm.api import VineLM
-from vinelm.errors import CallError, FailureKind, VineLMError
+from vinelm.errors import CallError, FailureKind, VineLMError, is_of_code
 from vinelm.objective import Objective
 from vinelm.policies import Policy
 from vinelm.requests.workflow import Request, Workflow
@@ -25,7 +25,8 @@ def serve(
 ) -> ServedRequest:
     """Invoke the compiled application on one request and score its answer. Spends money with real models.
 
-    A failed call, or an exception in the application's own code, makes the request a failure; it is not raised.
+    A failed call, or an exception in the application's own code, makes the request a failure; it is not raised. Nor is
+    ``sys.exit()`` there, see :func:`vinelm.errors.is_of_code`.
 
     Args:
         workflow: The workflow, for the graph's input and the scorer.
@@ -68,7 +69,9 @@ def final_state(
         return None, error.kind, str(error)
     except VineLMError:
         raise
-    except Exception as error:  # raised by the application's own code; its text may contain a prompt
+    except BaseException as error:  # raised by the application's own code; its text may contain a prompt
+        if not is_of_code(error):
+            raise
         return None, "tool", type(error).__name__
 
 

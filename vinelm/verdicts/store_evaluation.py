@@ -70,7 +70,7 @@ def evaluate(
         serve: Number of held-out requests to serve under each plan. It needs an objective.
         budget_usd: The most that serving may cost in dollars. Required for models that cost money.
         workflow: What to serve; see :func:`~vinelm.verify`.
-        models: A catalog for serving; None takes the trie's.
+        models: A catalog for serving; None takes the trie's simulated models.
         log: File that keeps each served request, so that the same call continues an interrupted one.
         seed: Decides the split, the served requests, and the answers of simulated models.
         on_done: Called as ``on_done(done, total, what)``.
@@ -186,7 +186,7 @@ class _Subject:
         )  # fmt: skip
         if not aims:
             raise ConfigError(f"no plan of VineLM promises the accuracy or the cost of {plan.name}", code="no-plan")
-        said: tuple[EvaluationVerdict, ...] = ("gain", "open", "not identified", "no gain")
+        said: tuple[EvaluationVerdict, ...] = ("gain", "open", "not identified", "no gain", "no advice")
         return replace(min(aims, key=lambda one: said.index(one.verdict)), aims=aims)
 
     @staticmethod
@@ -218,6 +218,7 @@ class _Subject:
             spent_usd=self.spent_usd,
             everything_usd=_everything(fit.planning, len(self.requests)),
             is_simulated=self.identity.is_simulated,
+            stop=self.template.stop,
             fit=fit,
         )
 

@@ -37,7 +37,7 @@ from vinelm.verdicts.serving import judge_of, serve
 from vinelm.verdicts.serving_record import ServingRecord, serving_record
 from vinelm.verdicts.verification_result import Verification
 from vinelm.vinefile import load_trie
-from vinelm.workflows import load_workflow
+from vinelm.workflows import WORKFLOWS, load_workflow
 
 DEFAULT_REQUESTS = 100
 PLAN = "plan"
@@ -72,7 +72,7 @@ def verify(
         workflow: The workflow, the name of a bundled one, or ``"module:attribute"``; None takes the bundled one of the store's
             name. It may have another dataset than the store: requests are told apart by their ids. Of one that a judge scores,
             requests with a label are served, and scored by it.
-        models: A catalog or the path of its file; None takes the trie's.
+        models: A catalog or the path of its file; None takes the trie's simulated models.
         requests: How many requests to serve, drawn at random; None takes 100, or all if fewer are left.
         budget_usd: The most that the verification may cost in dollars. Required for models that cost money.
         seed: Decides which requests are drawn, and the answers of simulated models.
@@ -131,6 +131,8 @@ def prepared_run(
         annotated, identity.workflow, identity.dataset_digest, str(trie) if isinstance(trie, str | Path) else ""
     )
     if not isinstance(workflow, Workflow):
+        if workflow is None and identity.workflow not in WORKFLOWS:  # a store may be anybody's: it names no module to import
+            raise ConfigError(f"the store's workflow {identity.workflow!r} is not a bundled one: give workflow")
         workflow = load_workflow(workflow or identity.workflow)
     if workflow.name != identity.workflow:
         raise ConfigError(f"the workflow is {workflow.name!r}, the store's is {identity.workflow!r}: give a matching pair")

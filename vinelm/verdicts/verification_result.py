@@ -11,6 +11,7 @@ import numpy as np
 
 from vinelm.controller import Decision
 from vinelm.plans.promise import Z90
+from vinelm.template import StopRule
 from vinelm.traces.served.served_requests import ServedRequest
 
 Verdict = Literal["kept", "exceeded", "broken", "failed", "unknown"]
@@ -36,6 +37,11 @@ class Verification:
     rows: tuple[ServedRequest, ...]
     spent_usd: float
     is_simulated: bool
+
+    @property
+    def stop(self) -> StopRule:
+        """What ended the requests; the oracle is no service's."""
+        return self.decision.metrics.annotated.template.stop
 
     @property
     def is_complete(self) -> bool:
@@ -125,7 +131,17 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verification as plain JSON types."""
-        names = ("verdict", "cost_verdict", "is_kept", "is_complete", "spent_usd", "expected_usd", "requests", "is_simulated")
+        names = (
+            "verdict",
+            "cost_verdict",
+            "is_kept",
+            "is_complete",
+            "spent_usd",
+            "expected_usd",
+            "requests",
+            "is_simulated",
+            "stop",
+        )
         achieved = ("accuracy", "accuracy_interval", "mean_cost_usd", "mean_latency_s")
         decision = self.decision
         return {

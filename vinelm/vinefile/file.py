@@ -3,7 +3,7 @@
 Each array is a member ``NAME.npy`` whose bytes are not compressed and start at a multiple of 64, so that the file can be
 mapped into memory; any ZIP tool and ``numpy.load`` can read it. The manifest holds the format version, the stages and models of
 the trie, the template, the catalog with its prices and their dates, and ``meta`` (provenance). Loading verifies the checksum of
-every member.
+every member. Of the catalog models, prices and engines are read: a file may be anybody's, and does not say where calls go.
 """
 
 from __future__ import annotations
@@ -55,6 +55,20 @@ _LOCAL_HEADER = 30
 Array = npt.NDArray[Any]
 
 
+_NAME_AT = 30  # where a ZIP file has the name of its first entry
+
+
+def _require_vine(path: Path) -> None:
+    """Raise if there is a file at ``path`` that is no trie, which a trie would replace."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_NAME_AT + len(_MANIFEST))
+    except OSError:  # there is none, or the writing says what it is
+        return
+    if head and not (head.startswith(b"PK\x03\x04") and head[_NAME_AT:] == _MANIFEST.encode()):
+        raise TrieFileError(f"{path}: exists, and is no trie file: use another name for the trie")
+
+
 def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
     """Write an annotated trie to a ``.vine`` file, atomically: an old file stays until the new one is on disk.
 
@@ -74,6 +88,7 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
             f"{path}: signals is no trie of outcomes that may return earlier answers: save it as it was estimated"
         )
     text = _manifest(path, annotated)
+    _require_vine(path)
     try:
         with atomic_path(path) as draft, draft.open("xb") as file:
             _write(file, text, annotated)
@@ -134,7 +149,7 @@ def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
         "stages": list(annotated.trie.stages),
         "models": list(annotated.trie.models),
         "template": annotated.template.to_dict(),
-        "catalog": annotated.catalog.to_dict(),
+        "catalog": Catalog.embedded(annotated.catalog.to_dict(), where="catalog of the trie").to_dict(),
         "meta": dict(annotated.meta),
     }
     signals = annotated.signals
@@ -306,7 +321,7 @@ def _trie_of(manifest: Mapping[str, Any], arrays: Mapping[str, Array], outcomes:
     return AnnotatedTrie(
         trie=trie,
         template=template,
-        catalog=Catalog.from_dict(manifest["catalog"], where="catalog of the trie file"),
+        catalog=Catalog.embedded(manifest["catalog"], where="catalog of the trie file"),
         meta=manifest["meta"],
         difficulty=_difficulty(arrays),
         outcomes=outcomes,

@@ -121,8 +121,8 @@ class Fleet:
         if self._member.is_alone:
             if config.required:
                 self.stop()
-                raise ConfigError("the fleet's Redis does not answer: start it, or do not require it (required=False)")
-            warnings.warn("the fleet's Redis does not answer: this process goes on alone until it does", stacklevel=4)
+                raise ConfigError(f"{self._member.problem}; or do not require it (required=False)")
+            warnings.warn(f"{self._member.problem}; until then this process goes on alone", stacklevel=4)
         else:
             self._require_lasting_keys()
 
@@ -172,7 +172,7 @@ class Fleet:
         return SessionRows(
             self._live,
             planner,
-            session=session_number(conversation or secrets.token_hex(8)),
+            session=session_number(conversation or secrets.token_hex(8), tenant),
             tenant=tenant,
             deadline_s=deadline_s,
             note=self._note,

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 from vinelm.controller.fleet.leases.journal import SpendJournal, TenantDay
@@ -21,6 +22,8 @@ MONEY = "money"
 OTHERS = "*"
 """The name under which ``daily_usd`` caps each tenant that it does not name."""
 DAY_S = 86_400
+MOST_DAYS = 60
+"""Tenants' days that a process remembers to have spent of."""
 LOW = 0.5
 """A new slice is asked for when less than this part of the last one is free."""
 
@@ -30,10 +33,10 @@ _LOG = logging.getLogger(__name__)
 # Each process says with every exchange what it holds. What Redis counts for it beyond that was granted and never used, because
 # the answer was lost or the journal could not be written: it returns to the cap at once.
 
-GRANTED, REFUSED, NOT_CURRENT, CLOCK_WENT_BACK, CLOCKS_DIFFER, CLOCK_LEAPT, CAME_LATE = 1, 0, -1, -2, -3, -4, -5
+GRANTED, REFUSED, NOT_CURRENT, CLOCKS_DIFFER, CLOCK_LEAPT, CAME_LATE = 1, 0, -1, -3, -4, -5
 """What :data:`GRANT` answers."""
 CLOCK_BOUND_S = 3600
-"""How far clocks may be from each other, and behind the last day of a grant, before nothing is granted."""
+"""How far clocks may be from each other before nothing is granted. A clock so little behind the last day goes on with it."""
 
 _KNOWN = f"""
 {RUN}
@@ -64,9 +67,9 @@ end
 
 GRANT = f"""
 -- KEYS: the fleet's money. ARGV: generation, tenant, cap, wanted, processes that share (or
--- 1 / p, if this one may count on the part p), day ('' for the server's), process, its turn, the last day that it holds
--- dollars of, what it holds of that day, its clock in seconds ('' if not to be compared), the last
--- day that it takes for possible ('' if it cannot tell).
+-- 1 / p, if this one may count on the part p), day ('' for the server's), process, its turn, its clock in seconds ('' if not to
+-- be compared), the last day that it takes for possible ('' if it cannot tell), then each day that it holds dollars of, or has
+-- spent of, and how many.
 -- Amounts in billionths of a dollar. Returns: one of the codes above; the slice; the rest of the cap; the day; the last day.
 {_IS_CURRENT}
 {_HELD}
@@ -79,32 +82,68 @@ end
 if not is_current then
     return {{{NOT_CURRENT}, 0, 0, day, 0}}
 end
-if ARGV[11] ~= '' and math.abs(now - tonumber(ARGV[11])) > {CLOCK_BOUND_S} then
+if ARGV[9] ~= '' and math.abs(now - tonumber(ARGV[9])) > {CLOCK_BOUND_S} then
     return {{{CLOCKS_DIFFER}, 0, 0, day, 0}}
 end
-if ARGV[12] ~= '' and day > tonumber(ARGV[12]) then
+if ARGV[10] ~= '' and day > tonumber(ARGV[10]) then
     return {{{CLOCK_LEAPT}, 0, 0, day, 0}}
 end
--- Days never go back: a clock that is a little behind goes on with the last day.
-local last = tonumber(redis.call('HGET', KEYS[1], 'last') or '0')
-if last * 86400 - now > {CLOCK_BOUND_S} then
-    return {{{CLOCK_WENT_BACK}, 0, 0, day, last}}
+
+-- A clock that says an earlier day than the last one of a grant was wrong then, or is wrong now, and nobody can say which. So
+-- what was granted for later days may have been granted today, and counts today as well. When it comes back to the last day,
+-- what was granted meanwhile may be of that day, and counts there. A clock that is a little behind goes on with the last day.
+local found = redis.call('HMGET', KEYS[1], 'last', 'back', 'carry', 'days')
+local last, back, carry = tonumber(found[1] or '0'), tonumber(found[2] or '0'), tonumber(found[3] or '0')
+local days = found[4] or ''
+local is_behind, also = last * 86400 - now > {CLOCK_BOUND_S}, 0
+local function counted(one)
+    return tonumber(redis.call('HGET', KEYS[1], 'day:' .. one .. ':' .. ARGV[2]) or '0')
 end
-day = math.max(day, last)
-local own = holds(ARGV[7], tonumber(ARGV[8]), day, ARGV[2], tonumber(ARGV[9]) == day and tonumber(ARGV[10]) or 0)
+if is_behind and not found[4] then
+    return {{{NOT_CURRENT}, 0, 0, day, 0}}
+end
+if is_behind then
+    for one in string.gmatch(days, '%d+') do
+        if tonumber(one) > day then
+            also = also + counted(one)
+        end
+    end
+    back, carry = day, 0
+else
+    day = math.max(day, last)
+    if back > 0 and carry == 0 then
+        carry = day
+    end
+    if back > 0 and carry == day then
+        also = counted(string.format('%.0f', back))
+    else
+        back, carry = 0, 0
+    end
+end
+
+local mine = 0
+for i = 11, #ARGV, 2 do
+    if tonumber(ARGV[i]) == day then
+        mine = tonumber(ARGV[i + 1])
+    end
+end
+local own = holds(ARGV[7], tonumber(ARGV[8]), day, ARGV[2], mine)
 if not own then
     return {{{CAME_LATE}, 0, 0, day, last}}
 end
 local field = 'day:' .. day .. ':' .. ARGV[2]
 local cap, wanted, members = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local rest = cap - tonumber(redis.call('HGET', KEYS[1], field) or '0')
+local rest = cap - counted(day) - also
 if wanted > rest then
     return {{{REFUSED}, 0, rest, day, last}}
 end
 local slice = math.max(math.min(math.floor(cap / members), math.floor(rest / (2 * members))), wanted)
 redis.call('HINCRBY', KEYS[1], field, string.format('%.0f', slice))
 redis.call('HINCRBY', KEYS[1], own, string.format('%.0f', slice))
-redis.call('HSET', KEYS[1], 'last', day)
+if not string.find(' ' .. days .. ' ', ' ' .. day .. ' ', 1, true) then
+    days = days .. ' ' .. day
+end
+redis.call('HSET', KEYS[1], 'last', math.max(day, last), 'back', back, 'carry', carry, 'days', days)
 return {{{GRANTED}, slice, rest - slice, day, last}}
 """
 
@@ -120,19 +159,25 @@ return holds(ARGV[4], tonumber(ARGV[5]), ARGV[3], ARGV[2], tonumber(ARGV[6])) an
 """
 
 RESTORE = f"""
--- KEYS: the fleet's money. ARGV: generation, the last day of a grant, then process, tenant, day and amount of every grant.
+-- KEYS: the fleet's money. ARGV: generation, the last day of a grant, the last one below it since a clock went back, the day on
+-- which that counts (0: none), then process, tenant, day and amount of every grant.
 -- Returns 1, or 0 if a later one came first.
 {_KNOWN}
 if known[1] == run and tonumber(known[2]) >= tonumber(ARGV[1]) then
     return 0
 end
 redis.call('DEL', KEYS[1])
-redis.call('HSET', KEYS[1], 'run', run, 'generation', ARGV[1], 'last', ARGV[2])
-for i = 3, #ARGV, 4 do
+redis.call('HSET', KEYS[1], 'run', run, 'generation', ARGV[1], 'last', ARGV[2], 'back', ARGV[3], 'carry', ARGV[4])
+local days, seen = '', {{}}
+for i = 5, #ARGV, 4 do
     local tenant, day, amount = ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+    if not seen[day] then
+        seen[day], days = true, days .. ' ' .. day
+    end
     redis.call('HINCRBY', KEYS[1], 'day:' .. day .. ':' .. tenant, amount)
     redis.call('HINCRBY', KEYS[1], 'held:' .. day .. ':' .. #tenant .. ':' .. tenant .. ':' .. ARGV[i], amount)
 end
+redis.call('HSET', KEYS[1], 'days', days)
 return 1
 """
 
@@ -145,8 +190,9 @@ class DollarLease(Chore):
     However processes, Redis and the journal's machine die, at most the cap is leased, and so at most the cap is spent (and what
     single calls cost beyond their upper bounds): a grant counts in the journal before it is spent; a Redis that has forgotten,
     or is of an earlier run, grants nothing until the journal's sums are restored; and a restoration makes void every grant that
-    the journal does not have yet. Days never go back, and where clocks disagree nothing is granted. A grant whose answer is
-    lost, or that the journal does not take, returns to the cap with the next exchange.
+    the journal does not have yet. Where clocks disagree nothing is granted. Where a clock has gone back, what was granted for
+    later days counts for the present one as well. A grant whose answer is lost, or that the journal does not take, returns to
+    the cap with the next exchange.
 
     Args:
         daily_usd: tenant to dollars a day; ``"*"`` for each of the others.
@@ -176,6 +222,7 @@ class DollarLease(Chore):
         self._processes, self._is_alone, self._wake = processes, is_alone, wake
         self._accounts: dict[str, TenantAccount] = {}
         self._held: dict[TenantDay, int] = {}  # what the journal says of this process
+        self._past: dict[TenantDay, int] = {}  # and of days whose rest it has given back: a clock may come back to them
         self._slice: dict[str, int] = {}
         self._unsure: set[TenantDay] = set()  # of which the journal may say more than is held
         self._turn = 0  # grows with each exchange, so that Redis sees which came late
@@ -183,7 +230,13 @@ class DollarLease(Chore):
         self._clock, self._elapsed_s = clock, elapsed_s
         self._seen: tuple[int, float] | None = None  # the day of the last grant, and when that was
         self._told = ""
+        self._why = ""
+        self._told_of = 0  # the last day of a grant, that a clock is behind
         self._lock = threading.Lock()
+
+    def go_alone(self, link: RedisLink) -> None:
+        """Nothing more is leased; refusals say why."""
+        self._why = link.why
 
     def account(self, tenant: str) -> TenantAccount | None:
         """Return the account of a tenant; None if nothing caps it."""
@@ -193,7 +246,9 @@ class DollarLease(Chore):
                 usd = self._daily_usd.get(tenant, self._daily_usd.get(OTHERS))
                 if usd is None:
                     return None
-                known = self._accounts[tenant] = TenantAccount(tenant, usd, is_alone=self._is_alone, wake=self._wake)
+                known = self._accounts[tenant] = TenantAccount(
+                    tenant, usd, is_alone=self._is_alone, wake=self._wake, why_alone=lambda: self._why
+                )
             return known
 
     def do(self, link: RedisLink) -> None:
@@ -222,19 +277,24 @@ class DollarLease(Chore):
         for _ in range(4):
             status, nano_usd, _, day, last = self._asked(link, account, wanted)
             if status == NOT_CURRENT:  # this Redis does not know what is spent
-                self._restore(link, int(day))
+                self._restore(link)
                 continue
             if status == REFUSED and least < wanted:
                 wanted = least
                 continue
+            if status in (REFUSED, GRANTED):
+                behind = _behind(int(day), int(last))
+                if behind and int(last) != self._told_of:
+                    _LOG.warning("%s", behind)
+                self._told_of = int(last) if behind else 0
             if status == REFUSED:
-                account.refuse()
-            elif status in (CLOCK_WENT_BACK, CLOCKS_DIFFER, CLOCK_LEAPT):
-                self._tell(account, _clock_problem(status, int(day), int(last)))
+                account.refuse(behind, is_cap=True)
+            elif status in (CLOCKS_DIFFER, CLOCK_LEAPT):
+                self._tell(account, _clock_problem(status, int(day)))
             elif status == GRANTED and nano_usd:
                 where = (account.tenant, int(day))
                 if not self._journaled(link, where, nano_usd):
-                    self._restore(link, int(day))  # the journal is of a later generation than this Redis and this process
+                    self._restore(link)  # the journal is of a later generation than this Redis and this process
                     continue
                 lost = self._accept(link, account, where, nano_usd)
                 if lost and wanted:  # the call counted on what another day had left
@@ -245,8 +305,8 @@ class DollarLease(Chore):
     def _asked(self, link: RedisLink, account: TenantAccount, wanted: int) -> Any:
         """Redis's answer to the wish for a slice, given this process's holdings."""
         cap, members = round(account.daily_usd * NANO), max(self._processes(), 1.0)
-        held_day = max((day for tenant, day in self._held if tenant == account.tenant), default=0)
-        held = self._held.get((account.tenant, held_day), 0)
+        known = [one for one in {**self._past, **self._held} if one[0] == account.tenant]
+        held = [part for where in known for part in (where[1], self._amount(where))]
         day: int | str = "" if self.day is None else self.day
         now: float | str = "" if self.day is not None else self._clock()
         self._turn += 1
@@ -255,14 +315,18 @@ class DollarLease(Chore):
             [MONEY],
             [
                 *(self._generation, account.tenant, cap, wanted, members, day),
-                *(self._process, self._turn, held_day, held, now, self._last_possible_day()),
+                *(self._process, self._turn, now, self._last_possible_day(), *held),
             ],
         )
+
+    def _amount(self, where: TenantDay) -> int:
+        """What this process holds of a tenant's day, or has spent of it."""
+        return self._held.get(where, self._past.get(where, 0))
 
     def _journaled(self, link: RedisLink, where: TenantDay, nano_usd: int) -> bool:
         """Write a grant down; False if it is of an earlier generation. What cannot be written returns to the cap."""
         try:
-            return self._journal.hold(self._generation, self._process, where, self._held.get(where, 0) + nano_usd)
+            return self._journal.hold(self._generation, self._process, where, self._amount(where) + nano_usd)
         except JournalUnavailable:  # perhaps it is written all the same
             self._unsure.add(where)
             self._say_held(link, where)
@@ -270,7 +334,8 @@ class DollarLease(Chore):
 
     def _accept(self, link: RedisLink, account: TenantAccount, where: TenantDay, nano_usd: int) -> int:
         """Let the account spend a grant that is written down; return what was left of other days."""
-        self._held[where] = self._held.get(where, 0) + nano_usd
+        self._held[where] = self._amount(where) + nano_usd
+        self._past.pop(where, None)
         self._slice[account.tenant] = nano_usd
         self._seen = where[1], self._elapsed_s()
         self._told = ""
@@ -294,7 +359,7 @@ class DollarLease(Chore):
             self._told = why
             _LOG.error("no dollars are leased for the tenants of this fleet: %s", why)
 
-    def _restore(self, link: RedisLink, today: int) -> None:
+    def _restore(self, link: RedisLink) -> None:
         """Tell Redis what the journal says is spent or leased, under a new generation; or learn that another process has."""
         current = self._journal.generation()
         if current != self._generation and current:
@@ -302,38 +367,40 @@ class DollarLease(Chore):
             self._generation = current
             if known is not None and int(known) == current:
                 return  # whether it is of this run, the next grant tells
-        found = self._journal.restore(today)
+        found = self._journal.restore()
         grants = [item for grant in found.grants for item in grant]
-        link.run_script(RESTORE, [MONEY], [found.generation, found.last_day, *grants])
+        link.run_script(RESTORE, [MONEY], [found.generation, found.last_day, found.back, found.carry, *grants])
         self._generation = found.generation
 
     def _settle_unsure(self, link: RedisLink, account: TenantAccount) -> None:
         """Write down again what is held, where nobody knows whether the journal has taken more, and tell Redis."""
         for where in [unsure for unsure in self._unsure if unsure[0] == account.tenant]:
-            self._journal.give_back(self._process, where, self._held.get(where, 0))
+            self._journal.give_back(self._process, where, self._amount(where))
             self._unsure.discard(where)
             self._say_held(link, where)
 
     def _say_held(self, link: RedisLink, where: TenantDay) -> None:
         self._turn += 1
-        held = self._held.get(where, 0)
-        link.run_script(GIVE_BACK, [MONEY], [self._generation, *where, self._process, self._turn, held])
+        link.run_script(GIVE_BACK, [MONEY], [self._generation, *where, self._process, self._turn, self._amount(where)])
 
     def _return_other_days(self, link: RedisLink, account: TenantAccount, today: TenantDay) -> int:
         """Give back what is left of leases of other days, which is those days' money; return how much it was."""
         returned = 0
         for where in [held for held in self._held if held[0] == account.tenant and held[1] != today[1]]:
-            returned += self._return(link, account, where)
-            del self._held[where]
+            # First, since what is free the next time is no longer of that day.
+            self._past[where] = self._held.pop(where)
+            returned += self._return(link, account, where, self._past)
+        while len(self._past) > MOST_DAYS:
+            del self._past[min(self._past, key=itemgetter(1))]
         return returned
 
-    def _return(self, link: RedisLink, account: TenantAccount, where: TenantDay) -> int:
-        nano_usd = account.take_back(self._held[where])
+    def _return(self, link: RedisLink, account: TenantAccount, where: TenantDay, kept: dict[TenantDay, int]) -> int:
+        nano_usd = account.take_back(kept[where])
         if nano_usd:
             with suppress(JournalUnavailable):  # else it counts as spent on its day
                 # The journal first: what Redis counts too much does no harm.
-                self._journal.give_back(self._process, where, self._held[where] - nano_usd)
-                self._held[where] -= nano_usd
+                self._journal.give_back(self._process, where, kept[where] - nano_usd)
+                kept[where] -= nano_usd
                 self._say_held(link, where)
         return nano_usd
 
@@ -343,20 +410,24 @@ class DollarLease(Chore):
             for where in list(self._held):
                 account = self.account(where[0])
                 if account is not None:
-                    self._return(link, account, where)
+                    self._return(link, account, where, self._held)
         except (FleetUnreachable, JournalUnavailable):
             pass
         self._journal.close()
 
 
-def _clock_problem(status: int, day: int, last: int) -> str:
+def _clock_problem(status: int, day: int) -> str:
     if status == CLOCKS_DIFFER:
         return "the clocks of Redis and of this machine are more than an hour apart: set them right"
-    if status == CLOCK_LEAPT:
-        return f"the clock of Redis has leapt ahead to {_date(day)}: set it right, or start this process anew if it is right"
+    return f"the clock of Redis has leapt ahead to {_date(day)}: set it right, or start this process anew if it is right"
+
+
+def _behind(day: int, last: int) -> str:
+    if last <= day:
+        return ""
     return (
-        f"the clock of Redis has gone back: it says {_date(day)}, and dollars were already granted for {_date(last)}: set it "
-        "right; if it was ahead then, see docs/fleet.md"
+        f"the clock of Redis has gone back: it says {_date(day)}, and dollars were already granted for {_date(last)}, which "
+        "count for today as well: set it right if it is wrong now"
     )
 
 

@@ -26,7 +26,8 @@ CREATE TABLE IF NOT EXISTS fleet_grants (  -- what each process was granted and 
     nano_usd BIGINT NOT NULL,
     PRIMARY KEY (process, tenant, day)
 );
-CREATE TABLE IF NOT EXISTS fleet_facts (  -- name: the fleet; day: the last day on which dollars were granted or restored
+CREATE TABLE IF NOT EXISTS fleet_facts (  -- name: the fleet; day: the last day of a grant; recent: the day of the last grant;
+    -- back: the last day of a grant below that, since a clock has gone back; carry: the later day on which that counts, too
     fact TEXT PRIMARY KEY,
     value TEXT NOT NULL
 );
@@ -38,8 +39,9 @@ CONNECT_TIMEOUT_S = 2
 STATEMENT_TIMEOUT_S = 1.0
 RESTS_S = 5.0
 """After a failure a server is left alone for so long: the thread that asks has snapshots to publish as well."""
-KEPT_DAYS = 7
-"""Grants of days so long before the present one are deleted when the totals are restored."""
+KEPT_DAYS = 30
+"""Of so many days up to that of the last grant, and of all later ones, grants are kept when the totals are restored. Days of
+which there are grants, whatever the clock says: it may have leapt."""
 _URL = re.compile(r"postgres(?:ql)?:/+")
 
 TenantDay = tuple[str, int]
@@ -56,11 +58,17 @@ class Grant(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """The journal's state when a new generation begins: its number, the last day, and all grants."""
+    """The journal's state when a new generation begins: its number, the last day, and all grants.
+
+    ``back``: the last day below that of which dollars were granted since a clock has gone back, and ``carry`` the later day on
+    which these grants count as well, once one was granted for; 0 for none.
+    """
 
     generation: int
     last_day: int
     grants: list[Grant]
+    back: int = 0
+    carry: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,33 +194,53 @@ class SpendJournal:
         with self._transaction() as run:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
 
-    def restore(self, today: int) -> Restored:
+    def restore(self) -> Restored:
         """Begin a new generation, and return what is spent or leased.
 
-        Grants of earlier generations that are not written yet will never be. Old grants are deleted only if no grant is of a
-        day after ``today``: else a clock is wrong, and nobody can say which grants are old.
+        Grants of earlier generations that are not written yet will never be. Old ones are deleted (:data:`KEPT_DAYS`).
         """
         with self._transaction() as run:
             run("UPDATE fleet_generation SET number = number + 1")
             number = run("SELECT number FROM fleet_generation").fetchone()[0]
             last = _last_day(run)
-            if last <= today:
-                run("DELETE FROM fleet_grants WHERE day < ?", min(today, last + 1) - KEPT_DAYS)
+            recent, back, carry = (_fact(run, name) for name in ("recent", "back", "carry"))
+            days = [int(row[0]) for row in run("SELECT DISTINCT day FROM fleet_grants ORDER BY day DESC").fetchall()]
+            older = [day for day in days if day <= (recent or last)]
+            if older[KEPT_DAYS:]:
+                run("DELETE FROM fleet_grants WHERE day <= ?", older[KEPT_DAYS])
             rows = run("SELECT process, tenant, day, nano_usd FROM fleet_grants ORDER BY process, tenant, day")
-            return Restored(int(number), last, [Grant(row[0], row[1], int(row[2]), int(row[3])) for row in rows])
+            grants = [Grant(row[0], row[1], int(row[2]), int(row[3])) for row in rows]
+            return Restored(int(number), last, grants, back, carry)
+
+
+def _fact(run: Callable[..., Any], name: str) -> int:
+    found = run("SELECT value FROM fleet_facts WHERE fact = ?", name).fetchone()
+    return int(found[0]) if found else 0
+
+
+def _set_fact(run: Callable[..., Any], name: str, value: int) -> None:
+    run("INSERT INTO fleet_facts VALUES (?, ?) ON CONFLICT (fact) DO UPDATE SET value = excluded.value", name, str(value))
 
 
 def _last_day(run: Callable[..., Any]) -> int:
     """The last day on which dollars were granted; 0 if they never were."""
-    noted = run("SELECT value FROM fleet_facts WHERE fact = 'day'").fetchone()
     granted = run("SELECT max(day) FROM fleet_grants").fetchone()[0]
-    return max(int(noted[0]) if noted else 0, int(granted or 0))
+    return max(_fact(run, "day"), int(granted or 0))
 
 
 def _note_day(run: Callable[..., Any], day: int) -> None:
-    """Remember a day, so that it stays known when its grants are deleted."""
-    if day > _last_day(run) or run("SELECT 1 FROM fleet_facts WHERE fact = 'day'").fetchone() is None:
-        run("INSERT INTO fleet_facts VALUES ('day', ?) ON CONFLICT (fact) DO UPDATE SET value = excluded.value", str(day))
+    """Remember the day of a grant, and whether a clock had gone back by then: what Redis forgets with its sums."""
+    last, recent, back = _last_day(run), _fact(run, "recent"), _fact(run, "back")
+    if day != recent or day > last:
+        _set_fact(run, "day", max(day, last))
+        _set_fact(run, "recent", day)
+    if day < last:
+        _set_fact(run, "back", day)
+        _set_fact(run, "carry", 0)
+    elif back:
+        carry = _fact(run, "carry") or day
+        _set_fact(run, "carry", carry if carry == day else 0)
+        _set_fact(run, "back", back if carry == day else 0)
 
 
 # -- opening -----------------------------------------------------------------------------------------------------

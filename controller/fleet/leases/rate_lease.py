@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from vinelm.backends.limits.rate_share import RateAmounts, RateDemand, RateShare
 from vinelm.controller.fleet.member import Chore
-from vinelm.controller.fleet.redis_link import RUN, RedisLink
+from vinelm.controller.fleet.redis_link import RUN, SILENT_REDIS, RedisLink
 
 BUSY = 0.75
 """From this part of a share used in the last minute on, more is asked for before a call has to wait for it."""
@@ -239,7 +239,7 @@ class RateLease(Chore):
             self._share.grow(self._share.limits)
         else:
             self._share.cut_off(
-                f"the fleet's Redis does not answer, and this process holds too small a share of the limits of engine "
+                f"{link.why or SILENT_REDIS}, and this process holds too small a share of the limits of engine "
                 f"{self.engine!r} for the call: look after the Redis"
             )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Condition
 
+from vinelm.controller.fleet.redis_link import SILENT_REDIS
 from vinelm.errors import CallRefused
 from vinelm.money.spend_guard import SpendGuard, SpendPermit
 
@@ -37,10 +38,20 @@ class TenantAccount(SpendGuard):
         daily_usd: the cap of all processes together; shown in refusals.
         is_alone: returns whether Redis does not answer.
         wake: asks the background to look after the lease now.
+        why_alone: returns why Redis cannot be reached; empty: it does not answer.
     """
 
-    def __init__(self, tenant: str, daily_usd: float, *, is_alone: Callable[[], bool], wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        tenant: str,
+        daily_usd: float,
+        *,
+        is_alone: Callable[[], bool],
+        wake: Callable[[], None],
+        why_alone: Callable[[], str] = str,
+    ) -> None:
         super().__init__(0.0)
+        self._why_alone = why_alone
         self.tenant, self.daily_usd = tenant, daily_usd
         self._is_alone, self._wake = is_alone, wake
         self._changed = Condition()  # guards what follows; taken after the lock of the guard, never before
@@ -140,12 +151,12 @@ class TenantAccount(SpendGuard):
             self._has_answer, self._why = True, ""
             self._changed.notify_all()
 
-    def refuse(self, why: str = "") -> None:
-        """There is no other lease now: refuse the calls that wait. ``why`` if it is not the cap."""
+    def refuse(self, why: str = "", *, is_cap: bool = False) -> None:
+        """There is no other lease now: refuse the calls that wait. ``why`` if it is not the cap, or not today's alone."""
         with self._changed:
             self._has_answer = True
             self._why = why
-            self._refused_usd = 0.0 if why else min(self._waiting, default=0.0)
+            self._refused_usd = 0.0 if why and not is_cap else min(self._waiting, default=0.0)
             self._refused_until = time.monotonic() + REFUSED_FOR_S
             self._changed.notify_all()
 
@@ -173,7 +184,7 @@ class TenantAccount(SpendGuard):
         if self._was_refused(upper_usd):
             why = self._why or "other processes may hold the rest"
         elif self._is_alone():
-            why = "the fleet's Redis does not answer"
+            why = self._why_alone() or SILENT_REDIS
         else:
             why = "no answer to the wish for more came in time"
         return (

@@ -207,13 +207,14 @@ class ContingentDecision(OfPlan, Decision):
         """
         found: dict[str, float] = {}
         objective = self.request.objective
-        if self.node == 0 and objective.min_accuracy is not None:
-            found[FLOOR] = self.accuracy - objective.min_accuracy
+        means = self._means() if self.node == 0 else []
+        if FLOOR in means:
+            found[FLOOR] = self.accuracy - (objective.min_accuracy or 0.0)
         for bound, cap in self.problem.caps.items():
             if bound in (LATENCY_CAP, COST_CAP):
                 found[bound] = cap.limit - cap.most_used(self.plan)
-        if self.node == 0 and objective.max_cost_usd is not None and objective.cost_budget == "population":
-            found[COST_CAP] = spare(objective.max_cost_usd, self.plan.cost_usd)
+        if COST_CAP in means:
+            found[COST_CAP] = spare(objective.max_cost_usd or 0.0, self.plan.cost_usd)
         return found
 
     @property
@@ -243,7 +244,19 @@ class ContingentDecision(OfPlan, Decision):
             return f"{text}; no plan meets {' with '.join(map(self._bound, self.relaxed))}: {EFFORT[self.relaxed[0]]}"
         if self.binding:
             return f"{text}; {self.binding} has {self.slack[self.binding]:.3g}{UNITS[self.binding]} to spare"
-        return f"{text}; there is no bound"
+        means = self._means()
+        if not means:
+            return f"{text}; there is no bound"
+        # What requests of the same past cost and reach is not to meet the bound: all requests together do.
+        bounds = f"{means[0]} bounds" if len(means) == 1 else f"{' and '.join(means)} bound"
+        return f"{text}; {bounds} the mean of all requests, from their start"
+
+    def _means(self) -> list[str]:
+        """The bounds of the objective on a mean, which concern the plan from the root on."""
+        objective = self.request.objective
+        found = [FLOOR] if objective.min_accuracy is not None else []
+        is_mean = objective.max_cost_usd is not None and objective.cost_budget == "population"
+        return [*found, COST_CAP] if is_mean else found
 
     def explain(self) -> str:
         """Return the plan as an indented tree, and what each other next model would lead to."""

@@ -16,8 +16,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from vinelm.adapters.calls.delegating_model import Attempt
 from vinelm.adapters.calls.fallback_model import FallbackModel
-from vinelm.adapters.calls.tool_binding import STRUCTURED, BoundTools
 from vinelm.adapters.calls.structured import Structured
+from vinelm.adapters.calls.tool_binding import STRUCTURED, BoundTools
 from vinelm.errors import CallError
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy
 from vinelm.profiler.execution.replayed.record import RecordedCall

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import AIMessage
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from vinelm.errors import StoreError
+from vinelm.profiler.execution.state_types import StateSerializer
 
 RECORD = b"r"
 """First byte of a record, where that of a checkpoint says how the run stood."""
 _FORMAT = 1
-_SERDE = JsonPlusSerializer()  # no pickle in its default mode
+_SERDE = StateSerializer()  # no pickle
 
 
 @dataclass(slots=True)

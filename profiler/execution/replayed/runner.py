@@ -10,7 +10,8 @@ from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.exits import resolved, with_graph_exits
 from vinelm.adapters.langgraph.runs.run_context import profiled_unit
 from vinelm.catalog import Catalog
-from vinelm.errors import InputError, WorkflowError
+from vinelm.errors import InputError, WorkflowError, is_of_code
+from vinelm.profiler.execution.answers import beside_label
 from vinelm.profiler.execution.job import UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import make_judging
 from vinelm.profiler.execution.outcome import arm_after, failed_row, refuse_other, scored, with_shown
@@ -56,7 +57,7 @@ class ReplayRunner:
         self.can_go_on = self.template.knows_past_ends and bool(self.control.ends)
         """True if a request can go on below a passed check."""
         self.judging = make_judging(workflow, catalog, backends)
-        self.last_error: Exception | None = None
+        self.last_error: BaseException | None = None
 
     @property
     def is_virtual_time(self) -> bool:
@@ -132,11 +133,11 @@ class ReplayRunner:
         row = with_shown(policy.observation(), self.signals, seen, stage)
         success, problem = scored(self.workflow, request, seen, stage)
         row = replace(row, success=success) if problem is None else replace(row, failure="tool", detail=problem)
-        return UnitOutcome(row)
+        return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
 
     def _run(
         self, policy: ReplayPolicy, request: Request, budget: UnitBudget | None
-    ) -> tuple[dict[str, Any] | None, Exception | None]:
+    ) -> tuple[dict[str, Any] | None, BaseException | None]:
         """The state after the run, and the exception that ended it, if any."""
         context = replace(self.control.context(policy=policy, request=request), chat_host=policy)
         names = self.workflow.unrepeatable
@@ -150,7 +151,9 @@ class ReplayRunner:
             # What the policy has noted says more about the workflow than this error, and is raised below.
             if policy.problem is None:
                 raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_of_code(error):
+                raise
             problem = error
         finally:
             UNIT_CALLS.reset(calls)

@@ -85,6 +85,15 @@ def test_threads_keep_apart(vine):
     assert seen == [("generate", ()), ("generate", ()), ("repair", ("m0",))]
 
 
+def test_threads_of_one_name_keep_apart(vine):
+    """Two graphs over one object, or two tenants, with a checkpointer each."""
+    apps, seen = [app_of(vine), app_of(vine)], []
+    config = {"configurable": {"thread_id": "1"}}
+    for app, given in zip((*apps, *apps), ({"out": []}, {"out": []}, Command(resume="x"), Command(resume="x")), strict=True):
+        app.invoke(given, config, context=vine.context(policy=Watching(vine, seen)))
+    assert seen == [("generate", ())] * 2 + [("repair", ("m0",))] * 2
+
+
 def test_a_node_that_is_tried_again_leaves_one_invocation(vine):
     model, tries, seen = VineChatModel(vine=vine), [], []
 

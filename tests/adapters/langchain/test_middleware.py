@@ -18,7 +18,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddleware, ModelRetryMiddleware
 from langchain.agents.structured_output import ToolStrategy
 
-from vinelm import VineMiddleware
+from vinelm import VineChatModel, VineMiddleware
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
 from vinelm.backends.resolver import ModelResolver
 from vinelm.errors import CallError, ConfigError, WorkflowError
@@ -500,3 +500,14 @@ def test_the_default_runs_where_nothing_is_planned():
     bare = ScriptedBackend().chat_model(make_catalog()["m0"], None)
     create_agent(bare, [], middleware=[VineMiddleware(vine, default="m2")]).invoke(question())
     assert models_of(backend) == ["m2"]
+
+
+def test_two_agents_over_one_object_run_each_its_own_default():
+    backend = ScriptedBackend()
+    vine = agent_control(backend)
+    bare = ScriptedBackend().chat_model(make_catalog()["m0"], None)
+    agents = [create_agent(bare, [], middleware=[VineMiddleware(vine, default=name)]) for name in ("m2", "m1")]
+    agents += [create_agent(VineChatModel(vine=vine, stage="model", default=name), []) for name in ("m2", "m1")]
+    for agent in agents:
+        agent.invoke(question())
+    assert models_of(backend) == ["m2", "m1", "m2", "m1"]

@@ -22,12 +22,13 @@ from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.catalog import Catalog
 from vinelm.controller import Planner
-from vinelm.errors import CallError
+from vinelm.errors import UNSUPPORTED_CALL, CallError, CallRefused, ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies import ForcedPolicy
+from vinelm.rows.observation import Usage
 
-REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed")
-OTHERS = ("auth", "context_length", "content_filter", "budget", "unknown")
+REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed", "context_length")
+OTHERS = ("auth", "content_filter", "budget", "unknown")
 OBJECTIVE = Objective(maximize="accuracy", max_latency_s=1000.0)
 
 
@@ -182,6 +183,109 @@ def test_a_retry_policy_for_other_errors_is_none():
     retry = RetryPolicy(max_attempts=3, initial_interval=0.001, jitter=False, retry_on=OSError)
     assert App(retry=retry, turns=1).build(vine).compile().invoke({"q": "?"})["a"] == "m1;"
     assert len(backend.calls) == 2
+
+
+# -- what a model cannot take ------------------------------------------------------------------------------------------
+
+CANNOT = [
+    WorkflowError("a message has content that the API cannot represent: send text", code=UNSUPPORTED_CALL),
+    ConfigError("model 'm': takes no tools", code=UNSUPPORTED_CALL),
+]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("error", CANNOT)
+def test_a_call_that_a_model_cannot_take_is_taken_by_another(annotated, wanted, error, mode):
+    """The whole request died with the backend's own error, which is no failed call."""
+    session, path, answer = serve(annotated, EchoBackend({wanted: error}), mode)
+    assert answer == f"{path[0]};"
+    assert path[0] != wanted
+    assert [one.failure for one in session.invocations] == ["malformed", None]
+
+
+@pytest.mark.parametrize("error", CANNOT)
+def test_where_no_model_can_take_it_its_own_error_is_raised(annotated, error):
+    backend = EchoBackend(dict.fromkeys(annotated.catalog, error))
+    vine = VineLM(annotated.catalog, {"test": backend}, trie=annotated)
+    with pytest.raises(type(error), match=str(error)):
+        App(turns=1).build(vine).compile().invoke({"q": "?"}, context=vine.context(OBJECTIVE))
+    assert len(backend.calls) == 3
+
+
+@pytest.mark.parametrize("error", [WorkflowError("the caller's own"), ConfigError("no key"), NotImplementedError()])
+def test_other_errors_of_the_caller_are_hidden_by_no_other_model(annotated, wanted, error):
+    backend = EchoBackend({wanted: error})
+    vine = VineLM(annotated.catalog, {"test": backend}, trie=annotated)
+    with pytest.raises(type(error)):
+        App(turns=1).build(vine).compile().invoke({"q": "?"}, context=vine.context(OBJECTIVE))
+    assert len(backend.calls) == 1
+
+
+class Toolless(Echo):
+    def bind_tools(self, tools, **kwargs):
+        raise NotImplementedError
+
+
+class SomeToolless(EchoBackend):
+    def chat_model(self, model, call):
+        self.calls.append(call)
+        return (Toolless if model.name == "m0" else ScriptedTools)(name_=model.name, call=call)
+
+
+class ScriptedTools(Echo):
+    def bind_tools(self, tools, **kwargs):
+        return self.bind(tools=tools)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_model_without_tools_leaves_the_call_to_one_that_has_them(mode):
+    backend = SomeToolless()
+    vine = VineLM(make_catalog(3), {"test": backend}, template=make_template(3, 3))
+    chat = vine.chat_model("generate").bind_tools([lookup])
+    answer = chat.invoke("?") if mode == "sync" else asyncio.run(chat.ainvoke("?"))
+    assert answer.text == "m1"
+    assert [call.prefix for call in backend.calls] == [("m0",), ("m1",)]
+
+
+def test_a_repeated_call_of_a_chat_model_is_planned_around_what_it_cannot_take(annotated, wanted):
+    backend = EchoBackend({wanted: CANNOT[0]})
+    vine = VineLM(annotated.catalog, {"test": backend}, trie=annotated)
+    with vine.request(OBJECTIVE):
+        assert vine.chat_model("generate", max_retries=1).invoke("?").text != wanted
+
+
+class Prices(EchoBackend):
+    """A call of each model may cost so many dollars, and does; ``fail`` fails before anything is paid."""
+
+    def __init__(self, usd, fail):
+        super().__init__(fail)
+        self.usd = usd
+
+    def chat_model(self, model, call):
+        self.calls.append(call)
+        return Priced(name_=model.name, call=call, fail=self.fail.get(model.name), usd=self.usd[model.name])
+
+
+class Priced(Echo):
+    usd: float
+
+    def _spend(self):
+        if self.fail is not None:
+            raise self.fail
+        usage = Usage(model=self.name_, cost_usd=self.usd, latency_s=1.0)
+        self.call.guard.authorize(self.usd).settle(usage)
+        self.call.on_usage(usage)
+
+
+def test_where_the_cap_refuses_a_model_that_stands_in_the_next_one_is_asked():
+    """The small model's window is too short, the second costs more than is left, and the third fits."""
+    backend = Prices({"m0": 0.1, "m1": 5.0, "m2": 0.5}, failing("m0", kind="context_length"))
+    vine = VineLM(make_catalog(3), {"test": backend}, template=make_template(3, 3))
+    capped = Objective(maximize="accuracy", max_cost_usd=1.0, cost_budget="per_request")
+    assert App(turns=1).build(vine).compile().invoke({"q": "?"}, context=vine.context(capped))["a"] == "m2;"
+    too_little = Objective(maximize="accuracy", max_cost_usd=0.3, cost_budget="per_request")
+    with pytest.raises(CallRefused):
+        App(turns=1).build(vine).compile().invoke({"q": "?"}, context=vine.context(too_little))
 
 
 class State(BaseModel):

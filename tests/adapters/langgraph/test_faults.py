@@ -5,6 +5,7 @@ from kit.apps.echo import App, EchoBackend
 from kit.catalogs import make_catalog
 from kit.tables import random_table
 from kit.templates import make_template
+from langchain_core.tracers import context as tracing
 
 from scripts.hostile_parts import faults
 from vinelm import VineLM
@@ -40,6 +41,17 @@ def serve(vine, objective=OBJECTIVE, policy=None, **app):
     return App(**app).build(vine).compile().invoke({"q": "?"}, context=vine.context(objective, policy=policy))
 
 
+@pytest.fixture
+def no_watches():
+    """Without what tools declared in other tests have registered with LangChain, which nothing here needs."""
+    hooks = tracing._configure_hooks
+    kept = list(hooks)
+    hooks[:] = [hook for hook in kept if not hook[0].name.startswith("vinelm")]
+    yield
+    hooks[:] = kept
+
+
+@pytest.mark.usefixtures("no_watches")
 @pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.long)])
 def test_no_function_of_ours_that_raises_fails_an_application(every):
     """Found by running a request, so that a function written tomorrow is attacked, too."""

@@ -128,6 +128,15 @@ def test_a_new_question_in_place_of_an_answer_begins_anew(vine, served):
     assert served(app, Command(resume="yes"))[0] == [("act", ("m0", "m1")), ("write", ("m0", "m1", "m2"))]
 
 
+def test_threads_of_one_name_keep_apart(vine, served):
+    """Two graphs over one object, or two tenants, with a checkpointer each."""
+    apps = [app_of(vine, "chat"), app_of(vine, "chat")]
+    for app in apps:
+        served(app, {"out": []})
+    for app in apps:
+        assert served(app, Command(resume="yes"))[0] == [("act", ("m0", "m1")), ("write", ("m0", "m1", "m2"))]
+
+
 def test_threads_keep_apart(vine, served):
     app = app_of(vine, "chat")
     for thread in ("a", "b"):

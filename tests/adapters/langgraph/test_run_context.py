@@ -310,6 +310,25 @@ def test_without_a_plan_each_stage_runs_its_default():
     assert vine.stages == {"generate": "m1", "repair": None}
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_two_graphs_over_one_object_run_each_its_own_default(mode):
+    """Such as a graph for each customer, whose default is what he pays for; it is built when he asks."""
+    vine = GraphAdapter(ModelResolver(make_catalog(3), {"test": EchoBackend()}))
+
+    def think(state: dict, model) -> dict:
+        return {"a": model.invoke("?").text}
+
+    async def athink(state: dict, model) -> dict:
+        return {"a": (await model.ainvoke("?")).text}
+
+    def built(default):
+        node = vine.stage("generate", think if mode == "sync" else athink, state=App.schema, default=default)
+        return StateGraph(App.schema).add_node("generate", node).add_edge(START, "generate").compile()
+
+    graphs = [built("m2"), built("m1")]
+    assert [run(graph, mode, {"q": "?"})["a"] for graph in (*graphs, *graphs)] == ["m2", "m1", "m2", "m1"]
+
+
 def test_the_default_policy_keeps_what_happened():
     vine = control()
     policies = []

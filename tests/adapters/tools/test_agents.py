@@ -1,18 +1,17 @@
 """Declared tools in agents, tool nodes and nodes of one's own: what runs ahead answers, and nothing else changes."""
 
 import asyncio
-import json
 import threading
 
 import pytest
 from kit.apps.chat import calls_then
 from kit.apps.echo import run, thread
+from kit.apps.streaming import PRICES, Chat, Guesses
 from kit.catalogs import make_catalog
 from kit.tool_episodes import TEMPLATE
 from kit.tool_sessions import a_call
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
@@ -24,6 +23,7 @@ pytest.importorskip("langchain")
 from langchain.agents import create_agent
 
 from vinelm import Catalog, Speculation, VineLM, VineMiddleware
+from vinelm.adapters.tools.declaring import declared_in
 from vinelm.backends import create_backends
 from vinelm.errors import CallError, CallRefused, ConfigError
 from vinelm.estimator.patterns.pattern_file import read_patterns, write_patterns
@@ -34,35 +34,6 @@ from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.requests.workflow import Request, Workflow
 
 MODES = ("sync", "async")
-PRICES = {"input": 0.0, "output": 0.0, "source": "test", "as_of": "2026-11-01"}
-
-
-class Chat(BaseChatModel):
-    """Streams the tool calls of a script; its last chunk waits until the test lets it go."""
-
-    answer: object
-    gate: object = None
-
-    @property
-    def _llm_type(self):
-        return "scripted"
-
-    def bind_tools(self, tools, **kwargs):
-        return self.bind(tools=["bound"])
-
-    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        return ChatResult(generations=[ChatGeneration(message=self.answer("m", messages, {}))])
-
-    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
-        answer = self.answer("m", messages, {})
-        for at, call in enumerate(answer.tool_calls):
-            text = json.dumps(call["args"])
-            for part in (text[:3], text[3:]):
-                piece = {"name": call["name"] if part == text[:3] else None, "args": part, "id": call["id"], "index": at}
-                yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[piece]))
-        if self.gate is not None:
-            self.gate()
-        yield ChatGenerationChunk(message=AIMessageChunk(content=answer.text, response_metadata={"finish_reason": "stop"}))
 
 
 class Writer(Chat):
@@ -111,15 +82,6 @@ class App:
 
     def context(self, **speculation):
         return self.vine.context(speculate=Speculation(**speculation))
-
-
-class Guesses:
-    def __init__(self, *found):
-        self.found, self.histories = found, []
-
-    def candidates(self, history):
-        self.histories.append([one if isinstance(one, str) else (one.tool, one.arguments, one.result) for one in history])
-        return self.found
 
 
 def ask(text="tea?"):
@@ -236,9 +198,12 @@ def test_each_answer_is_read_from_its_start():
     def think(state: MessagesState, model) -> dict:
         return {"messages": [model.invoke("?"), model.invoke("?")]}
 
-    stage = app.vine.stage("model", think, eager=items_in)
-    StateGraph(MessagesState).add_node("model", stage).add_edge(START, "model").compile().invoke(ask(), context=app.context())
-    assert app.looked.wait(5)
+    def do(state: MessagesState) -> dict:
+        assert app.looked.wait(5), app.look.name
+        return {}
+
+    graph = StateGraph(MessagesState).add_node("model", app.vine.stage("model", think, eager=items_in)).add_node("do", do)
+    graph.add_edge(START, "model").add_edge("model", "do").compile().invoke(ask(), context=app.context())
     assert app.log == ["look tea True"]
 
 
@@ -472,7 +437,7 @@ def test_a_sync_call_on_the_loops_own_thread_does_not_wait_for_it():
         )
         with app.vine.request(speculate=Speculation()):
             memory = app.vine.adapter.reads_finder.here()
-            assert memory.start("both", {"item": "tea"}, "eager", 1.0)
+            assert memory.start(declared_in(app.vine.adapter.tools, both), {"item": "tea"}, "eager", 1.0)
             return both.invoke({"item": "tea"})
 
     assert asyncio.run(main()) == "sync"

@@ -10,6 +10,7 @@ from kit.tool_episodes import TEMPLATE
 from langchain_core.tools import StructuredTool, tool
 
 from vinelm import Speculation, VineLM
+from vinelm.adapters.tools.declaring import declared_in
 from vinelm.tools.speculation import Candidate
 
 TEA, MILK = {"item": "tea"}, {"item": "milk"}
@@ -29,13 +30,20 @@ def app():
         """Book an item."""
         return "booked"
 
-    vine.tool(look, read_only=True, cost_usd=0.25)
-    vine.tool(book, writes="session")
-    return SimpleNamespace(vine=vine, log=log)
+    look, book = vine.tool(look, read_only=True, cost_usd=0.25), vine.tool(book, writes="session")
+    return SimpleNamespace(vine=vine, log=log, look=look, book=book)
 
 
 def guess(app, *found):
     app.vine.adapter.tools.candidates = SimpleNamespace(candidates=lambda history: found)
+
+
+def tools_of(app):
+    return {one.name: handle(app, one) for one in (app.look, app.book)}
+
+
+def handle(app, tool):
+    return declared_in(app.vine.adapter.tools, tool)
 
 
 def memory_of(app):
@@ -48,7 +56,8 @@ def test_places_go_to_guesses_that_can_start(app):
     with app.vine.request(speculate=Speculation(waste_usd=1.0, at_once=1)):
         memory = memory_of(app)
         for _ in range(2):
-            memory.speculate([], lambda found, settings, *, wasted_usd, running: found[: settings.at_once - running])
+            choose = lambda found, settings, *, wasted_usd, running: found[: settings.at_once - running]  # noqa: E731
+            memory.speculate([], choose, tools_of(app))
             while memory._running():
                 pass
     assert app.log == ["tea", "milk"]
@@ -62,14 +71,15 @@ def test_a_tool_that_failed_ahead_is_not_called_ahead_again(app):
         calls.append(item)
         raise ValueError(item)
 
-    app.vine.tool(bad, read_only=True)
+    bad = handle(app, kept := app.vine.tool(bad, read_only=True))
     with app.vine.request(speculate=Speculation()):
         memory = memory_of(app)
-        assert memory.start("bad", TEA, "speculated", 1.0)
+        assert memory.start(bad, TEA, "speculated", 1.0)
         while memory._running():
             pass
-        assert not memory.start("bad", MILK, "speculated", 1.0)
+        assert not memory.start(bad, MILK, "speculated", 1.0)
     assert calls == ["tea"]
+    assert kept.name == "bad"
 
 
 def test_a_write_of_all_runs_concerns_a_run_that_begins_while_it_lasts(app):
@@ -91,10 +101,10 @@ def test_a_write_of_all_runs_concerns_a_run_that_begins_while_it_lasts(app):
     thread.start()
     begun.wait(5)
     with app.vine.request(speculate=Speculation()):
-        started.append(memory_of(app).start("look", TEA, "speculated", 1.0))
+        started.append(memory_of(app).start(handle(app, app.look), TEA, "speculated", 1.0))
         goes_on.set()
         thread.join(5)
-        started.append(memory_of(app).start("look", TEA, "speculated", 1.0))
+        started.append(memory_of(app).start(handle(app, app.look), TEA, "speculated", 1.0))
     assert started == [False, True]
 
 
@@ -117,7 +127,7 @@ def test_an_undeclared_write_inside_a_declared_tool_concerns_the_run_that_begins
         """Let another agent do it."""
         with app.vine.request(speculate=Speculation()):
             memory = memory_of(app)
-            assert memory.start("seen", TEA, "speculated", 1.0)
+            assert memory.start(handle(app, look), TEA, "speculated", 1.0)
             while memory._running():
                 pass
             poke.invoke(TEA)
@@ -142,7 +152,7 @@ def test_a_thread_that_has_joined_a_task_is_woken_when_the_task_is_cancelled(app
     async def main():
         with app.vine.request(speculate=Speculation()):
             memory = memory_of(app)
-            assert memory.start("both", TEA, "speculated", 1.0)
+            assert memory.start(handle(app, both), TEA, "speculated", 1.0)
             (read,) = memory._reads.values()
             joined = asyncio.create_task(asyncio.to_thread(both.invoke, TEA))
             while memory._reads:
@@ -157,5 +167,5 @@ def test_a_candidate_has_the_dollars_of_its_tool(app):
     guess(app, ("look", TEA, 0.9))
     seen = []
     with app.vine.request(speculate=Speculation()):
-        memory_of(app).speculate([], lambda found, settings, **_: seen.extend(found) or [])
+        memory_of(app).speculate([], lambda found, settings, **_: seen.extend(found) or [], tools_of(app))
     assert seen == [Candidate("look", TEA, 0.9, 0.25)]

@@ -14,6 +14,7 @@ from langgraph.types import Command, interrupt
 
 from vinelm import Speculation, VineLM
 from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.tools.declaring import declared_in
 from vinelm.adapters.tools.run_end import _GRAPHS, _MEMORIES
 from vinelm.backends.resolver import ModelResolver
 from vinelm.policies import ForcedPolicy
@@ -28,7 +29,7 @@ class App:
         self.vine = GraphAdapter(ModelResolver(make_catalog(1), {"test": EchoBackend()}), template=TEMPLATE, enforces=True)
         self.told, self.held, self.begun, self.let_go = [], [], asyncio.Event(), asyncio.Event()
 
-        @self.vine.tool(read_only=True)
+        @self.vine.tool(read_only=True, unchecked=True)  # though what comes after may ask a person
         async def look(item: str) -> str:
             """Look an item up."""
             self.begun.set()
@@ -51,7 +52,7 @@ class App:
         return {"messages": [AIMessage("thought")]}
 
     async def go_on(self, state: MessagesState) -> dict:
-        found = self.then()
+        found = self.then() or self.look.name
         if asyncio.iscoroutine(found):
             found = await found
         return {"messages": [AIMessage(str(found))]}
@@ -202,11 +203,12 @@ def test_a_run_of_a_with_block_ends_with_it_and_not_with_a_chain_inside():
         """Look an item up."""
         return item
 
+    known = declared_in(vine.adapter.tools, look)
     with vine.request(speculate=Speculation()):
         RunnableLambda(lambda _: look.invoke({"item": "tea"})).invoke(None)
         memory = vine.adapter.reads_finder.here()
-        assert memory.start("look", {"item": "milk"}, "speculated", 1.0)
+        assert memory.start(known, {"item": "milk"}, "speculated", 1.0)
         while memory._running():
             pass
-    assert not memory.start("look", {"item": "rice"}, "speculated", 1.0)
+    assert not memory.start(known, {"item": "rice"}, "speculated", 1.0)
     assert vine.tool_counts == {"reads": 1, "started": 1, "unused": 1}

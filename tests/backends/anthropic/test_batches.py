@@ -36,5 +36,5 @@ def test_a_batch_is_found_once_it_has_ended(provider):
     assert api.find(model, "none", since_s, 2, frozenset()) == FoundBatch(None)
     assert api.find(model, "mine", since_s, 2, frozenset({ours})) == FoundBatch(None)
     assert api.find(model, "mine", since_s + 1e5, 2, frozenset()) == FoundBatch(None)  # long before it was recorded
-    assert set(api.answers(model, ours)) == set(calls("mine", 2))
+    assert set(dict(api.answers(model, ours))) == set(calls("mine", 2))
     api.close()

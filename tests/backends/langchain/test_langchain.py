@@ -255,6 +255,9 @@ FAILURES = [
     (ReadTimeout(SECRET), "timeout"),
     (ConnectionResetError(SECRET), "server"),
     (KeyError(SECRET), "unknown"),
+    (ValueError(f"this model takes no images {SECRET}"), "malformed"),
+    (NotImplementedError(SECRET), "malformed"),
+    (TypeError(f"_generate() got an unexpected keyword argument {SECRET}"), "malformed"),
 ]
 
 

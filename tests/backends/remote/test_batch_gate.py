@@ -66,8 +66,7 @@ def gate_of():
         made.append(gate)
         numbers = iter(range(100))
         unit = BatchedUnit(("r", ("m",)))
-        unit.digest = lambda *_: f"d{next(numbers)}"
-        return (lambda: gate.ask(MODEL, SimpleNamespace(body={}), unit, 1.0)), records
+        return (lambda: gate.ask(MODEL, SimpleNamespace(body={}), unit, 1.0, f"d{next(numbers)}")), records
 
     yield make
     for gate in made:

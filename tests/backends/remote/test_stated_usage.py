@@ -1,8 +1,10 @@
 """Which token counts of a server are taken for the price of a call."""
 
+from dataclasses import replace
 from datetime import date
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from vinelm.backends.base import Counts
 from vinelm.backends.remote.call_meter import MeteredCall
@@ -17,10 +19,10 @@ PRICE = Price(input=1.0, output=10.0, source="a test", as_of=date(2026, 1, 1))
 BOUND = AttemptBound(tokens_in=100, tokens_out=1000)
 
 
-def booked(*deltas, **fields):
+def booked(*deltas, messages=(), bound=BOUND, **fields):
     model = Model(name="m", provider="openai", model_id="m", engine="e", price=PRICE, **fields)
     context = CallContext(stage="s", prefix=("m",), clock=VirtualClock(), on_usage=print)
-    metered = MeteredCall(model, context, RetryPolicy(), {}, (), 40, True, lambda: BOUND)
+    metered = MeteredCall(model, context, RetryPolicy(), {}, messages, max(40, len(str(messages))), True, lambda: bound)
     metered.begin()
     for delta in deltas:
         metered.see(delta)
@@ -67,3 +69,60 @@ def test_an_entry_that_trusts_nobody_is_written_as_before():
     assert "trusted_counts" not in Catalog([model]).to_dict()["model"][0]
     trusted = model.model_copy(update={"trusted_counts": True})
     assert Catalog.from_dict(Catalog([trusted]).to_dict())["m"].trusted_counts
+
+
+LONG = "hello " * 3_333
+
+
+@pytest.mark.parametrize("text", [LONG, "x" * 20_000, LONG[:10_000] + "x" * 10_000, "\u5929\u6c17" * 3_500])
+@pytest.mark.parametrize("place", ["text", "block", "system", "tool"])
+@pytest.mark.parametrize("tokens", [1, 10, 120])
+def test_a_count_that_the_prompt_cannot_be_made_of_is_booked_at_the_bound(text, place, tokens):
+    """A server that counts only what it neither read from its cache nor wrote to it."""
+    marked = [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]
+    messages = {
+        "text": [HumanMessage(text)],
+        "block": [HumanMessage(marked)],
+        "system": [SystemMessage(marked), HumanMessage("go")],
+        "tool": [ToolMessage(marked, tool_call_id="c"), HumanMessage("go")],
+    }[place]
+    deltas = TEXT, END, Delta(counts=Counts(tokens, 5))
+    assert booked(*deltas, messages=messages) == (pytest.approx(UPPER[0]), True)
+    assert booked(*deltas, messages=messages, trusted_counts=True)[1] is False
+
+
+@pytest.mark.parametrize(
+    ("messages", "tokens"),
+    [
+        ([HumanMessage(LONG)], 3_334),
+        ([HumanMessage("internationalization " * 100)], 300),
+        ([HumanMessage("-" * 60 + "\n" + " " * 900 + "x")], 12),
+        ([HumanMessage("2 + 2?")], 1),
+        ([HumanMessage([{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 50_000}}])], 85),
+        ([AIMessage([{"type": "thinking", "thinking": LONG, "signature": "s"}]), HumanMessage("go")], 9),
+    ],
+)
+def test_counts_that_are_possible_are_believed(messages, tokens):
+    usd, is_estimated = booked(TEXT, END, Delta(counts=Counts(tokens, 5)), messages=messages)
+    assert (usd, is_estimated) == (pytest.approx(PRICE.cost_usd(tokens, 5)), False)
+
+
+@pytest.mark.parametrize(
+    ("stated", "asks", "hour"),
+    [
+        ({"written": 900}, False, 0),
+        ({"written": 900}, True, 900),
+        ({"written": 900, "written_5m": 900}, True, 0),
+        ({"written": 900, "written_5m": 500, "written_1h": 400}, True, 400),
+        ({"written": 900, "written_5m": 500}, True, 400),
+        ({"written_5m": 500, "written_1h": 400}, False, 400),
+        ({"written": 900, "cached": 900, "written_1h": 900}, False, 900),
+        ({"written": 0, "written_5m": 0, "written_1h": 0}, True, 0),
+    ],
+)
+def test_what_the_server_does_not_split_was_written_for_as_long_as_the_prompt_asked(stated, asks, hour):
+    counts = Counts.stated(1000, 5, **stated)
+    written = 900 if any(stated.get(key) for key in ("written", "written_5m")) else 0
+    right = PRICE.cost_usd(1000, 5, 100 if stated.get("cached") else 0, written, hour)
+    bound = replace(AttemptBound(2000, 1000), asks_for_an_hour=asks)
+    assert booked(TEXT, END, Delta(counts=counts), bound=bound)[0] == pytest.approx(right)

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,7 @@ def test_bad_input_is_one_line(profiled, capsys):
 def test_hostile_names_are_escaped(profiled, capsys):
     """A model name that clears the screen, as a store of unknown origin may hold it."""
     evil = "sim\x1b[2J\u202eevil"
-    with sqlite3.connect("s.db") as store:
+    with closing(sqlite3.connect("s.db")) as store, store:
         (name,) = store.execute("SELECT model FROM observations LIMIT 1").fetchone()
         quoted = json.dumps(evil)[1:-1]
         for table, columns in (("observations", ("prefix", "model")), ("meta", ("value",)), ("identities", ("value",))):

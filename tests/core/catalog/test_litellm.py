@@ -191,10 +191,13 @@ litellm_settings: {{request_timeout: 60, num_retries: 9}}
     assert list(create_backends(catalog)) == ["azure", "openai", "vertex", "anthropic"]
 
 
-def test_prices_of_other_kinds_are_neither_sent_nor_silent(caplog):
-    catalog = load(one("model: openai/a, input_cost_per_second: 0.1, weight: 2, temperature: 0", PRICED))
+def test_rates_that_no_call_meets_are_neither_sent_nor_silent(caplog):
+    unmet = "input_cost_per_token_priority: 9, search_context_cost_per_query: {low: 0.1}, output_cost_per_image: 3"
+    catalog = load(one(f"model: openai/a, {unmet}, weight: 2, temperature: 0, cost_center: 7", PRICED))
     assert catalog["m"].options == {"temperature": 0}
-    assert caplog.messages[0].endswith(": m.input_cost_per_second, m.weight")
+    assert sorted(caplog.messages[0].partition(": m.")[2].split(", m.")) == [
+        "cost_center", "input_cost_per_token_priority", "output_cost_per_image", "search_context_cost_per_query", "weight"
+    ]  # fmt: skip
 
 
 def test_nothing_is_said_where_everything_counts(caplog):

@@ -1,6 +1,7 @@
 """Where a price comes from, what a call costs at it, and when it is reported as old."""
 
 import datetime
+import itertools
 import json
 
 import pytest
@@ -38,10 +39,63 @@ def test_what_a_call_costs(tokens, dollars_per_million):
     assert TIERED.cost_usd(*tokens) == pytest.approx(0.5 + dollars_per_million / 1e6)
 
 
-def test_rates_that_are_not_given_are_those_of_fresh_tokens():
-    price = Price(input=1, output=10, source="t", as_of=DAY, long_prompts=(LongPromptRates(above=200, input=3),))
-    assert price.cost_usd(100, 0, 40, 30, 20) == pytest.approx(100e-6)
-    assert price.cost_usd(300, 1) == pytest.approx((300 * 3 + 10) / 1e6)
+def price_of(**rates):
+    return Price(**{"input": 4, "output": 20, "source": "t", "as_of": DAY, **rates})
+
+
+@pytest.mark.parametrize(
+    ("rates", "minutes", "hour"),
+    [
+        ({}, 5.0, 8.0),
+        ({"cached": 0.4}, 5.0, 8.0),
+        ({"cache_write": 4.4}, 4.4, 8.0),
+        ({"cache_write": 9}, 9.0, 9.0),
+        ({"cache_write_1h": 7}, 5.0, 7.0),
+        ({"input": 0}, 0.0, 0.0),
+        ({"long_prompts": (LongPromptRates(above=50, input=8),)}, 10.0, 16.0),
+        ({"cache_write": 5, "long_prompts": (LongPromptRates(above=50, input=8),)}, 10.0, 16.0),
+        ({"cache_write": 5, "long_prompts": (LongPromptRates(above=50, output=90),)}, 5.0, 8.0),
+        ({"long_prompts": (LongPromptRates(above=50, cache_write=6), LongPromptRates(above=500, input=80))}, 6.0, 8.0),
+    ],
+)
+def test_a_rate_for_writing_to_a_cache_that_is_not_named_is_taken_at_its_dearer_side(rates, minutes, hour):
+    price = price_of(**rates)
+    assert price.cost_usd(100, 0, 0, 100) == pytest.approx(100e-6 * minutes)
+    assert price.cost_usd(100, 0, 0, 100, 100) == pytest.approx(100e-6 * hour)
+
+
+def test_rates_that_are_not_given_are_those_of_the_input():
+    price = price_of(long_prompts=(LongPromptRates(above=200, input=12),))
+    assert price.cost_usd(100, 0, 40) == pytest.approx(400e-6)
+    assert price.cost_usd(300, 1) == pytest.approx((300 * 12 + 20) / 1e6)
+    read = price_of(cached=0.4, long_prompts=(LongPromptRates(above=200, input=12),))
+    assert read.cost_usd(300, 0, 300) == pytest.approx(300 * 1.2 / 1e6)
+
+
+@pytest.mark.parametrize("rates", [{}, {"cached": 5}, {"cache_write": 6, "cached": 0.1}, {"cache_write_1h": 3}])
+@pytest.mark.parametrize("long", [(), (LongPromptRates(above=500, input=8, output=1),), (LongPromptRates(above=500, input=1),)])
+def test_no_split_of_a_prompt_costs_more_than_the_most(rates, long):
+    price = price_of(**rates, long_prompts=long)
+    for tokens in (1, 500, 501, 1000):
+        for read, kept in itertools.product((0, tokens // 2, tokens), repeat=2):
+            assert price.cost_usd(tokens, 7, read) <= price.most_usd(1000, 7) * (1 + 1e-12)
+            written = tokens - read
+            call = price.cost_usd(tokens, 7, read, written, min(kept, written))
+            assert call <= price.most_usd(1000, 7, asks_for_an_hour=True) * (1 + 1e-12)
+            assert price.cost_usd(tokens, 7, read, written) <= price.most_usd(1000, 7, writes_cache=True) * (1 + 1e-12)
+
+
+def test_a_batch_that_does_not_halve_the_cache_does_not_halve_a_write_without_a_name():
+    found = price_of(long_prompts=(LongPromptRates(above=200, input=8),)).in_batches(halves_cache=False)
+    assert found.cost_usd(100, 0, 0, 100) == pytest.approx(500e-6)
+    assert found.cost_usd(100, 0, 0, 100, 100) == pytest.approx(800e-6)
+    assert found.cost_usd(300, 0, 0, 300) == pytest.approx(3000e-6)
+    assert price_of().in_batches(halves_cache=True).cost_usd(100, 0, 0, 100) == pytest.approx(250e-6)
+
+
+def test_only_a_write_that_the_price_names_is_saved_by_a_hit():
+    assert price_of(cached=1).cache_saves_usd(100, 50) == pytest.approx(150e-6)
+    assert price_of(cached=1, cache_write=5).cache_saves_usd(100, 50) == pytest.approx(200e-6)
 
 
 def test_a_price_without_the_later_rates_is_written_as_before():
@@ -180,3 +234,24 @@ def test_where_a_price_comes_from():
     assert price_origin(entry()) == "the entry"
     ours = bundled_prices()["bedrock/deepseek.v3.2"]
     assert price_origin(entry(ours, price_id="bedrock/deepseek.v3.2")) == "vinelm"
+
+
+@pytest.mark.parametrize("model_id", ["ft:gpt-4-0613:acme", "ft:gpt-9:acme", "gpt-4.1.ft-abc"])
+def test_a_fine_tuned_model_never_has_the_price_of_what_it_was_made_of(model_id):
+    assert find_price("openai", model_id) is None
+    assert find_price("openai", "ft:gpt-4o-mini-2024-07-18:acme").price.input == 0.3
+
+
+@pytest.mark.parametrize(
+    "words", ['options = { service_tier = "priority" }', 'options = { extra_body = { service_tier = "scale" } }']
+)
+def test_a_dearer_tier_needs_a_price_of_its_own(tmp_path, words):
+    with pytest.raises(ConfigError, match="is not billed at the list price: add price = "):
+        from_toml(tmp_path, "openai", "gpt-4o", words)
+    with pytest.raises(ConfigError, match="is not billed at the list price"):
+        from_toml(tmp_path, "openai", "gpt-4o", words + '\nprice_id = "openai/gpt-4o"')
+    mine = 'price = { input = 7, output = 8, source = "s", as_of = 2026-06-01 }'
+    assert from_toml(tmp_path, "openai", "gpt-4o", f"{words}\n{mine}").price.input == 7.0
+    assert (
+        from_toml(tmp_path, "openai", "gpt-4o", words.replace("priority", "flex").replace("scale", "auto")).price.input == 2.5
+    )

@@ -67,6 +67,10 @@ def test_a_signal_that_fails_is_told_without_what_it_saw():
     assert "canary" not in str(caught.value)
     with pytest.raises(WorkflowError, match="returned a float: return text, a bool or an int, or give signal_edges"):
         Signals(lambda state: 0.5).label({}, passed=None)
+    with pytest.raises(
+        WorkflowError, match=r"signal\(state\) returned NaN: return a number, or None"
+    ):  # it was in the last bin
+        Signals(lambda state: float("nan"), edges=(1.0,)).label({}, passed=None)
 
 
 def test_an_answer_is_one_value_or_a_dict_as_json_gives_it_back():

@@ -53,6 +53,31 @@ def test_the_verdict_follows_from_both_intervals(static, single, verdict, begins
     assert evaluation_sentence(found).startswith(begins)
 
 
+@pytest.mark.parametrize(
+    ("static", "single", "known"),
+    [
+        ((0.05, 0.03), (0.06, 0.03), "VineLM over paths reaches 80.0 % right against 75.0 % right"),
+        ((-0.05, 0.03), (0.06, 0.03), "VineLM over paths reaches 80.0 % right against 85.0 % right"),
+        ((0.05, 0.03), estimate(0.1, 0.9, is_identified=False, unsupported=0.3), "the rows cannot say what VineLM over paths"),
+    ],
+)
+def test_under_the_oracle_stop_there_are_figures_and_no_advice(static, single, known):
+    part = evaluation(static, single, stop="oracle")
+    found = replace(part, by_budget=(part, part))
+    assert found.verdict == found.to_dict()["verdict"] == "no advice"
+    assert found.to_dict()["stop"] == "oracle"
+    said = evaluation_sentence(found)
+    assert said.startswith(
+        "No advice under the oracle stop, which ends a request when its answer is right, as no service can: "
+    )
+    assert known in said
+    assert "worth it" not in said
+    assert found.price is None
+    assert found.offers() == ()
+    assert evaluation_lines(found)[0].startswith("Oracle stop:")
+    assert all("oracle stop" in table.title for table in evaluation_tables(found))
+
+
 def test_each_budget_says_where_vinelm_is_worth_it_and_where_it_is_not():
     unknown = estimate(0.1, 0.9, is_identified=False, unsupported=0.3)
     parts = [((0.05, 0.03), (0.06, 0.03)), ((0.0, 0.015), (0.06, 0.03)), ((0.05, 0.06), (0.06, 0.03)), (unknown, unknown)]

@@ -2,7 +2,8 @@
 
 It keeps what it sold: ``bought`` counts calls in batches by what was asked, ``at_once`` the others. A batch ends ``delay_s``
 after it came, or when :meth:`BatchProvider.end` says so. ``spoil`` decides how a call of a batch ends: "expired", "errored",
-"lost", or None where it is answered.
+"lost", "garbled" (a line that is no JSON), an answer in the provider's own format, or None where it is answered. ``says_also``
+returns what is said of a call beside that, as pairs of a name and how it ends.
 """
 
 import json
@@ -32,6 +33,8 @@ class BatchProvider:
         self.refuse = None  # (status, body) of each submission, while it is set
         self.cut = 0  # so many submissions are taken, and their connection is cut before the answer
         self.status = None  # of OpenAI's batches and Gemini's, in place of the good one
+        self.completed = None  # the calls that OpenAI's batches say that they have completed
+        self.says_also = lambda custom_id, model, prompt: ()
         self.lock = threading.Lock()
         outer = self
 
@@ -121,6 +124,13 @@ class BatchProvider:
     def has_ended(self, batch):
         return time.time() >= batch["ends_s"]
 
+    def said(self, calls):
+        """Of each call, and of what is said beside it: name, model, prompt and how it ended."""
+        for custom_id, model, prompt in calls:
+            yield custom_id, model, prompt, self.spoil(model, prompt)
+            for name, ended in self.says_also(custom_id, model, prompt):
+                yield name, model, prompt, ended
+
     def listed(self, kind):
         return [batch for batch in reversed(self.batches.values()) if batch["kind"] == kind]
 
@@ -170,6 +180,7 @@ def openai_batch(provider, batch):
         "output_file_id": f"{batch['id']}-out" if done and status != "failed" else None,
         "error_file_id": f"{batch['id']}-err" if done and status != "failed" else None,
         "errors": {"object": "list", "data": [FULL]} if status == "failed" else None,
+        "request_counts": {"total": len(batch["calls"]), "completed": provider.completed or 0, "failed": 0},
     }  # fmt: skip
 
 
@@ -181,17 +192,20 @@ def openai_list(provider, body):
 def openai_content(provider, body, name):
     batch = provider.batches[name.rpartition("-")[0]]
     lines = []
-    for custom_id, model, prompt in batch["calls"]:
-        spoiled = provider.spoil(model, prompt)
-        if (spoiled is None) != name.endswith("-out") or spoiled == "lost":
+    for custom_id, model, prompt, spoiled in provider.said(batch["calls"]):
+        if (spoiled in (None, "garbled") or isinstance(spoiled, dict)) != name.endswith("-out") or spoiled == "lost":
+            continue
+        if spoiled == "garbled":
+            lines.append('{"custom_id": ')
             continue
         line = {"id": "r", "custom_id": custom_id, "response": None, "error": None}
         if spoiled == "expired":
             line["error"] = EXPIRED
         else:
             error = {"error": {"code": "context_length_exceeded", "message": "s3cret", "type": "invalid_request_error"}}
-            answer = error if spoiled else completion(provider.answer(model, prompt))
-            line["response"] = {"status_code": 400 if spoiled else 200, "request_id": "q", "body": answer}
+            is_refused = spoiled == "errored"
+            answer = error if is_refused else spoiled or completion(provider.answer(model, prompt))
+            line["response"] = {"status_code": 400 if is_refused else 200, "request_id": "q", "body": answer}
         lines.append(json.dumps(line))
     return 200, "\n".join(lines).encode()
 
@@ -246,16 +260,17 @@ def anthropic_list(provider, body):
 
 def anthropic_results(provider, body, name):
     lines = []
-    for custom_id, model, prompt in reversed(provider.batches[name]["calls"]):  # in any order
-        spoiled = provider.spoil(model, prompt)
-        result = {"type": "succeeded", "message": message(provider.answer(model, prompt))}
+    for custom_id, model, prompt, spoiled in reversed([*provider.said(provider.batches[name]["calls"])]):  # in any order
+        said = spoiled if isinstance(spoiled, dict) else message(provider.answer(model, prompt))
+        result = {"type": "succeeded", "message": said}
         if spoiled == "expired":
             result = {"type": "expired"}
         elif spoiled == "errored":
             error = {"type": "invalid_request_error", "message": "prompt is too long: s3cret"}
             result = {"type": "errored", "error": {"type": "error", "error": error, "request_id": "r"}}
         if spoiled != "lost":
-            lines.append(json.dumps({"custom_id": custom_id, "result": result}))
+            line = json.dumps({"custom_id": custom_id, "result": result})
+            lines.append('{"custom_id": ' if spoiled == "garbled" else line)
     return 200, "\n".join(lines).encode() + b"\n"
 
 
@@ -296,14 +311,15 @@ def gemini_batch(provider, batch):
         "displayName": batch["name"], "createTime": iso(batch["at_s"]).replace("+00:00", "Z"), "state": f"BATCH_STATE_{state}"
     }  # fmt: skip
     if state == "SUCCEEDED":
-        plain["output"] = {"inlinedResponses": {"inlinedResponses": [_inlined(provider, *call) for call in batch["calls"]]}}
+        plain["output"] = {
+            "inlinedResponses": {"inlinedResponses": [_inlined(provider, *call) for call in provider.said(batch["calls"])]}
+        }
     return {"name": f"batches/{batch['id']}", "metadata": plain}
 
 
-def _inlined(provider, custom_id, model, prompt):
-    spoiled = provider.spoil(model, prompt)
-    answer = {"response": generated(provider.answer(model, prompt))}
-    if spoiled:
+def _inlined(provider, custom_id, model, prompt, spoiled):
+    answer = {"response": spoiled if isinstance(spoiled, dict) else generated(provider.answer(model, prompt))}
+    if isinstance(spoiled, str):
         said = "the input token count exceeds the maximum number of tokens: s3cret"
         answer = {"error": {"code": 4, "message": "s3cret"} if spoiled == "expired" else {"code": 3, "message": said}}
     return {"metadata": {"key": "" if spoiled == "lost" else custom_id}, **answer}

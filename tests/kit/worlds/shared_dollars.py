@@ -75,7 +75,7 @@ class Treasury:
         """What its open calls cost is billed all the same: up to their bounds."""
         self.spenders.remove(spender)
         self.spent_usd += sum(permit.upper_usd for permit in spender.open)
-        self.dead_nano += sum(spender.lease._held.values())
+        self.dead_nano += sum({**spender.lease._past, **spender.lease._held}.values())
         spender.lease._journal.close()
 
     def flush(self):

@@ -2,6 +2,7 @@
 
 import random
 import re
+import sys
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -112,14 +113,15 @@ def test_a_failed_call_is_a_row_with_kind_and_cost():
     assert outcome.checkpoint is None
 
 
-def test_a_failing_tool_keeps_what_the_stage_cost_and_no_secret():
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
+def test_a_failing_tool_keeps_what_the_stage_cost_and_no_secret(kind):
     def broken_tool(state: State) -> dict:
-        raise RuntimeError("sk-canary in the prompt")
+        raise kind("sk-canary in the prompt")
 
     workflow = rebuilt(ask, ask, broken_tool)
     row = worker_of(workflow).run(workflow.requests[0], ("m0",), None).observation
     assert (row.failure, row.calls) == ("tool", 1)
-    assert re.fullmatch(r"RuntimeError at test_unit.py:\d+", row.detail)
+    assert re.fullmatch(rf"{kind.__name__} at test_unit.py:\d+", row.detail)
     assert row.cost_usd == expected("q0", ("m0",))["cost_usd"]
 
 
@@ -151,6 +153,7 @@ def test_a_state_that_cannot_be_kept_is_a_row_that_names_key_and_type():
     ("scorer", "words"),
     [
         (lambda request, state: 1 / 0, "score raised ZeroDivisionError"),
+        (lambda request, state: sys.exit(0), "score raised SystemExit"),
         (lambda request, state: "yes", "score returned str, not a bool or a number in [0, 1]"),
         (lambda request, state: 1.5, "score returned 1.5, which is outside of [0, 1]"),
         (lambda request, state: float("nan"), "score returned nan, which is outside of [0, 1]"),

@@ -12,10 +12,13 @@ import pytest
 from kit.catalogs import make_catalog
 from science.recorded_table import RecordedTable
 
+from vinelm import estimate
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import Condition, LogColumns, LogImport, ObservationStore, check_store, import_log
+from vinelm.traces.imports.export_import import export_store, import_export
+from vinelm.traces.store.shown import ShownRows
 
 DATA = Path(os.environ.get("VINELM_DATA", Path(__file__).parents[4] / "shared" / "data")) / "outcomes"
 HEAD = "id,model,right,usd,secs\n"
@@ -40,7 +43,9 @@ def cells(rows):
 
 def test_first_answers_are_a_cascade_of_one(tmp_path):
     found, rows, identity, requests = imported(tmp_path, ANSWERS)
-    assert (found.rows, found.requests, found.models, found.depth, found.notes) == (4, 2, ("a", "b"), 1, ())
+    assert (found.rows, found.requests, found.models, found.depth) == (4, 2, ("a", "b"), 1)
+    assert (found.paid_usd, found.stop) == (pytest.approx(1.1), "oracle")
+    assert [note[:66] for note in found.notes] == ["a request ends when its answer is right (oracle stop), which no se"]
     assert [(r.request_id, r.prefix, r.success, r.stopped, r.cost_usd, r.latency_s) for r in rows] == [
         ("7", ("a",), False, None, 0.1, 1.0), ("7", ("b",), True, None, 0.4, 2.0),
         ("8", ("a",), True, None, 0.1, 3.0), ("8", ("b",), False, None, 0.5, 4.0),
@@ -59,7 +64,7 @@ def test_a_model_that_is_asked_again_repeats_itself_and_ends_end(tmp_path):
         ("8", ("a",)), ("8", ("b",)), ("8", ("b", "a")), ("8", ("b", "b")), ("8", ("b", "b", "a")), ("8", ("b", "b", "b")),
     }  # fmt: skip
     assert [s.name for s in identity.bound_template().invocations] == ["generate", "repair", "repair"]
-    assert "repeats its answer" in found.notes[0]
+    assert "repeats its answer" in found.notes[-1]
 
 
 ROUNDS = "id,model,right,usd,secs,round\n7,a,0,0.1,1,1\n7,a,1,0.2,2,2\n7,b,0,0.4,3,1\n7,b,0,0.8,4,2\n"
@@ -136,7 +141,7 @@ def test_of_two_rows_the_first_may_be_kept(tmp_path):
         (ANSWERS.replace("7,a,0", "7,a,perhaps"), {}, ":2: right is 'perhaps': it must be 0 or 1"),
         (ANSWERS.replace("0.5", "nan"), {}, ":5: usd is 'nan': it must be a finite number >= 0"),
         (ANSWERS.replace("0.5", "-1"), {}, ":5: usd is '-1'"),
-        (ANSWERS.replace(",3\n", ",\n"), {}, ":4: secs is empty: fix the row, or exclude"),
+        (ANSWERS.replace(",0.1,3\n", ",,3\n"), {}, ":4: usd is empty: fix the row, or exclude"),
         (ANSWERS + ",a,1,1,1\n", {}, ":6: id is empty"),
         (HEAD, {}, "no row is left"),
         (ANSWERS, {"models": ("ghost",)}, "no row is left"),
@@ -275,3 +280,81 @@ def test_a_random_table_is_laid_out_like_the_exact_one(tmp_path):
         )
         wanted = [exact.observation(int(r), int(n)) for r, n in zip(*np.nonzero(exact.reached), strict=True) if n]
         assert rows == wanted
+
+
+def ledger(path):
+    with ObservationStore.open(path) as store:
+        return store.committed_usd()
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "paid_usd"),
+    [
+        (ANSWERS, {"depth": 3}, 1.1),
+        (ROUNDS, {"columns": {"round": "round"}}, 1.5),
+        (ROUNDS.replace("7,a,0", "7,a,1"), {"columns": {"round": "round"}}, 1.5),  # nothing comes to the second answers of a
+        (ANSWERS + "7,a,1,9,9\n", {"keeps_first": True}, 10.1),
+        (RUNS, {"columns": RUN_COLUMNS, "stop": None}, 1.2),
+    ],
+)
+def test_a_recorded_call_was_paid_once_however_many_paths_use_it(tmp_path, text, how, paid_usd):
+    found, rows, _, _ = imported(tmp_path, text, **how)
+    path = tmp_path / "log.db"
+    assert found.paid_usd == ledger(path) == pytest.approx(paid_usd)
+    assert len({(row.request_id, row.prefix) for row in rows}) == len(rows)
+    with ObservationStore.open(path) as store:
+        export_store(store, tmp_path / "rows.csv")
+    import_export(tmp_path / "rows.csv", tmp_path / "again.db")
+    assert ledger(tmp_path / "again.db") == pytest.approx(paid_usd)
+    with ObservationStore.open(tmp_path / "again.db") as again:
+        assert again.observations() == rows
+
+
+def test_the_dollars_that_were_spent_are_those_that_were_paid(tmp_path):
+    text = HEAD + "".join(f"{i},{m},{(i + k) % 2},{0.1 * (k + 1)},1\n" for i in range(40) for k, m in enumerate("ab"))
+    imported(tmp_path, text, depth=3)
+    meta = estimate(tmp_path / "log.db").meta
+    assert meta["paid_usd"] == pytest.approx(12.0) == pytest.approx(ledger(tmp_path / "log.db"))
+    assert meta["spent_usd"] > 20.0
+
+
+def test_an_empty_latency_is_unknown(tmp_path):
+    found, rows, _, _ = imported(tmp_path, ANSWERS.replace(",3\n", ",\n"), depth=2, stop="oracle")
+    untimed = {(row.request_id, row.prefix) for row in rows if not row.is_timed}
+    assert untimed == {("8", ("a",)), ("8", ("b", "a"))}
+    assert "latency is unknown of 1 recorded calls" in found.notes
+    text = HEAD + "".join(f"{i},{m},{(i + k) % 2},0.1,{'' if i % 3 else 4}\n" for i in range(40) for k, m in enumerate("ab"))
+    (tmp_path / "log.db").unlink()
+    imported(tmp_path, text, depth=1)
+    annotated = estimate(tmp_path / "log.db", check=False)
+    assert annotated.knows_latency
+    assert annotated.latency_s[1:] == pytest.approx([4.0, 4.0])
+
+
+def test_without_a_column_of_seconds_none_is_known(tmp_path):
+    text = HEAD + "".join(f"{i},{m},{(i + k) % 2},0.1,\n" for i in range(40) for k, m in enumerate("ab"))
+    _, rows, _, _ = imported(tmp_path, text, columns={"latency_s": None})
+    assert not any(row.is_timed for row in rows)
+    assert not estimate(tmp_path / "log.db", check=False).knows_latency
+
+
+def test_answers_of_a_column_are_compared_as_a_profile_compares_them(tmp_path):
+    text = "id,model,right,usd,passed,said\n7,a,0,0.1,0,x\n7,b,1,0.4,1,y\n7,c,0,0.2,0,x\n8,a,1,0.1,1,\n"
+    columns = {"latency_s": None, "answer": "said", "stopped_if": (Condition.parse("passed"),)}
+    _, rows, _, _ = imported(tmp_path, text, columns=columns, stop=None, depth=2)
+    found = cells(rows)
+    assert {prefix: found["7", prefix].answer_class for prefix in [("a",), ("b",), ("c",), ("a", "b"), ("c", "a")]} == {
+        ("a",): 0, ("b",): 1, ("c",): 0, ("a", "b"): 1, ("c", "a"): 0,
+    }  # fmt: skip
+    assert (found["7", ("a",)].answer, found["8", ("a",)].answer, found["8", ("a",)].answer_class) == ('"x"', None, None)
+    with ObservationStore.open(tmp_path / "log.db") as store:
+        assert ShownRows(store).record.answer == ("said",)
+
+
+def test_imported_answers_are_planned_over(tmp_path):
+    lines = [f"{i},{m},{int(i % (k + 2) > 0)},{0.1 * (k + 1)},{i % 2},{'r' if i % (k + 2) else m}" for i in range(60)
+             for k, m in enumerate("abc")]  # fmt: skip
+    columns = {"latency_s": None, "answer": "said", "stopped_if": (Condition.parse("passed"),)}
+    text = "id,model,right,usd,passed,said\n" + "\n".join(lines)
+    imported(tmp_path, text, columns=columns, stop=None, depth=2)
+    assert estimate(tmp_path / "log.db").signals is not None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from vinelm.errors import StoreError
+from vinelm.profiler.execution.ledger import Ledger, ProfileLimits
 from vinelm.traces import ObservationStore
 from vinelm.traces.databases import lock as lock_module
 from vinelm.traces.databases.lock import holder, run_lock
@@ -108,3 +109,30 @@ def test_processes_that_contend_never_hold_it_at_a_time(tmp_path):
         held = pool.starmap(contend, [(tmp_path / "s.db", 300)] * 4)
     assert sum(held) >= 100
     assert names(tmp_path) == []
+
+
+def test_a_lock_whose_file_was_removed_is_lost_and_the_run_is_told_before_it_buys(tmp_path):
+    path = tmp_path / "s.db"
+    with ObservationStore.create(path, an_identity()) as store, store.exclusive():
+        ledger = Ledger(store, ProfileLimits(budget_usd=1.0))
+        ledger.reserve("a", (), 0.1)
+        lock = tmp_path / "s.db.lock"
+        lock.unlink()
+        with ObservationStore.open(path) as other, other.exclusive():
+            with pytest.raises(StoreError, match="was removed while this run held the store") as caught:
+                ledger.reserve("b", (), 0.1)
+            assert "\n" not in str(caught.value)
+            assert lock.exists()
+    assert not lock.exists()
+
+
+def test_a_run_that_ends_does_not_remove_the_lock_of_another(tmp_path):
+    path = tmp_path / "s.db"
+    with ObservationStore.create(path, an_identity()) as store, ObservationStore.open(path) as other:
+        with store.exclusive():
+            (tmp_path / "s.db.lock").unlink()
+            held = other.exclusive()
+            held.__enter__()
+        with pytest.raises(StoreError, match="another run is writing to it"), store.exclusive():
+            pass
+        held.__exit__(None, None, None)

@@ -2,6 +2,7 @@
 
 import csv
 import sqlite3
+from contextlib import closing
 
 import pytest
 from kit.stores import made_store
@@ -28,7 +29,7 @@ def filled(path, requests, key_of=None):
     with ObservationStore.create(path, an_identity()) as store:
         prompts = StoredPrompts(store)
         if key_of is not None:
-            with ObservationStore.open(key_of) as other, sqlite3.connect(path) as connection:
+            with ObservationStore.open(key_of) as other, closing(sqlite3.connect(path)) as connection, connection:
                 connection.execute("INSERT INTO meta VALUES ('prompt_key', ?)", (StoredPrompts(other).begin().hex(),))
         key = prompts.begin()
         assert prompts.begin() == key
@@ -74,7 +75,7 @@ def test_no_word_of_a_prompt_is_in_the_file(path):
 
 
 def test_shapes_of_another_key_are_refused_in_one_line(path):
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE meta SET value = ? WHERE key = 'prompt_key'", ("00" * 16,))
     connection.close()
     with pytest.raises(StoreError, match="made with another key") as caught:

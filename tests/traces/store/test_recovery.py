@@ -7,6 +7,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from vinelm.errors import StoreError
 from vinelm.requests.workflow import Request
 from vinelm.traces import ObservationStore, check_store
+from vinelm.traces.databases import database
 from vinelm.traces.databases.recovery import OPEN_RUN, recover
 from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.traces.testing import a_row, an_identity
@@ -99,6 +102,61 @@ def test_a_copy_with_its_log_has_every_row(live, tmp_path):
     with ObservationStore.open(copy, an_identity()) as store:
         assert store.observations() == ROWS
     assert check_store(copy).is_whole
+
+
+@pytest.mark.parametrize("place", ["where it is", "a copy", "a backup"])
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_store_that_another_tool_has_looked_into_after_a_kill_opens_with_every_row(live, tmp_path, place, writes):
+    """The last to close a SQLite file copies its log into it and removes that: nothing is missing."""
+    path, child = live
+    child.kill()
+    child.wait()
+    if place == "a copy":
+        path = copied(path, tmp_path / "copy", "", "-wal")
+    with closing(sqlite3.connect(path)) as tool:
+        assert tool.execute("SELECT count(*) FROM observations").fetchone() == (5,)
+        if writes:
+            tool.execute("PRAGMA user_version = 1")
+            tool.commit()
+        if place == "a backup":
+            path = tmp_path / "backup.db"
+            with closing(sqlite3.connect(path)) as target:
+                tool.backup(target)
+    assert not path.with_name("s.db-wal").exists()
+    assert mark(path)
+    with ObservationStore.open(path) as store, store.exclusive():
+        assert store.observations() == ROWS
+    assert not mark(path)
+
+
+def test_a_log_that_is_removed_by_hand_is_missed(live):
+    path, child = live
+    child.kill()
+    child.wait()
+    path.with_name("s.db-wal").unlink()
+    with pytest.raises(StoreError, match="copied during a run without its write-ahead log"):
+        ObservationStore.open(path)
+
+
+def test_a_copy_is_refused_also_when_a_long_log_was_folded_during_the_run(tmp_path, monkeypatch):
+    """SQLite would fold it by itself, and leave a file that looks whole and is not."""
+    monkeypatch.setattr(database, "_LONG_LOG", 1 << 16)
+    path = tmp_path / "s.db"
+    with ObservationStore.create(path, an_identity()) as store:
+        store.register([Request(f"q{i}", {}) for i in range(300)])
+        with store.exclusive():
+            sizes = []
+            for i in range(300):
+                store.add(a_row(f"q{i}"), b"state" * 100, reservation=store.reserve(f"q{i}", ("small",), 1.0))
+                sizes.append(path.with_name("s.db-wal").stat().st_size)
+                if i % 50 == 0:
+                    copy = copied(path, tmp_path / f"copy{i}", "")
+                    with pytest.raises(StoreError, match="copied during a run without its write-ahead log"):
+                        ObservationStore.open(copy)
+            assert sum(after < before for before, after in pairwise(sizes)) > 1  # it was folded, more than once
+            assert max(sizes) < 1 << 17
+    with ObservationStore.open(path) as store:
+        assert len(store) == 300
 
 
 def test_a_copy_without_its_log_is_refused_until_it_is_accepted(live, tmp_path):

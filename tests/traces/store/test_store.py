@@ -4,6 +4,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import fields
 
 import pytest
@@ -143,7 +144,8 @@ def test_equal_checkpoints_take_one_blob(tmp_path):
     with ObservationStore.create(path, an_identity()) as store:
         for i in range(5):
             store.add(a_row(f"q{i}"), b"the same")
-    assert sqlite3.connect(path).execute("SELECT count(*) FROM blobs").fetchone() == (1,)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (1,)
 
 
 def test_a_locked_store_says_so(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import gzip
 import json
 import pickle
 import sqlite3
+from contextlib import closing
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,7 +33,7 @@ def graph():
 @pytest.fixture
 def shop(tmp_path):
     path = tmp_path / "shop.db"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(
             """CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT, city TEXT);
             CREATE TABLE "order" (nr INTEGER PRIMARY KEY, day TEXT, customer_id INTEGER REFERENCES customer, total REAL);
@@ -185,7 +186,7 @@ def test_a_networkx_graph_is_taken_as_it_is():
 )
 def test_bad_input_is_one_line(tmp_path, make, said):
     (tmp_path / "text.db").write_text("no database, by far")
-    with sqlite3.connect(tmp_path / "bare.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "bare.db")) as connection, connection:
         connection.execute("CREATE TABLE t (a INTEGER)")
     connection.close()
     (tmp_path / "lacks.csv").write_text("id,kind\na,k\n")

@@ -3,6 +3,7 @@ import json
 import pickle
 import shutil
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -200,7 +201,7 @@ def test_digests_change_with_the_file(folder):
     databases = Databases(folder / "databases")
     before = databases.digests(["shop", "shop"])
     assert list(before) == ["database:shop"]
-    with sqlite3.connect(folder / "databases" / "shop.sqlite") as connection:
+    with closing(sqlite3.connect(folder / "databases" / "shop.sqlite")) as connection, connection:
         connection.execute("DELETE FROM orders WHERE id = 1")
     connection.close()
     assert databases.digests(["shop"]) != before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
@@ -12,10 +12,21 @@ from langchain_core.outputs import ChatGeneration
 from pydantic import Field
 
 from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, name_model
-from vinelm.errors import CallError
+from vinelm.errors import UNSUPPORTED_CALL, CallError, InputError
+from vinelm.one_process import refuse_pickle
 
-REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed")
+REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed", "context_length")
 """Kinds of failure after which another call, perhaps of another model, may succeed."""
+
+
+def failed_call(error: BaseException | None) -> CallError | None:
+    """Return what has failed as a failure of the call; None if it is none.
+
+    A content or a parameter that this model cannot take was refused before anything was sent, as a server does with HTTP 400.
+    """
+    if isinstance(error, InputError) and error.code == UNSUPPORTED_CALL:
+        return CallError(str(error), kind="malformed")
+    return error if isinstance(error, CallError) else None
 
 
 class Attempts(Protocol):
@@ -38,6 +49,9 @@ class FallbackModel(DelegatingChatModel):
     binding: Any = Field(default=None, exclude=True, repr=False)
     """The :class:`Attempts`."""
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        refuse_pickle(self)
+
     @property
     def _llm_type(self) -> str:
         chosen: BaseChatModel = self.binding.answering
@@ -59,7 +73,17 @@ class FallbackModel(DelegatingChatModel):
         return getattr(self.binding.answering, name)
 
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
-        return _Attempt(self.binding, options, is_first=number == 0)
+        while True:
+            attempts: Attempts = self.binding
+            chosen = attempts.answering
+            try:
+                return _Attempt(attempts, options, is_first=number == 0)
+            except (InputError, NotImplementedError) as error:  # it takes no tools, or no such schema
+                failed = failed_call(error)
+                if isinstance(error, NotImplementedError):
+                    failed = CallError(f"the chat model cannot take the call ({type(error).__name__})", kind="malformed")
+                if failed is None or not attempts.fall_back(chosen, failed):
+                    raise
 
 
 class _Attempt(Attempt):
@@ -77,4 +101,5 @@ class _Attempt(Attempt):
         self.is_begun = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
-        return isinstance(error, CallError) and not self.is_begun and self._attempts.fall_back(self._chosen, error)
+        failed = failed_call(error)
+        return failed is not None and not self.is_begun and self._attempts.fall_back(self._chosen, failed)

@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from vinelm.adapters.calls.structured import Structured
-from vinelm.errors import WorkflowError
+from vinelm.errors import UNSUPPORTED_CALL, WorkflowError
 
 PARALLEL = "parallel_tool_calls"
 """OpenAI's option that allows or forbids several tool calls in one answer; libraries look for it in every ``bind_tools``."""
@@ -94,7 +94,8 @@ def _in_own_words(model: BaseChatModel, body: Mapping[str, Any]) -> dict[str, An
             continue
         kind = type(chat).__name__
         raise WorkflowError(
-            f"{kind} has no parameter {name!r} of OpenAI's: leave it out, or keep this stage to OpenAI's models"
+            f"{kind} has no parameter {name!r} of OpenAI's: leave it out, or keep this stage to OpenAI's models",
+            code=UNSUPPORTED_CALL,
         )
     return found
 

@@ -14,16 +14,15 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, Field, field_validator
 
 from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, name_model
-from vinelm.adapters.calls.fallback_model import REPEATABLE
+from vinelm.adapters.calls.fallback_model import REPEATABLE, failed_call
 from vinelm.adapters.calls.tool_binding import OWN_MODEL
 from vinelm.adapters.langchain.openai_client import openai_client
 from vinelm.adapters.langchain.own_model import OwnModel, told_of, wrapped
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
-from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ChatOptions, halted_here, node_of
-from vinelm.adapters.langgraph.runs.default_runs import CALLERS_DEFAULT
+from vinelm.adapters.langgraph.runs.chat_call import ChatCall, halted_here, node_of
+from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.catalog.langchain import entry_of_chat
-from vinelm.errors import CallError
 from vinelm.objective import Objective
 
 TAKES_FORMAT = frozenset({"openai", "azure", "anthropic"})
@@ -117,49 +116,38 @@ class VineChatModel(DelegatingChatModel):
         """As LangChain's. Several prompts are an invocation each, begun one by one."""
         if len(messages) != 1 or BEGUN in kwargs:
             return super().generate(messages, *args, **kwargs)
-        with self._begin() as begun:
+        with self._begin(kwargs) as begun:
             return super().generate(messages, *args, **_with(kwargs, begun))
 
     def stream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
     ) -> Iterator[AIMessageChunk]:
         """Yield the answer of the chosen model in chunks."""
-        with self._begin() as begun:
+        with node_of(config):  # left before the caller goes on
+            first = self._begin(kwargs)
+        with first as begun:
             yield from super().stream(input, config, stop=stop, **_with(kwargs, begun))
 
     async def astream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
     ) -> AsyncIterator[AIMessageChunk]:
         """Yield the answer of the chosen model in chunks."""
+        with node_of(config):
+            first = await self._abegin(kwargs)
         async with (
-            await self._abegin() as begun,
+            first as begun,
             aclosing(super().astream(input, config, stop=stop, **_with(kwargs, begun))) as chunks,  # type: ignore[type-var]
         ):
             async for chunk in chunks:
                 yield chunk
 
-    def _begin(self) -> _Begun:
-        return _Begun(self._called(0))
+    def _begin(self, options: Mapping[str, Any]) -> _Begun:
+        adapter, how = self._place(0, options)
+        return _Begun(ChatCall.begin(adapter, self.stage, **how))
 
-    async def _abegin(self) -> _Begun:
-        return _Begun(await self._acalled(0))
-
-    def _called(self, number: int) -> ChatCall:
-        """Begin an invocation, whose default model is this object's."""
-        adapter, how = self._place(number)
-        token = CALLERS_DEFAULT.set(self.default)
-        try:
-            return ChatCall.begin(adapter, self.stage, **how)
-        finally:
-            CALLERS_DEFAULT.reset(token)
-
-    async def _acalled(self, number: int) -> ChatCall:
-        adapter, how = self._place(number)
-        token = CALLERS_DEFAULT.set(self.default)
-        try:
-            return await ChatCall.abegin(adapter, self.stage, **how)
-        finally:
-            CALLERS_DEFAULT.reset(token)
+    async def _abegin(self, options: Mapping[str, Any]) -> _Begun:
+        adapter, how = self._place(0, options)
+        return _Begun(await ChatCall.abegin(adapter, self.stage, **how))
 
     def invoke(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
@@ -180,7 +168,7 @@ class VineChatModel(DelegatingChatModel):
         try:
             if len(messages) != 1 or BEGUN in kwargs:
                 return await super().agenerate(messages, *args, **kwargs)
-            async with await self._abegin() as begun:
+            async with await self._abegin(kwargs) as begun:
                 return await super().agenerate(messages, *args, **_with(kwargs, begun))
         except Exception:
             halted = halted_here()
@@ -190,22 +178,29 @@ class VineChatModel(DelegatingChatModel):
 
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
         options = dict(options)
-        begun = _taken(options, number) or self._called(number)
+        begun = _taken(options, number)
+        if begun is None:
+            adapter, how = self._place(number, options)
+            begun = ChatCall.begin(adapter, self.stage, **how)
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
     async def _aattempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
         options = dict(options)
-        begun = _taken(options, number) or await self._acalled(number)
+        begun = _taken(options, number)
+        if begun is None:
+            adapter, how = self._place(number, options)
+            begun = await ChatCall.abegin(adapter, self.stage, **how)
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
-    def _place(self, attempt: int) -> tuple[GraphAdapter, ChatOptions]:
-        """The adapter of the object that made this model, and what it is told of a call."""
+    def _place(self, attempt: int, options: Mapping[str, Any]) -> tuple[GraphAdapter, InvokeOptions]:
+        """The adapter of the object that made this model, and what it is told of a call with these options."""
         given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
         return self.vine.adapter, {
             "default": self.default,
             "objective": self.objective,
             "limits": {name: value for name, value in given.items() if value is not None},
             "falls_back": attempt == self.max_retries,
+            "tools": getattr(options.get("tools"), "given", None),
         }
 
 
@@ -290,7 +285,8 @@ class _Call(Attempt):
 
     def _ends(self, error: BaseException | None) -> bool:
         self._call.close(error)
-        may_repeat = isinstance(error, CallError) and error.kind in REPEATABLE
+        failed = failed_call(error)
+        may_repeat = failed is not None and failed.kind in REPEATABLE
         return may_repeat and not (self._is_last or self.is_begun)
 
 

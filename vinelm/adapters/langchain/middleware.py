@@ -58,7 +58,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ExtendedModelResponse[Any]:
         """Call the chosen model."""
         adapter = self._serving(request)
-        with adapter.invoke(*self._place(request), **_continued(request)) as scope:
+        with adapter.invoke(*self._place(request), **self._how(request)) as scope:
             response = handler(_on(scope.model, request))
         return _written(response, scope, adapter.on_error)
 
@@ -67,7 +67,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ExtendedModelResponse[Any]:
         """Call the chosen model."""
         adapter = self._serving(request)
-        async with await adapter.ainvoke(*self._place(request), **_continued(request)) as scope:
+        async with await adapter.ainvoke(*self._place(request), **self._how(request)) as scope:
             response = await handler(_on(scope.model, request))
         return _written(response, scope, adapter.on_error)
 
@@ -83,6 +83,11 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         """The stage and where it runs."""
         return self._stage, cast("PathValue | None", request.state.get(PATH_KEY)), get_config(), request.runtime
 
+    def _how(self, request: ModelRequest[Any]) -> InvokeOptions:
+        """Behind a tool's answer the path goes on, whatever the template says."""
+        is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
+        return {"continues": is_under_way, "run_is_request": True, "tools": request.tools, "default": self._default}
+
 
 def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, on_error: OnError) -> ExtendedModelResponse[Any]:
     """The response with the path's entry; without it where our own part of the work fails."""
@@ -97,12 +102,6 @@ def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, o
             raise
         scope.note_failure("the path's entry", error)
         return ExtendedModelResponse(model_response=response)
-
-
-def _continued(request: ModelRequest[Any]) -> InvokeOptions:
-    """Behind a tool's answer the path goes on, whatever the template says."""
-    is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
-    return {"continues": is_under_way, "run_is_request": True}
 
 
 def _on(model: BaseChatModel, request: ModelRequest[Any]) -> ModelRequest[Any]:

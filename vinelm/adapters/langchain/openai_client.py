@@ -16,7 +16,9 @@ from langchain_core.prompt_values import ChatPromptValue
 from vinelm.adapters.calls.tool_binding import OPENAI_BODY, PARALLEL
 from vinelm.adapters.langgraph.structure.chat_search import CHAT_MARK
 from vinelm.errors import CallError, ConfigError, VineLMError
+from vinelm.one_process import OneProcess
 
+ONE = {name: getattr(OneProcess, name) for name in ("__copy__", "__deepcopy__", "__reduce_ex__")}
 _REFUSED = "VineLM serves chat.completions.create of the openai SDK, and nothing else: use it, or vine.chat_model()"
 _OURS = ("model", "messages", "stream", "stream_options", "tools", "tool_choice", PARALLEL, "stop")
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -85,7 +87,7 @@ def openai_client(vine: Any, chat: BaseChatModel, stage: str | None, *, is_async
             return httpx.Response(**_told(error))
 
     kind, client = (openai.AsyncOpenAI, httpx.AsyncClient) if is_async else (openai.OpenAI, httpx.Client)
-    marked = type(f"Vine{kind.__name__}", (kind,), {CHAT_MARK: True, "stage": stage, "vine": vine})
+    marked = type(f"Vine{kind.__name__}", (kind,), {CHAT_MARK: True, "stage": stage, "vine": vine, **ONE})
     return marked(
         api_key="none",
         base_url="http://vinelm.invalid/v1",

@@ -18,15 +18,25 @@ from vinelm.adapters.langgraph.nodes.verifier import make_classifier, make_verif
 from vinelm.adapters.langgraph.path.within_node import ThreadPaths
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns
 from vinelm.adapters.langgraph.runs.reads_finder import ReadsFinder
-from vinelm.adapters.langgraph.runs.run_context import AMBIENT, MOST_PRIORITY, ContextOwner, RunContext, attach
+from vinelm.adapters.langgraph.runs.run_context import (
+    AMBIENT,
+    MOST_PRIORITY,
+    ContextOwner,
+    RunContext,
+    attach,
+    note_adapter,
+    note_cap,
+)
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
+from vinelm.adapters.langgraph.structure.tools_ahead import ToolsAhead
 from vinelm.adapters.tools.declaring import declare_tool
 from vinelm.adapters.tools.run_end import watch_graphs
 from vinelm.adapters.tools.undeclared import Watch, watch_tools
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
+from vinelm.one_process import OneProcess
 from vinelm.policies import OnError
 from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import CallsInText, ChatModelSource
@@ -46,7 +56,7 @@ def _check_key(name: str, state: type, key: str) -> None:
         raise WorkflowError(f"stage {name!r}: the state {state.__name__} has no key {key!r}: declare it, {key}: str")
 
 
-class GraphInterface:
+class GraphInterface(OneProcess):
     """What an application calls to build its graph and to begin its runs; its adapter does it.
 
     Attributes:
@@ -121,7 +131,9 @@ class GraphInterface:
         if optional and is_command(asked.returns):
             raise WorkflowError(f"{label} chooses the next node by Command: it cannot be optional, move the choice to an edge")
         self.adapter.declare(name, default, optional=optional)
-        return make_stage(self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type, eager=eager)
+        return make_stage(
+            self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type, default=default, eager=eager
+        )
 
     def verifier(self, name: str, *, prompt: str, state: type, key: str = "verdict", default: str | None = SKIP) -> Node:
         """Return a graph node that asks a model whether the answer in the state is right: an optional stage.
@@ -210,6 +222,7 @@ class GraphInterface:
         ttl_s: float | None = None,
         ahead: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None,
         before: str | Sequence[str] = "",
+        unchecked: bool = False,
     ) -> Any:
         """Return the tool with what its owner says of it: an ordinary LangChain tool, wherever tools stand (docs/tools.md).
 
@@ -227,6 +240,8 @@ class GraphInterface:
                 is when the stage before begins; None where it does not tell them yet. Then the call may start meanwhile, as
                 likely as the plan says that ``before`` comes next.
             before: the stages that come right after the node that calls the tool, and after no other arm.
+            unchecked: a call may run ahead although something of the application may still refuse or change it: an interrupt,
+                a middleware, a node between the model and the tool. Without it such a tool is not called ahead.
 
         Raises:
             ConfigError: a read-only tool takes injected state, store or runtime, returns a Command, interrupts or is a
@@ -234,10 +249,11 @@ class GraphInterface:
                 to a tool that writes.
         """
         how: dict[str, Any] = {"read_only": read_only, "writes": writes, "cost_usd": cost_usd, "ttl_s": ttl_s}
-        how |= {"ahead": ahead, "before": before}
+        how |= {"ahead": ahead, "before": before, "unchecked": unchecked}
         if fn is None:
             return lambda given: self.tool(given, **how)
-        made: BaseTool = declare_tool(self.adapter.tools, self.adapter.reads_finder.here, fn, **how)
+        finder = self.adapter.reads_finder
+        made: BaseTool = declare_tool(self.adapter.tools, finder.here, fn, guard=finder.guard, **how)
         watch_tools(self.adapter.watch)
         watch_graphs()
         return made
@@ -365,6 +381,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         kind: Kind | None = None,
     ) -> None:
         super().__init__(models, template, on_error, signals, kind)
+        note_adapter(self)
         self.adapter = self
         self._agents: set[str] = set()
         self._has_unnamed = False
@@ -379,6 +396,8 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.tools.runs_ahead = enforces
         self.reads_finder = ReadsFinder(finder)
         self.watch = Watch(self.reads_finder.known)
+        ahead = ToolsAhead(self.tools)
+        self.tools.held_at, self.tools.outside = ahead.at, ahead.outside
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False, optional: bool = False) -> None:
         """Declare a stage; ``is_agent`` if a middleware runs it, ``optional`` if it is wrapped and may be skipped.
@@ -471,7 +490,7 @@ def _run_context(  # noqa: PLR0917 - the arguments of two public methods
         )
     if not (policy is None or isinstance(policy, Policy)):
         raise ConfigError(f"policy is of {type(policy).__name__}: derive the class from vinelm.policies.Policy")
-    return RunContext(
+    made = RunContext(
         kind=kind,
         speculate=speculate,
         priority=float(priority),
@@ -482,3 +501,5 @@ def _run_context(  # noqa: PLR0917 - the arguments of two public methods
         request_id=request.id if request_id is None and request is not None else request_id,
         owner=ContextOwner(owner),
     )
+    note_cap(made, owner, enforces=owner.defaults.enforces)
+    return made

@@ -11,6 +11,7 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.adapter import GraphInterface
+from vinelm.adapters.langgraph.copied import copied, held_graph
 from vinelm.adapters.langgraph.inner_app import FunctionApp
 from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
 from vinelm.adapters.langgraph.nodes.route import UNDECLARED_TIMES
@@ -45,7 +46,8 @@ def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = No
     if isinstance(built, StateGraph):
         graph = built.compile(checkpointer=checkpointer)
     elif isinstance(built, CompiledStateGraph):
-        graph = built if checkpointer is None else built.copy(update={"checkpointer": checkpointer})
+        graph = held_graph(built)
+        graph = graph if checkpointer is None else copied(graph, checkpointer=checkpointer)
     elif isinstance(built, Pregel) or callable(built):
         return _no_graph(workflow, built, vine, checkpointer)
     else:
@@ -54,7 +56,7 @@ def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = No
             "or a function of the inputs"
         )
     if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
-        graph = graph.copy(update={"interrupt_before_nodes": [], "interrupt_after_nodes": []})
+        graph = copied(graph, interrupt_before_nodes=[], interrupt_after_nodes=[])
     chats = chat_nodes(graph)
     if not workflow.has_template:
         workflow = replace(workflow, template=template_of_graph(workflow, graph, vine.adapter.agents, chats))
@@ -70,7 +72,7 @@ def _no_graph(workflow: Workflow, built: Any, vine: GraphInterface, checkpointer
         raise WorkflowError(f"workflow {workflow.name!r} has no graph to read its template from: give Workflow(template=...)")
     if not isinstance(built, Pregel):
         return FunctionApp(built, vine)
-    return built if checkpointer is None else built.copy(update={"checkpointer": checkpointer})
+    return built if checkpointer is None else copied(built, checkpointer=checkpointer)
 
 
 def template_of_graph(

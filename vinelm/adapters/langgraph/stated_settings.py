@@ -10,6 +10,7 @@ from typing import Any
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
+from vinelm.adapters.langgraph.copied import copied
 from vinelm.adapters.langgraph.inner_app import FunctionApp
 from vinelm.adapters.langgraph.runs.run_context import RunContext, attach
 from vinelm.errors import VineLMError, WorkflowError
@@ -62,7 +63,7 @@ def apart(app: Any, stated: dict[str, Any], thread_id: str) -> tuple[Any, dict[s
     The application's checkpointer would keep each run's states, or mix those of a thread. ``thread_id`` is for a run for which
     the workflow states none.
     """
-    return app.copy(update={"checkpointer": InMemorySaver()}), {"thread_id": thread_id, **stated}
+    return copied(app, checkpointer=InMemorySaver()), {"thread_id": thread_id, **stated}
 
 
 def refuse_for_function(workflow: Workflow, app: Any) -> None:

@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
-from functools import cache, wraps
+from functools import lru_cache, partial, wraps
+from types import ModuleType
 from typing import Any, TypeVar, get_args, get_type_hints
+from weakref import ref
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, Tool, tool
@@ -23,10 +25,13 @@ from vinelm.adapters.tools.shadow import IS_AHEAD, ToolCode, apaid, paid, settle
 from vinelm.adapters.tools.tool_box import DeclaredTool, FixedCall, ToolBox
 from vinelm.adapters.tools.undeclared import IN_DECLARED
 from vinelm.errors import ConfigError, WorkflowError
+from vinelm.one_process import OneProcess, refuse_pickle
+from vinelm.requests.protocols import CallGuard
 from vinelm.tools.declaration import Scope, ToolDeclaration
 
 T = TypeVar("T")
 FindMemory = Callable[[], ReadAhead | None]
+FindGuard = Callable[[str], CallGuard | None]
 CALLS = "_vinelm_calls"
 """The private attribute of a declared tool that holds its :class:`_Calls`."""
 
@@ -36,12 +41,14 @@ def declare_tool(
     find: FindMemory,
     given: BaseTool | Callable[..., Any],
     *,
+    guard: FindGuard = lambda name: None,
     read_only: bool = False,
     writes: Scope | None = None,
     cost_usd: float = 0.0,
     ttl_s: float | None = None,
     ahead: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None,
     before: str | Sequence[str] = "",
+    unchecked: bool = False,
 ) -> BaseTool:
     """Return the tool as LangChain and LangGraph know it, of the same type and fields, and note it in the box.
 
@@ -49,23 +56,29 @@ def declare_tool(
         box: of the adapter.
         find: returns the memory of the run around a call.
         given: the tool, or a function with a docstring that LangChain makes one of.
+        guard: returns what authorizes the dollars of a call of the tool of that name which has no memory; None: nothing does.
         read_only: see :class:`~vinelm.tools.declaration.ToolDeclaration`, as for what follows.
         writes: what a call makes stale.
         cost_usd: dollars of one call.
         ttl_s: seconds for which a result stays true.
         ahead: returns the arguments with which the graph itself will call it, from the state; None: it does not, or not yet.
         before: the stages that come after that call.
+        unchecked: a call may run ahead of an interrupt, a middleware or a node that may still refuse or change it.
 
     Raises:
         ConfigError: it is no tool, cannot be called ahead although it is said to read only, or shares another one's name.
     """
     plain = _tool_of(given)
-    says = ToolDeclaration(name=plain.name, read_only=read_only, writes=writes, cost_usd=cost_usd, ttl_s=ttl_s)
+    says = ToolDeclaration(
+        name=plain.name, read_only=read_only, writes=writes, cost_usd=cost_usd, ttl_s=ttl_s, unchecked=unchecked
+    )
     if says.read_only:
         _require_callable_ahead(plain)
     declared = DeclaredTool(says, _code_of(plain), _fixed_call(says, ahead, before))
     box.add(declared)
-    return _as_tool(declared, _Calls(box, find, declared))
+    made = _as_tool(declared, _Calls(box, find, declared, guard))
+    declared.tool, declared.fields = ref(made), dict(vars(made))
+    return made
 
 
 def _fixed_call(says: ToolDeclaration, ahead: Any, before: str | Sequence[str]) -> FixedCall | None:
@@ -86,6 +99,14 @@ def declaration_of(given: BaseTool) -> ToolDeclaration | None:
     """Return what the owner of a tool has said of it, to whichever object; None if it is not declared."""
     calls: _Calls | None = (given.__pydantic_private__ or {}).get(CALLS)
     return None if calls is None else calls.says
+
+
+def declared_in(box: ToolBox, given: Any) -> DeclaredTool | None:
+    """Return what was declared of a tool object by the adapter of ``box``; None of another one, and of a copy: what is copied
+    may be changed, to call another function for another user.
+    """
+    calls: _Calls | None = (given.__pydantic_private__ or {}).get(CALLS) if isinstance(given, BaseTool) else None
+    return calls.declared if calls is not None and calls.is_of(box) and calls.declared.tool() is given else None
 
 
 def _tool_of(given: Any) -> BaseTool:
@@ -127,17 +148,17 @@ def _as_tool(declared: DeclaredTool, calls: _Calls) -> BaseTool:
     return made
 
 
-@cache
+@lru_cache(maxsize=256)  # an application may make classes for each user
 def _kind_of(kind: Any) -> type[BaseTool]:
     """The class of declared tools of a class; kept, since pydantic takes milliseconds to make one."""
 
     @wraps(kind._run)
     def _run(self: Any, *args: Any, **given: Any) -> Any:
-        return getattr(self, CALLS).call(args, given)
+        return getattr(self, CALLS).call(self, args, given)
 
     @wraps(kind._arun)
     async def _arun(self: Any, *args: Any, **given: Any) -> Any:
-        return await getattr(self, CALLS).acall(args, given)
+        return await getattr(self, CALLS).acall(self, args, given)
 
     @wraps(kind.run)
     def run(self: Any, *args: Any, **given: Any) -> Any:
@@ -155,7 +176,8 @@ def _kind_of(kind: Any) -> type[BaseTool]:
         finally:
             IN_DECLARED.reset(token)
 
-    own = {"_run": _run, "_arun": _arun, "run": run, "arun": arun, CALLS: PrivateAttr(default=None)}
+    own: dict[str, Any] = {"_run": _run, "_arun": _arun, "run": run, "arun": arun, CALLS: PrivateAttr(default=None)}
+    own["__reduce_ex__"] = refuse_pickle  # its class is made here, and so known to no other process
     made: type[BaseTool] = type(kind)(kind.__name__, (kind,), {**own, "__module__": kind.__module__, "__doc__": kind.__doc__})
     return made
 
@@ -176,7 +198,7 @@ def _require_callable_ahead(plain: BaseTool) -> None:
         hints.update(_hints(code))
         if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
             raise ConfigError(f"{label}: it is a generator: return its result as a whole, or {cure}")
-        if any(getattr(code, "__globals__", {}).get(name) is interrupt for name in _names_in(code)):
+        if _interrupts(code):
             raise ConfigError(f"{label}: it interrupts the run: {cure}")
     if _mentions(hints.pop("return", None), (Command,)):
         raise ConfigError(f"{label}: it returns a Command, which steers the graph: {cure}")
@@ -200,9 +222,13 @@ def _mentions(kind: Any, wanted: tuple[type, ...]) -> bool:
     return any(_mentions(part, wanted) for part in get_args(kind))
 
 
-def _names_in(code: Any) -> tuple[str, ...]:
-    found: tuple[str, ...] = getattr(getattr(code, "__code__", None), "co_names", ())
-    return found
+def _interrupts(code: Any) -> bool:
+    """Whether a function's own code names LangGraph's ``interrupt``: as a global, of a module, or imported where it runs."""
+    names: tuple[str, ...] = getattr(getattr(code, "__code__", None), "co_names", ())
+    known = [value for name in names if (value := getattr(code, "__globals__", {}).get(name)) is not None]
+    modules = [one.__name__ for one in known if isinstance(one, ModuleType)]
+    is_near = any(name.partition(".")[0] == "langgraph" for name in (*names, *modules))
+    return any(one is interrupt for one in known) or ("interrupt" in names and is_near)
 
 
 def _hints(code: Any) -> dict[str, Any]:
@@ -215,64 +241,78 @@ def _hints(code: Any) -> dict[str, Any]:
 # -- calls -------------------------------------------------------------------------------------------------------
 
 
-class _Calls:
+class _Calls(OneProcess):
     """The calls that an application makes of one declared tool, which a read that runs ahead may answer.
 
     Attributes:
+        declared: the tool.
         says: what its owner says of it.
 
     A fault of VineLM's own is an ordinary call, unless the adapter raises such faults.
     """
 
-    __slots__ = ("_box", "_code", "_find", "_of", "says")
+    __slots__ = ("_box", "_code", "_find", "_find_guard", "declared", "says")
 
-    def __init__(self, box: ToolBox, find: FindMemory, declared: DeclaredTool) -> None:
-        self._box, self._find, self._of = box, find, declared
+    def __init__(self, box: ToolBox, find: FindMemory, declared: DeclaredTool, guard: FindGuard) -> None:
+        self._box, self._find, self.declared, self._find_guard = box, find, declared, guard
         self.says, self._code = declared.says, declared.code
 
-    def call(self, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """The result, of a read that ran ahead or of the tool itself."""
+    def is_of(self, box: ToolBox) -> bool:
+        """Whether the tool was declared there."""
+        return self._box is box
+
+    def call(self, tool: BaseTool, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """The result of ``tool``, by a read that ran ahead or by itself."""
         memory = self._memory()
         if memory is None:
-            return self._code.tool._run(*args, **given)
+            with paid(self._guard(), self.says.cost_usd):
+                return self.declared.body_of(tool)._run(*args, **given)
         key, plain = self._key(args, given)
-        read = self._taken(memory, key, blocks=True)
+        read = self._taken(memory, tool, key, blocks=True)
         if read is not None:
-            wait([read.shadow.result])
-            if self._ours(lambda: memory.used(read), False):
+            if wait([read.shadow.result], memory.join_s).not_done:
+                self._ours(partial(memory.left, read), None)
+            elif self._ours(partial(memory.used, read), False):
                 return read.shadow.result.result()
-        call = _Call(self, memory, key, plain)
+        call = _Call(self, memory, tool, key, plain)
         try:
             with paid(memory.guard(), self.says.cost_usd):
-                call.result = self._code.tool._run(*args, **given)
+                call.result = self.declared.body_of(tool)._run(*args, **given)
             call.is_ok = True
         finally:
-            call.end()
+            call.end(read)
         return call.result
 
-    async def acall(self, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    async def acall(self, tool: BaseTool, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """Like :meth:`call`, without blocking the event loop."""
         memory = self._memory()
         if memory is None:
-            return await self._code.tool._arun(*args, **given)
+            async with apaid(self._guard(), self.says.cost_usd):
+                return await self.declared.body_of(tool)._arun(*args, **given)
         key, plain = self._key(args, given)
-        read = self._taken(memory, key, blocks=False)
+        read = self._taken(memory, tool, key, blocks=False)
         if read is not None:
             try:
-                await settled(read.shadow.result)
+                has_ended = await settled(read.shadow.result, memory.join_s)
             except BaseException:  # the caller was cancelled, and so is what it has asked for
                 read.shadow.cancel()
                 raise
-            if self._ours(lambda: memory.used(read), False):
+            if not has_ended:
+                self._ours(partial(memory.left, read), None)
+            elif self._ours(partial(memory.used, read), False):
                 return read.shadow.result.result()
-        call = _Call(self, memory, key, plain)
+        call = _Call(self, memory, tool, key, plain)
         try:
             async with apaid(memory.guard(), self.says.cost_usd):
-                call.result = await self._code.tool._arun(*args, **given)
+                call.result = await self.declared.body_of(tool)._arun(*args, **given)
             call.is_ok = True
         finally:
-            call.end()
+            call.end(read)
         return call.result
+
+    def _guard(self) -> CallGuard | None:
+        """What authorizes a call that has no memory: its dollars count where there is a cap, whosever the run is."""
+        return None if IS_AHEAD.get() or not self.says.cost_usd else self._find_guard(self.says.name)
 
     def _memory(self) -> ReadAhead | None:
         if IS_AHEAD.get():
@@ -288,14 +328,17 @@ class _Calls:
     def _key(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The key and the arguments; no key where the arguments have no JSON form, which is no fault: an ordinary call."""
         try:
-            return self._of.key_of(args, self._code.arguments_of(given))
+            return self.declared.key_of(args, self._code.arguments_of(given))
         except Exception:
             return "", {}
 
-    def _taken(self, memory: ReadAhead, key: str, *, blocks: bool) -> Read | None:
+    def _taken(self, memory: ReadAhead, tool: BaseTool, key: str, *, blocks: bool) -> Read | None:
+        if tool is not self.declared.tool():  # a copy, which may be another user's
+            return None
+        self._ours(lambda: memory.has_called(self.declared), None)
         if not key or self.says.writes is not None:
             return None
-        return self._ours(lambda: memory.take(key, blocks=blocks), None)
+        return self._ours(lambda: memory.take(self.declared, key, blocks=blocks), None)
 
     def _ours(self, part: Callable[[], T], otherwise: T) -> T:
         try:
@@ -311,18 +354,20 @@ class _Call:
 
     __slots__ = ("_calls", "_memory", "_read", "_write", "is_ok", "result")
 
-    def __init__(self, calls: _Calls, memory: ReadAhead, key: str, plain: Mapping[str, Any]) -> None:
+    def __init__(self, calls: _Calls, memory: ReadAhead, tool: BaseTool, key: str, plain: Mapping[str, Any]) -> None:
         self._calls, self._memory = calls, memory
         self.is_ok, self.result = False, None
         says, scope = calls.says, calls.says.writes
         self._write = None if scope is None else calls._ours(lambda: memory.begin_write(scope), None)
         now_s = calls._ours(memory.now, 0.0)
-        self._read = Read(says.name, key, "authoritative", plain, says.cost_usd, None, now_s)
+        self._read = Read(says.name, key, "authoritative", plain, says.cost_usd, None, now_s, of=tool)
 
-    def end(self) -> None:
-        """The call has ended, whether it succeeded or not."""
+    def end(self, left: Read | None) -> None:
+        """The call has ended, whether it succeeded or not. It did not wait longer for the read ``left``, which may go on."""
         memory, calls, scope, token = self._memory, self._calls, self._calls.says.writes, self._write
         if token is not None and scope is not None:
             calls._ours(lambda: memory.end_write(scope, token), None)
+        if left is not None and self.is_ok:
+            calls._ours(partial(memory.overtaken, left), None)
         if self._read.key:
             calls._ours(lambda: memory.ended(self._read, self.result, is_ok=self.is_ok), None)

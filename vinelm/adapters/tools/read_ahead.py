@@ -5,16 +5,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context, copy_context
 from dataclasses import dataclass, replace
 from threading import Lock, RLock
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
+from langchain_core.tools import BaseTool
 from pydantic_core import to_jsonable_python
 
 from vinelm.adapters.tools.message_history import Conversation, UserWords
-from vinelm.adapters.tools.shadow import Shadow, can_wait, launch
-from vinelm.adapters.tools.tool_box import DeclaredTool, ToolBox
+from vinelm.adapters.tools.shadow import Shadow, can_wait, is_same_context, launch
+from vinelm.adapters.tools.tool_box import DeclaredTool, ToolBox, has_fields
 from vinelm.clock import Clock
 from vinelm.requests.protocols import CallGuard, CallsInText
 from vinelm.tools.call import CallKind, SessionPart, ToolEvent, canonical_key, is_answered, value_of
@@ -27,7 +29,13 @@ NOTHING = Shadow(None)
 
 @dataclass(slots=True, eq=False)
 class Read:
-    """One call, ahead or not. Times are seconds of the run's clock; ``ended_s`` is None while it runs."""
+    """One call, ahead or not. Times are seconds of the run's clock; ``ended_s`` is None while it runs.
+
+    Attributes:
+        of: the tool object that was called, held so that its id is not used again; None of a tool that nobody declared.
+        fields: those that it had when the call was started ahead; None of a call that the application makes.
+        context: the context in which that was.
+    """
 
     tool: str
     key: str
@@ -38,21 +46,32 @@ class Read:
     started_s: float
     shadow: Shadow = NOTHING
     ended_s: float | None = None
+    of: BaseTool | None = None
+    fields: Mapping[str, Any] | None = None
+    context: Context | None = None
 
     def is_stale(self, now_s: float) -> bool:
         """True if what it says may be true no longer. Counted from its start: nobody knows when it looked."""
         return self.ttl_s is not None and now_s - self.started_s >= self.ttl_s
 
+    def stands_for_call_here(self) -> bool:
+        """True if the call that is made now, in this context and with the tool as it is, is the one that ran ahead."""
+        if self.of is None or self.fields is None or self.context is None:
+            return False
+        return has_fields(self.of, self.fields) and is_same_context(self.context, copy_context())
+
 
 class ReadAhead:
     """The reads of one run that were started ahead. Thread-safe.
 
-    Each answers one call: a tool that is asked again is called again. A write makes all of them stale at its start and at its
-    end, and nothing is started between the two. A tool whose call ahead has failed is not called ahead again in this run.
+    Each answers one call of the very tool object that ran: one that is asked again is called again. A write makes all of them
+    stale at its start and at its end, and nothing is started between the two. A tool whose call ahead has failed is not called
+    ahead again in this run.
 
     Attributes:
         speculation: the request's settings; None: nothing is started.
         history: what the calls of this run have shown, with values; kept in memory where calls are guessed, else empty.
+        called: the declared tools that the run has called, by name; None where several objects of one name were.
 
     Args:
         box: of the adapter.
@@ -78,10 +97,11 @@ class ReadAhead:
         self.box, self.guard, self.speculation = box, guard, speculation
         self.history: list[ToolEvent] = []
         self._clock, self._started_at, self._request_id = clock, started_at, request_id
-        self._reads: dict[str, Read] = {}
+        self._reads: dict[tuple[int, str], Read] = {}
         self._dropped: list[Read] = []
         self._writing: set[object] = set()
-        self._failed: set[str] = set()
+        self._failed: dict[int, BaseTool] = {}
+        self.called: dict[str, DeclaredTool | None] = {}
         self._retried: set[object] = set()
         self._waste_usd = 0.0
         self._seq = 0
@@ -104,27 +124,30 @@ class ReadAhead:
         self,
         messages: Sequence[BaseMessage] | None,
         choose: Callable[..., Sequence[Candidate]],
+        tools: Mapping[str, DeclaredTool],
         fixed: Sequence[Candidate] = (),
+        context: Context | None = None,
     ) -> None:
         """Start the guesses that ``choose`` takes, in its order, while a model is called. Does not wait.
 
         Args:
             messages: the conversation so far; None: the calls of this run are all that is known.
             choose: called as :meth:`vinelm.policies.Policy.speculated` is, from the candidates on.
+            tools: what may be called ahead here, by name.
             fixed: calls that the graph itself may make.
+            context: in which they run; None: a copy of the present one.
         """
-        if self.speculation is None:
+        if self.speculation is None or not tools:
             return
-        known = self.box.declared
         guesses = [*fixed, *self._guesses(messages)]
         took = getattr(self.box.candidates, "seconds", {})
         found = [
-            one._replace(cost_usd=known[one.tool].says.cost_usd, seconds=tuple(took.get(one.tool, ())))
+            one._replace(cost_usd=tools[one.tool].says.cost_usd, seconds=tuple(took.get(one.tool, ())))
             for one in guesses
-            if one.tool in known and self._may_start(known[one.tool], one.arguments)
+            if one.tool in tools and self._may_start(tools[one.tool], one.arguments)
         ]
         for one in choose(found, self.speculation, wasted_usd=self._waste_usd, running=self._running()):
-            self.start(one.tool, one.arguments, "speculated", one.probability)
+            self.start(tools[one.tool], one.arguments, "speculated", one.probability, context)
 
     def _guesses(self, messages: Sequence[BaseMessage] | None) -> list[Candidate]:
         """What is guessed from what the request has shown; of that only what is new is read."""
@@ -142,80 +165,62 @@ class ReadAhead:
         if not known.says.read_only:
             return False
         try:
-            return known.key_of(*known.call_of(arguments))[0] not in self._reads
+            return (id(known), known.key_of(*known.call_of(arguments))[0]) not in self._reads
         except Exception:  # not the tool's arguments
             return False
 
-    def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Start a call that a model has just written, and whose answer is not complete yet. Never raises."""
-        try:
-            if self.speculation is not None:
-                self.start(tool, arguments, "eager", 1.0)
-        except Exception:
-            if self.box.on_error == "raise":
-                raise
-
-    def hearing(self, begin: Callable[[], CallsInText]) -> Callable[[str], None]:
-        """Return what is given the text of an answer piece by piece, and starts the calls that are complete in it.
-
-        It never raises: ``begin`` and what it returns are the application's, and a model's answer must not fail by them. One
-        that has raised is not asked again: it has missed a piece.
-        """
-        found: list[CallsInText] = []
-
-        def hear(piece: str) -> None:
-            try:
-                if not found:
-                    found.append(begin())
-                for tool, arguments in found[0](piece):
-                    self.start(tool, arguments, "eager", 1.0)
-            except Exception:
-                found[:] = [lambda piece: ()]
-                if self.box.on_error == "raise":
-                    raise
-
-        return hear
-
-    def start(self, tool: str, arguments: Mapping[str, Any], kind: CallKind, probability: float) -> bool:
+    def start(
+        self,
+        tool: DeclaredTool,
+        arguments: Mapping[str, Any],
+        kind: CallKind,
+        probability: float,
+        context: Context | None = None,
+    ) -> bool:
         """Start a call ahead; False where it may not be, or no place is free.
 
         Args:
-            tool: its name.
+            tool: the object to call: one that the graph of this run holds.
             arguments: JSON values by name, as a model writes them.
             kind: why it is started.
             probability: that the application will ask for it in time, in [0, 1].
+            context: in which it runs; None: a copy of the present one.
         """
-        known = self.box.declared.get(tool)
-        if known is None or not known.says.read_only or self.speculation is None:
+        says, of = tool.says, tool.tool()
+        if of is None or not says.read_only or self.speculation is None:
             return False
         try:
-            args, kwargs = known.call_of(arguments)
-            key, plain = known.key_of(args, kwargs)
+            args, kwargs = tool.call_of(arguments)
+            key, plain = tool.key_of(args, kwargs)
         except Exception:  # not the tool's arguments: the application will be told when it asks
             return False
-        usd, unsure_usd = known.says.cost_usd, (1.0 - probability) * known.says.cost_usd
+        usd, unsure_usd = says.cost_usd, (1.0 - probability) * says.cost_usd
         with self._lock:
             if not self._has_place(tool, key) or self._waste_usd + unsure_usd > self.speculation.waste_usd + 1e-12:
                 return False
             if not self.box.runs_ahead:
                 self.box.count("withheld")
                 return False
-            shadow = launch(known.code, args, kwargs, usd, self.guard())
+            begun = copy_context() if context is None else context.copy()
+            shadow = launch(tool.code, tool.body_of(of), args, kwargs, usd=usd, guard=self.guard(), context=begun)
             if shadow is None:
                 return False
             self._waste_usd += unsure_usd
-            read = Read(tool, key, kind, plain, usd, known.says.ttl_s, self.now(), shadow)
-            self._reads[key] = read
+            read = Read(says.name, key, kind, plain, usd, says.ttl_s, self.now(), shadow, None, of, dict(vars(of)), begun)
+            self._reads[id(tool), key] = read
         self.box.count("started")
         shadow.result.add_done_callback(_stamping(read, self._clock))
         return True
 
-    def _has_place(self, tool: str, key: str) -> bool:
+    def _has_place(self, tool: DeclaredTool, key: str) -> bool:
         """Whether a call may be started: no write is under way, and few enough calls that nobody has asked for."""
         assert self.speculation is not None
-        if self._has_ended or self._writing or self.box.writing or tool in self._failed or key in self._reads:
+        if self._has_ended or self._writing or self.box.writing or (id(tool), key) in self._reads:
             return False
-        if any(one.tool == tool and one.shadow.has_failed for one in self._reads.values()):
+        of = tool.tool()
+        if id(of) in self._failed or tool.says.name in self.box.stuck:
+            return False
+        if any(one.of is of and one.shadow.has_failed for one in self._reads.values()):
             return False
         return self._running() < self.speculation.at_once
 
@@ -224,12 +229,18 @@ class ReadAhead:
         with self._lock:
             return sum(not one.shadow.result.done() for one in (*self._reads.values(), *self._dropped))
 
+    def has_called(self, tool: DeclaredTool) -> None:
+        """Note that the run itself has called a tool object: where no graph says what it holds, this does."""
+        name = tool.says.name
+        self.called[name] = tool if self.called.get(name, tool) is tool else None
+
     # -- asking --------------------------------------------------------------------------------------------------
 
-    def take(self, key: str, *, blocks: bool) -> Read | None:
+    def take(self, tool: DeclaredTool, key: str, *, blocks: bool) -> Read | None:
         """Return the read that answers the call, running or ended, and forget it; None: the call is to be made now.
 
         Args:
+            tool: the object that is called.
             key: of the call.
             blocks: whether the caller will block its thread until the read has ended.
         """
@@ -237,16 +248,41 @@ class ReadAhead:
         if not self._reads:
             return None
         with self._lock:
-            read = self._reads.pop(key, None)
+            read = self._reads.pop((id(tool), key), None)
             if read is None:
                 return None
-            if read.shadow.has_failed or read.is_stale(self.now()) or (blocks and not can_wait(read.shadow)):
+            if not read.stands_for_call_here():  # it would never be: this tool is not called ahead again in this run
+                self._bar(read)
+                read = None
+            elif read.shadow.has_failed or read.is_stale(self.now()) or (blocks and not can_wait(read.shadow)):
                 self._drop(read)
                 read = None
             else:
                 self.box.count("ready" if read.shadow.result.done() else "joined")
         self._tell_dropped()
         return read
+
+    @property
+    def join_s(self) -> float:
+        """The seconds for which a call waits for the same one that is under way."""
+        return 0.0 if self.speculation is None else self.speculation.join_s
+
+    def left(self, read: Read) -> None:
+        """Note that a call has waited ``join_s`` seconds for a read, and is made by itself now."""
+        self.box.count("left")
+        with self._lock:
+            if read.of is not None:
+                self._failed[id(read.of)] = read.of
+            self._dropped.append(read)  # it goes on: whether it ends before the call does tells what it waits for
+
+    def overtaken(self, read: Read) -> None:
+        """Note that the call which did not wait longer for a read has ended. Where the read has not, its tool waits for what
+        only the request has, and is not called ahead again in this process.
+        """
+        if not read.shadow.result.done():
+            self.box.stuck.add(read.tool)
+            read.shadow.cancel()
+        self._tell_dropped()
 
     def used(self, read: Read) -> bool:
         """Whether a read that was taken and has ended gave a result; it is recorded."""
@@ -313,7 +349,15 @@ class ReadAhead:
 
     def _drop(self, read: Read) -> None:
         if read.shadow.has_failed:
-            self._failed.add(read.tool)
+            self._bar(read)
+            return
+        read.shadow.cancel()
+        self._dropped.append(read)
+
+    def _bar(self, read: Read) -> None:
+        """Drop a read whose tool object is not to be called ahead again in this run."""
+        if read.of is not None:
+            self._failed[id(read.of)] = read.of
         read.shadow.cancel()
         self._dropped.append(read)
 
@@ -337,7 +381,7 @@ class ReadAhead:
             return None
         values: dict[str, Any] = {"arguments": read.arguments}
         if is_ok:
-            has_artifact = self.box.declared[read.tool].code.tool.response_format == "content_and_artifact"
+            has_artifact = read.of is not None and read.of.response_format == "content_and_artifact"
             values["result"] = _plain(result[0] if has_artifact and isinstance(result, tuple) else result)
         return ToolEvent(
             request_id=self._request_id,
@@ -425,6 +469,55 @@ class ReadAhead:
                 is_ok = event.is_ok and is_answered(None, event.result if isinstance(event.result, str) else "")
                 event = replace(self._shown(event), is_ok=is_ok)
             recorder(SessionPart(self._session, self._run, event, is_read))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ahead:
+    """What one call of a model may start in a run.
+
+    Attributes:
+        reads: the memory of the run.
+        tools: what may be called ahead there, by name: objects that the run's graph holds.
+        context: the context of the node that calls the model, in which the tools run.
+    """
+
+    reads: ReadAhead
+    tools: Mapping[str, DeclaredTool]
+    context: Context
+
+    def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Start a call that a model has just written, and whose answer is not complete yet. Never raises."""
+        try:
+            self._start(tool, arguments)
+        except Exception:
+            if self.reads.box.on_error == "raise":
+                raise
+
+    def hearing(self, begin: Callable[[], CallsInText]) -> Callable[[str], None]:
+        """Return what is given the text of an answer piece by piece, and starts the calls that are complete in it.
+
+        It never raises: ``begin`` and what it returns are the application's, and a model's answer must not fail by them. One
+        that has raised is not asked again: it has missed a piece.
+        """
+        found: list[CallsInText] = []
+
+        def hear(piece: str) -> None:
+            try:
+                if not found:
+                    found.append(begin())
+                for tool, arguments in found[0](piece):
+                    self._start(tool, arguments)
+            except Exception:
+                found[:] = [lambda piece: ()]
+                if self.reads.box.on_error == "raise":
+                    raise
+
+        return hear
+
+    def _start(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        known = self.tools.get(tool)
+        if known is not None:
+            self.reads.start(known, arguments, "eager", 1.0, self.context)
 
 
 def _stamping(read: Read, clock: Clock) -> Callable[[Any], None]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar
 from dataclasses import dataclass
+from functools import partial
 from threading import BoundedSemaphore, Thread
 from typing import Any
 
@@ -87,22 +89,32 @@ class Shadow:
 
 
 def launch(
-    code: ToolCode, args: tuple[Any, ...], kwargs: Mapping[str, Any], usd: float, guard: CallGuard | None
+    code: ToolCode,
+    tool: BaseTool,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    usd: float,
+    guard: CallGuard | None,
+    context: Context,
 ) -> Shadow | None:
-    """Start a call ahead, which pays ``usd`` dollars by a permit of ``guard``; None where no thread is free or no code fits.
+    """Start a call of ``tool``, an undeclared one, which pays ``usd`` dollars by a permit of ``guard``; None where no thread is
+    free or no code fits.
 
-    The call sees the context variables and the ``configurable`` of the node in which it is started, but no callbacks, and
-    nothing of LangGraph's own: what asks for the stream writer, the store or an interrupt fails there, and is an ordinary call
-    when the application asks for it.
+    The call sees ``context``, that of the node whose model is called, and its ``configurable``, but no callbacks, and nothing
+    of LangGraph's own: what asks for the stream writer, the store or an interrupt fails there, and is an ordinary call when the
+    application asks for it.
     """
     loop = _running_loop() if code.is_async else None
     if loop is None and not (code.is_sync and _THREADS.acquire(blocking=False)):
         return None
-    config, context = _own_config(var_child_runnable_config.get() or {}), copy_context()
+    around: Mapping[str, Any] | None = context.get(var_child_runnable_config)
+    config, context = _own_config(around or {}), context.copy()
     context.run(IS_AHEAD.set, True)
     context.run(var_child_runnable_config.set, config)
     shadow = Shadow(loop)
-    work = _Work(shadow.result, code.tool, args, {**kwargs, **code.injected(config, is_async=loop is not None)}, usd, guard)
+    given = {**kwargs, **code.injected(config, is_async=loop is not None)}
+    work = _Work(shadow.result, partial(tool._run if loop is None else tool._arun, *args, **given), usd, guard)
     if loop is not None:
         task = shadow._task = loop.create_task(work.arun(), context=context)
         task.add_done_callback(lambda _: _give_up(shadow.result))  # one that is cancelled says nothing itself
@@ -127,9 +139,7 @@ class _Work:
     """What a thread or a task does: one call, paid, its result or exception kept."""
 
     result: Future[Any]
-    tool: BaseTool
-    args: tuple[Any, ...]
-    given: Mapping[str, Any]
+    call: Callable[[], Any]
     usd: float
     guard: CallGuard | None
 
@@ -137,7 +147,7 @@ class _Work:
         """On a thread."""
         try:
             with paid(self.guard, self.usd):
-                found = self.tool._run(*self.args, **self.given)
+                found = self.call()
             _require_plain(found)
         except BaseException as error:  # kept: whoever joins makes the call himself
             self.result.set_exception(error)
@@ -150,9 +160,11 @@ class _Work:
         """As a task."""
         try:
             async with apaid(self.guard, self.usd):
-                found = await self.tool._arun(*self.args, **self.given)
+                found = await self.call()
             _require_plain(found)
-        except Exception as error:
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:  # asyncio would end the event loop by ``SystemExit`` of a task: nobody has asked for it
             self.result.set_exception(error)
         else:
             self.result.set_result(found)
@@ -222,10 +234,13 @@ def can_wait(shadow: Shadow) -> bool:
     return shadow.result.done() or shadow.loop is None or shadow.loop is not _running_loop()
 
 
-async def settled(result: Future[Any]) -> None:
-    """Wait until it has a result or an exception, without blocking the event loop; a caller that is cancelled leaves it be."""
+async def settled(result: Future[Any], limit_s: float) -> bool:
+    """Wait until it has a result or an exception, for at most ``limit_s`` seconds, and return whether it has.
+
+    The event loop is not blocked; a caller that is cancelled leaves it be.
+    """
     if result.done():
-        return
+        return True
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def wake(_: Future[Any]) -> None:
@@ -233,4 +248,60 @@ async def settled(result: Future[Any]) -> None:
             loop.call_soon_threadsafe(ended.set)
 
     result.add_done_callback(wake)
-    await ended.wait()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await ended.wait()
+    return result.done()
+
+
+# -- contexts ----------------------------------------------------------------------------------------------------
+
+OURS: set[ContextVar[Any]] = {IS_AHEAD, var_child_runnable_config}
+"""Context variables that differ between a call ahead and the call itself, and of which no tool's result depends."""
+_TRACERS = (
+    "langsmith._internal._context",
+    "langsmith.run_trees",
+    "langchain_core.tracers.context",
+    "langgraph.pregel._tools",
+    "sentry_sdk.scope",
+    "ddtrace._trace.provider",
+)
+"""Modules whose context variables say where in a trace the code runs."""
+
+
+def is_same_context(begun: Context, now: Context) -> bool:
+    """Return whether every context variable of the application has the value here that it had in a call ahead.
+
+    Values are compared by ``==``; one that cannot be compared is another one. Of OpenTelemetry's only the span may differ.
+    """
+    passed_over = OURS | _tracing()
+    return all(
+        var in passed_over or _is_same(begun.get(var, _UNSET), now.get(var, _UNSET)) for var in {**dict(begun), **dict(now)}
+    )
+
+
+_UNSET = object()
+
+
+def _tracing() -> set[ContextVar[Any]]:
+    modules = (vars(sys.modules[name]) for name in _TRACERS if name in sys.modules)
+    return {one for known in modules for one in known.values() if isinstance(one, ContextVar)}
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if any(type(value).__module__.startswith("opentelemetry.") for value in (one, other)):
+        one, other = _baggage(one), _baggage(other)
+    try:
+        return type(one) is type(other) and bool(one == other)
+    except Exception:  # such as an array's
+        return False
+
+
+def _baggage(value: Any) -> Any:
+    """What OpenTelemetry's context carries besides the span; of one that is not set, nothing."""
+    carried = {} if value is _UNSET else value
+    return (
+        {key: one for key, one in carried.items() if not key.startswith("current-span")} if isinstance(carried, dict) else value
+    )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from threading import RLock
 from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
 
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic_core import to_jsonable_python
 
@@ -30,12 +34,35 @@ class FixedCall(NamedTuple):
     before: tuple[str, ...]
 
 
-class DeclaredTool(NamedTuple):
-    """A declared tool: what its owner says of it, its code, and where the graph itself calls it, if that is known."""
+@dataclass(slots=True, eq=False)
+class DeclaredTool:
+    """A declared tool object: what its owner says of it, its code, and where the graph itself calls it, if that is known.
+
+    The object is what counts, not its name: an application may make one for each user, from one function.
+
+    Attributes:
+        tool: returns the object that the application holds; None once nobody does.
+        fields: those that it was made with.
+        can_run_ahead: whether its code can run apart from the call that it stands in for; None: not looked at yet.
+    """
 
     says: ToolDeclaration
     code: ToolCode
     fixed: FixedCall | None = None
+    tool: Callable[[], BaseTool | None] = lambda: None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    can_run_ahead: bool | None = None
+
+    def body_of(self, held: BaseTool) -> BaseTool:
+        """The undeclared tool that ``held`` stands for: what was declared, or one with the fields that the application has
+        since given to the object, or to a copy of it.
+        """
+        if has_fields(held, self.fields):
+            return self.code.tool
+        kind = type(self.code.tool)
+        body: BaseTool = kind.__new__(kind)
+        body.__setstate__(held.__getstate__())
+        return body
 
     def call_of(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of ``_run`` for those of a call, as LangChain converts and checks them."""
@@ -51,11 +78,31 @@ class DeclaredTool(NamedTuple):
         return canonical_key(self.says.name, plain), plain
 
 
+def has_fields(held: BaseTool, fields: Mapping[str, Any]) -> bool:
+    """Return whether a tool has the very values of these fields, and no others."""
+    own = vars(held)
+    return own.keys() == fields.keys() and all(own[name] is value for name, value in fields.items())
+
+
+class DeclaredName(NamedTuple):
+    """What holds for all tools of one name: what is said of it, the code, the arguments' JSON schema (None: it has none), and
+    the stages that come after its calls. No object is kept: it may belong to one user.
+    """
+
+    says: ToolDeclaration
+    source: Any
+    schema: dict[str, Any] | None
+    before: tuple[str, ...]
+
+
 class ToolBox:
     """What the parts of an adapter know of tools. Thread-safe.
 
     Attributes:
-        declared: the declared tools by name.
+        declared: what was declared, by name. Which object a run's graph holds, only the graph says.
+        held_at: returns the tools that may be called ahead from a node of a graph, by LangGraph's config. Set by the adapter.
+        outside: returns those of some tools that may be called ahead outside of a graph. The same.
+        stuck: names of tools that could not be run ahead: the call ahead waited while the application's own call went through.
         candidates: guesses the next calls; None: only calls that a model is writing are started early.
         speculation: of requests that bring none of their own; None: nothing is started early.
         runs_ahead: False where nothing is to change, so that calls are counted and not started.
@@ -65,11 +112,15 @@ class ToolBox:
         live: the memories of the runs in progress, each a ``ReadAhead``.
         writing: writes under way that make the reads of all runs stale.
         counts: calls by what became of them: "reads" (asked for), of them "ready" and "joined" (running then); "started"
-            ahead, of them "unused"; "withheld" where nothing is run ahead.
+            ahead, of them "unused"; "withheld" where nothing is run ahead; "left" where a call waited ``join_s`` seconds for
+            one under way, and was made by itself.
     """
 
     def __init__(self, observers: ObserverGroup, on_error: OnError) -> None:
-        self.declared: dict[str, DeclaredTool] = {}
+        self.declared: dict[str, DeclaredName] = {}
+        self.held_at: Callable[[RunnableConfig], Mapping[str, DeclaredTool]] = lambda config: {}
+        self.outside: Callable[[Mapping[str, DeclaredTool]], Mapping[str, DeclaredTool]] = lambda tools: {}
+        self.stuck: set[str] = set()
         self.candidates: Candidates | None = None
         self.speculation: Speculation | None = None
         self.runs_ahead = True
@@ -84,22 +135,29 @@ class ToolBox:
     def add(self, tool: DeclaredTool) -> None:
         """Add a tool; :class:`ConfigError` if another one of that name is declared.
 
-        A function that builds the graph may run again: the same tool, declared alike, takes the place of the one before.
+        A function that builds the graph may run again, once for each user perhaps: tools of one name are then several objects,
+        of one code and declared alike.
         """
-        name, known = tool.says.name, self.declared.get(tool.says.name)
-        if known is not None and (known.says != tool.says or _source(known) != _source(tool)):
+        name, known, source = tool.says.name, self.declared.get(tool.says.name), _source(tool)
+        if known is not None and (known.says != tool.says or known.source != source):
             raise ConfigError(f"two tools are called {name!r}: give one of them another name")
-        self.declared[name] = tool
+        schema, before = None, () if tool.fixed is None else tool.fixed.before
+        if known is None:
+            with suppress(Exception):  # arguments that no schema can tell, such as functions
+                schema = schema_of(tool.code.tool)
+            self.declared[name] = DeclaredName(tool.says, source, schema, before)
+        elif before not in ((), known.before):
+            self.declared[name] = known._replace(before=tuple(dict.fromkeys((*known.before, *before))))
 
     @property
     def guesses(self) -> bool:
         """Whether anything says which calls may come before a model writes them."""
-        return self.candidates is not None or any(tool.fixed is not None for tool in self.declared.values())
+        return self.candidates is not None or any(tool.before for tool in self.declared.values())
 
     def require_stages(self, stages: Collection[str]) -> None:
         """Raise :class:`ConfigError` where a tool is said to be called before a stage that is none of these."""
         for name, tool in self.declared.items():
-            wrong = [] if tool.fixed is None else [one for one in tool.fixed.before if one not in stages]
+            wrong = [one for one in tool.before if one not in stages]
             if wrong:
                 known = ", ".join(sorted(stages))
                 raise ConfigError(f"tool {name!r}: before= names {wrong[0]!r}, which is no stage of the trie: it has {known}")
@@ -113,7 +171,7 @@ class ToolBox:
 
     def schemas(self) -> dict[str, dict[str, Any]]:
         """The JSON schema of the arguments of each declared tool, by name, as models see it."""
-        return {name: schema_of(known.code.tool) for name, known in self.declared.items()}
+        return {name: known.schema for name, known in self.declared.items() if known.schema is not None}
 
     def count(self, what: str) -> None:
         """Count what became of a call."""
@@ -145,7 +203,10 @@ def schema_of(tool: BaseTool) -> dict[str, Any]:
 
 
 def _source(tool: DeclaredTool) -> Any:
-    """What tells two tools of one name apart, and not two builds of one graph."""
+    """What tells two tools of one name apart, and not two builds of one graph. Holds nothing of a user's."""
     inner: Any = tool.code.tool
     written = getattr(inner, "func", None) or getattr(inner, "coroutine", None)
-    return getattr(written, "__code__", None) or type(inner)
+    while isinstance(written, partial):
+        written = written.func
+    kind = type(inner) if written is None else type(written)
+    return getattr(written, "__code__", None) or (kind.__module__, kind.__qualname__)

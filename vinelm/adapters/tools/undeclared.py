@@ -13,11 +13,13 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
 from vinelm.adapters.tools.read_ahead import ReadAhead
+from vinelm.adapters.tools.shadow import OURS
 
 IN_DECLARED: ContextVar[ReadAhead | None] = ContextVar("vinelm_in_declared_tool", default=None)
 """Inside a declared tool, the memory of the run that called it: its owner has said what it does there. Runs that begin inside
 have memories of their own.
 """
+OURS.add(IN_DECLARED)
 
 
 class Watch:

@@ -5,7 +5,8 @@ Wire format: https://platform.claude.com/docs/en/build-with-claude/batch-process
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -78,18 +79,19 @@ class AnthropicBatches(BatchApi):
                 return FoundBatch(batch.id)
         return FoundBatch(None, is_certain)
 
-    def answers(self, model: Model, provider_id: str) -> Mapping[str, Mapping[str, Any]] | None:
+    def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
         """Read the results of a batch that has ended."""
         batches = self._clients.of(model).messages.batches
         if batches.retrieve(provider_id).processing_status != "ended":
             return None
-        return {item.custom_id: _answer(item.result) for item in batches.results(provider_id, timeout=NO_LIMIT_S)}
+        with batches.with_streaming_response.results(provider_id, timeout=NO_LIMIT_S) as response:
+            return list(_results(response.iter_lines()))
 
-    def parsed(self, chat: BaseChatModel, body: Mapping[str, Any]) -> ChatResult:
+    def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
         """Parse a message as langchain-anthropic does."""
         from anthropic.types import Message
 
-        result: ChatResult = chat._format_output(Message.model_validate(dict(body)))  # type: ignore[attr-defined]
+        result: ChatResult = self.chat_of(model)._format_output(Message.model_validate(dict(body)))  # type: ignore[attr-defined]
         return result
 
     def close(self) -> None:
@@ -103,12 +105,23 @@ def _client(model: Model) -> Anthropic:
     return Anthropic(api_key=named_key(model, KEY_ENV), base_url=model.api_base, max_retries=0)
 
 
-def _answer(result: Any) -> Mapping[str, Any]:
-    if result.type == "succeeded":
-        return {"body": result.message.to_dict(mode="json")}
-    if result.type != "errored":
-        return _ENDED.get(str(result.type), failure("server", "the provider does not say how the call ended"))
-    body = result.error.to_dict(mode="json")
+def _results(lines: Iterator[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The calls of a file of results; a line that is none leaves its call without an answer, and the others with theirs."""
+    for line in lines:
+        try:
+            one = json.loads(line)
+            yield str(one["custom_id"]), _answer(one["result"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+
+
+def _answer(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    if result["type"] == "succeeded":
+        return {"body": dict(result["message"])}
+    if result["type"] != "errored":
+        unknown = failure("server", "the provider does not say how the call ended", may_be_billed=True)
+        return _ENDED.get(str(result["type"]), unknown)
+    body = result["error"]
     kind = (body.get("error") or {}).get("type")
     status = 500 if kind in _OF_THE_SERVER else 400
     known = failed(Refusal(status, body), has_begun=False)

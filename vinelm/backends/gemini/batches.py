@@ -6,7 +6,7 @@ Wire format: https://ai.google.dev/gemini-api/docs/batch-api
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
@@ -69,24 +69,23 @@ class GeminiBatches(BatchApi):
                 break
         return FoundBatch(None)
 
-    def answers(self, model: Model, provider_id: str) -> Mapping[str, Mapping[str, Any]] | None:
+    def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
         """Read the responses of a batch that has ended."""
         job = self._clients.of(model).batches.get(name=provider_id)
         state = str(getattr(job.state, "value", job.state)).removeprefix("JOB_STATE_")
         if state not in _ENDED:
             return None
-        found: dict[str, Mapping[str, Any]] = {self.REST: _REST[state]} if state in _REST else {}
+        found: list[tuple[str, Mapping[str, Any]]] = [(self.REST, _REST[state])] if state in _REST else []
         for one in (job.dest.inlined_responses if job.dest is not None else None) or ():
             name = (one.metadata or {}).get(NAME)
             if name and one.response is not None:
-                found[name] = {
-                    "body": json.loads(one.response.model_dump_json(exclude_none=True, exclude={"sdk_http_response"}))
-                }
+                body = json.loads(one.response.model_dump_json(exclude_none=True, exclude={"sdk_http_response"}))
+                found.append((name, {"body": body}))
             elif name and one.error is not None:
-                found[name] = _turned_down(one.error)
+                found.append((name, _turned_down(one.error)))
         return found
 
-    def parsed(self, chat: BaseChatModel, body: Mapping[str, Any]) -> ChatResult:
+    def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
         """Parse a response as langchain-google-genai does."""
         from google.genai.types import GenerateContentResponse
         from langchain_google_genai.chat_models import _response_to_result

@@ -6,7 +6,7 @@ Wire format: https://platform.openai.com/docs/guides/batch and .../api-reference
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +32,7 @@ NO_LIMIT_S = 3600.0
 ENDPOINT: Final = "/v1/chat/completions"
 KEY = "vinelm"
 """The name of our key in a batch's metadata."""
-_UNDER_WAY = ("validating", "in_progress", "finalizing", "cancelling")
+_ENDED = ("completed", "failed", "expired", "cancelled")
 _NOT_IN_A_BATCH = ("stream", "stream_options", "extra_headers", "extra_query", "timeout")
 
 
@@ -71,30 +71,35 @@ class OpenAIBatches(BatchApi):
                 break
         return FoundBatch(None)
 
-    def answers(self, model: Model, provider_id: str) -> Mapping[str, Mapping[str, Any]] | None:
+    def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
         """Read both files of a batch that has ended."""
         client = self._clients.of(model)
         batch = client.batches.retrieve(provider_id)
-        if batch.status in _UNDER_WAY:
+        if batch.status not in _ENDED:
             return None
-        found: dict[str, Mapping[str, Any]] = {}
+        found: list[tuple[str, Mapping[str, Any]]] = []
         for file_id in (batch.output_file_id, batch.error_file_id):
             if file_id:
-                found |= dict(_results(client.files.content(file_id, timeout=NO_LIMIT_S).content))
+                found += _results(client.files.content(file_id, timeout=NO_LIMIT_S).content)
+        # What it has completed is billed, whether or not the files have it.
+        completed = getattr(batch.request_counts, "completed", None)
+        is_short = isinstance(completed, int) and completed > len({name for name, answer in found if "body" in answer})
         if batch.status == "expired":
-            found[self.REST] = failure("timeout", "the batch expired before the call was made")
+            rest = failure("timeout", "the batch expired before the call was made", may_be_billed=is_short)
         elif batch.status == "cancelled":
-            found[self.REST] = failure("server", "the batch was cancelled before the call was made")
+            rest = failure("server", "the batch was cancelled before the call was made", may_be_billed=is_short)
         elif batch.status == "failed":
             codes = [error.code for error in (batch.errors.data if batch.errors is not None else None) or ()]
             is_full = "token_limit_exceeded" in codes
             said = "too many tokens are queued: use fewer --workers" if is_full else "the provider refused the batch"
-            found[self.REST] = failure("rate_limit" if is_full else "malformed", said)
-        return found
+            rest = failure("rate_limit" if is_full else "malformed", said, may_be_billed=is_short)
+        else:
+            return found
+        return [*found, (self.REST, rest)]
 
-    def parsed(self, chat: BaseChatModel, body: Mapping[str, Any]) -> ChatResult:
+    def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
         """Parse a completion as langchain-openai does."""
-        result: ChatResult = chat._create_chat_result(dict(body))  # type: ignore[attr-defined]
+        result: ChatResult = self.chat_of(model)._create_chat_result(dict(body))  # type: ignore[attr-defined]
         return result
 
     def close(self) -> None:
@@ -120,7 +125,7 @@ def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
             name, response, error = str(one["custom_id"]), one.get("response"), one.get("error")
             if response is not None:
                 status, body = int(response["status_code"]), response["body"]
-                yield name, {"body": dict(body)} if status == 200 else _turned_down(status, body.get("error") or {})
+                yield name, {"body": dict(body)} if status == 200 else _turned_down(status, body)
             elif error is not None:
                 is_expired = error.get("code") == "batch_expired"
                 said = "the batch expired before the call was made" if is_expired else "the provider could not make the call"
@@ -129,9 +134,9 @@ def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
             continue
 
 
-def _turned_down(status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
-    known = failed(Refusal(status, error), has_begun=False)
-    return failure(known.kind, known.detail)
+def _turned_down(status: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = failed(Refusal(status, body.get("error") or {}), has_begun=False)
+    return failure(known.kind, known.detail, may_be_billed=bool(body.get("usage")))  # who counts tokens bills for them
 
 
 class Refusal(Exception):

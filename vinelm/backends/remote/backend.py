@@ -64,6 +64,8 @@ class RemoteBackend:
         self._chats: dict[str, InnerChat] = {}
         self._making = threading.Lock()
         self._sender = ChatSender(self.inner)
+        if api is not None:
+            api.chat_of = lambda model: self.inner(model).sync()
         self.batch_api = api
         """The provider's batches; None without any."""
         self._has_batches = settings.setting(BATCHES_KEY, bool, False)
@@ -149,17 +151,20 @@ class RemoteBackend:
     def _batched(self, binding: CallBinding, gate: BatchGate, unit: BatchedUnit) -> CallBinding:
         """The call as one in a batch: at half price, tried once, and however long it takes."""
         assert self.batch_api is not None
-        model = binding.model
-        price = model.price.in_batches(halves_cache=self.batch_api.halves_cache)
+        model, batch_api = binding.model, self.batch_api
+        price = model.price.in_batches(halves_cache=batch_api.halves_cache)
+        sender = BatchedSender(binding.inner, gate, unit, batch_api)
 
-        sender = BatchedSender(binding.inner, gate, unit, self.batch_api)
+        def chosen(request: ModelRequest) -> CallBinding:
+            digest = unit.digest(model, sender.body(request))
+            if isinstance(unit, ParkedUnit):
+                upper = lambda: bound_of(model, request).usd(price)  # noqa: E731
+                if unit.goes_at_once(gate, digest, upper):
+                    return binding
+            own = BatchedSender(binding.inner, gate, unit, batch_api, digest)
+            return replace(batched, sender=own, is_owed=unit.is_bought(gate, digest))
 
-        def at_once(request: ModelRequest) -> CallBinding | None:
-            upper = lambda: bound_of(model, request).usd(price)  # noqa: E731
-            assert isinstance(unit, ParkedUnit)
-            return binding if unit.goes_at_once(gate, model, sender.body(request), upper) else None
-
-        return replace(
+        batched = replace(
             binding,
             sender=sender,
             model=model.model_copy(update={"price": price, "timeout_s": math.inf}),
@@ -169,8 +174,9 @@ class RemoteBackend:
             priority_sign=0,
             prompts=None,
             list_price=model.price,
-            at_once=at_once if isinstance(unit, ParkedUnit) else None,
+            chosen=chosen,
         )
+        return batched
 
     def _admission_of(self, model: Model, call: CallContext) -> AdmitsPrompts | None:
         own = self._prompts.get(model.name)

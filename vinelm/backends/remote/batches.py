@@ -23,6 +23,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import math
 import secrets
 import threading
 import time
@@ -39,6 +40,7 @@ from vinelm.backends.remote.inner import InnerChat
 from vinelm.backends.remote.meter import ModelRequest, bound_of
 from vinelm.backends.remote.provider import BatchApi, Piece, failure_of
 from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.backends.remote.usage import counts_of
 from vinelm.catalog import Model
 from vinelm.catalog.secrets import redacted
 from vinelm.requests.protocols import OpenBatch
@@ -124,6 +126,10 @@ class BatchedUnit:
             digest = self.numbered(content, self._times[content])
             self.asked.add(digest)
         return digest
+
+    def is_bought(self, gate: BatchGate, digest: str) -> bool:
+        """Return whether a call of the unit is in a batch already, of this process or an earlier one."""
+        return digest in self.futures or gate.find(digest)[0]
 
     def answer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return what the provider answered, once it has."""
@@ -242,9 +248,10 @@ class BatchGate:
                 self._idle[unit] -= 1
                 self._idle += Counter()  # without those that do not wait
 
-    def ask(self, model: Model, body: Mapping[str, Any], unit: BatchedUnit, upper_usd: float) -> Future[Mapping[str, Any]]:
+    def ask(
+        self, model: Model, body: Mapping[str, Any], unit: BatchedUnit, upper_usd: float, digest: str
+    ) -> Future[Mapping[str, Any]]:
         """Queue a call for the next batch, or find it in an earlier one; the future gets what the provider answered."""
-        digest = unit.digest(model, body)
         if (asked := unit.futures.get(digest)) is not None:
             return asked
         call = _Call(digest, unit, model, body, upper_usd, time.monotonic())
@@ -386,7 +393,7 @@ class BatchGate:
         times, batch = self._times, polled.batch
         polled.step_s = min(max(polled.step_s * 1.5, times.poll_s / 20), times.poll_s)
         model, api = self._models[batch.model]
-        answers: Mapping[str, Mapping[str, Any]] | None = None
+        answers: Sequence[tuple[str, Mapping[str, Any]]] | None = None
         try:
             if polled.provider_id is None:
                 self._search(polled, model, api)
@@ -398,7 +405,7 @@ class BatchGate:
             polled.misses += failed.is_final and polled.provider_id is not None
             if polled.misses >= _MISSES:
                 lost = failure("server", "the provider does not have its batch any more", may_be_billed=True)
-                answers = {BatchApi.REST: lost}
+                answers = [(BatchApi.REST, lost)]
             if failed.kind == "auth":
                 self.close(f"{model.name}: {failed.detail}: repair it and run the same line again, which fetches its batches")
         if answers is not None:
@@ -427,11 +434,18 @@ class BatchGate:
             self._collect_again(calls)
             self._open.remove(polled)
 
-    def _close_batch(self, polled: _Polled, answers: Mapping[str, Mapping[str, Any]]) -> None:
+    def _close_batch(self, polled: _Polled, answers: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         batch = polled.batch
-        absent = answers.get(BatchApi.REST) or failure("server", "the batch has no answer to it", may_be_billed=True)
+        said: dict[str, list[Mapping[str, Any]]] = {}
+        for name, answer in answers:
+            said.setdefault(name, []).append(answer)
         digests = self._records.calls_of(batch.batch_id)
-        found = {digest: answers.get(f"{batch.key}-{digest}", absent) for digest in digests}
+        absent = failure("server", "the batch has no answer to it", may_be_billed=True)
+        rest = said.pop(BatchApi.REST, [absent])
+        found = {digest: self._dearest(batch.model, said.pop(f"{batch.key}-{digest}", rest)) for digest in digests}
+        # A call whose request has ended meanwhile is no more in the records, and was sent all the same.
+        if unknown := [name for name in said if len(digests) == batch.calls or not name.startswith(f"{batch.key}-")]:
+            _LOGGER.warning("%s: a batch answered %d calls that were never sent: they are ignored", batch.model, len(unknown))
         # A server may echo a key, and the answers are written to disk.
         texts = {digest: redacted(json.dumps(answer, ensure_ascii=False)) for digest, answer in found.items()}
         with self._changed:
@@ -441,12 +455,27 @@ class BatchGate:
         for call in calls:
             _settle(call, json.loads(texts[call.digest]))
 
+    def _dearest(self, name: str, said: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Of what a provider says of one call, what it may be billed for: an answer before a failure, and the dearest one."""
+        if len(said) == 1:
+            return said[0]
+        bodies = [answer["body"] for answer in said if "body" in answer]
+        if not bodies:
+            return max(said, key=lambda answer: bool(answer["may_be_billed"]))
+        model, api = self._models[name]
+        read = [_read(api, model, body) for body in bodies]
+        # The first one that can be read, where several cost the same.
+        best = max(range(len(bodies)), key=lambda place: (read[place] is not None, read[place] or 0.0, -place))
+        if None in read or math.inf in read:  # nobody knows what that one costs: the answer counts at its bound
+            return {"body": bodies[best], "uncounted": True}
+        return {"body": bodies[best]}
+
 
 class BatchedSender:
-    """A :class:`~vinelm.backends.remote.provider.Sends` for one call of a unit that goes in a batch."""
+    """A :class:`~vinelm.backends.remote.provider.Sends` for one call of a unit that goes in a batch, under its digest."""
 
-    def __init__(self, inner: InnerChat, gate: BatchGate, unit: BatchedUnit, api: BatchApi) -> None:
-        self._inner, self._gate, self._unit, self._api = inner, gate, unit, api
+    def __init__(self, inner: InnerChat, gate: BatchGate, unit: BatchedUnit, api: BatchApi, digest: str = "") -> None:
+        self._inner, self._gate, self._unit, self._api, self._digest = inner, gate, unit, api, digest
 
     def ready(self, entry: Model) -> InnerChat:
         """Return the entry's chat model, which makes the body of the request and reads that of the answer."""
@@ -454,7 +483,7 @@ class BatchedSender:
 
     def around(self, inner: InnerChat) -> BatchedSender:
         """See :class:`~vinelm.backends.remote.provider.Sends`."""
-        return BatchedSender(inner, self._gate, self._unit, self._api)
+        return BatchedSender(inner, self._gate, self._unit, self._api, self._digest)
 
     def body(self, request: ModelRequest) -> Mapping[str, Any]:
         """Return the body of the request, which no batch streams."""
@@ -464,26 +493,45 @@ class BatchedSender:
         """Wait for the batch that has the call."""
         with self._gate.idle(self._unit):
             answer = self._unit.answer(self._asked(entry, request))
-        yield self._parsed(answer)
+        yield self._parsed(entry, answer)
 
     async def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
         """Like :meth:`send`, for a coroutine."""
         with self._gate.idle(self._unit):
             answer = await self._unit.aanswer(self._asked(entry, request))
-        yield self._parsed(answer)
+        yield self._parsed(entry, answer)
 
     def _asked(self, model: Model, request: ModelRequest) -> Future[Mapping[str, Any]]:
-        return self._gate.ask(model, self.body(request), self._unit, bound_of(model, request).usd(model.price))
+        return self._gate.ask(model, self.body(request), self._unit, bound_of(model, request).usd(model.price), self._digest)
 
-    def _parsed(self, answer: Mapping[str, Any]) -> Piece:
+    def _parsed(self, model: Model, answer: Mapping[str, Any]) -> Piece:
         if "failure" in answer:
             raise failure_of(answer)
-        return self._api.parsed(self._inner.sync(), answer["body"])
+        result = self._api.parsed(model, answer["body"])
+        if answer.get("uncounted"):
+            for generation in result.generations:
+                message: Any = generation.message
+                message.usage_metadata = None
+        return result
 
 
 def failure(kind: str, detail: str, *, may_be_billed: bool = False) -> dict[str, Any]:
     """Return the record of a call that failed in its batch. No provider bills for one, unless its answer is lost."""
     return {"failure": kind, "detail": detail, "may_be_billed": may_be_billed}
+
+
+def _read(api: BatchApi, model: Model, body: Mapping[str, Any]) -> float | None:
+    """What an answer costs, infinite where it does not say; None for what is no answer."""
+    try:
+        message: Any = api.parsed(model, body).generations[0].message
+        counts = counts_of(message.usage_metadata)
+    except Exception as error:  # of a server that says anything
+        _LOGGER.debug("batches: an answer cannot be read: %s", type(error).__name__)
+        return None
+    if counts is None:
+        return math.inf
+    price = model.price.in_batches(halves_cache=api.halves_cache)
+    return counts.usd(price, asks_for_an_hour=False)
 
 
 def _settle(call: _Call, outcome: Mapping[str, Any] | BaseException) -> None:

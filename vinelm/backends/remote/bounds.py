@@ -28,25 +28,26 @@ class AttemptBound:
         tokens_in: tokens of the prompt, with those that the server may add.
         tokens_out: the longest answer, hidden reasoning included.
         writes_cache: whether the prompt asks to be written to a prompt cache, which may cost more than reading it.
+        asks_for_an_hour: whether it asks to be kept for an hour.
     """
 
     tokens_in: int
     tokens_out: int
     writes_cache: bool = False
+    asks_for_an_hour: bool = False
 
     @classmethod
-    def of(cls, prompt: str, *, max_tokens: int, links: int = 0, writes_cache: bool = False) -> AttemptBound:
+    def of(
+        cls, prompt: str, *, max_tokens: int, links: int = 0, writes_cache: bool = False, asks_for_an_hour: bool = False
+    ) -> AttemptBound:
         """Return the bound for a prompt with ``links`` to attachments."""
-        return cls(
-            len(prompt.encode("utf-8", "surrogatepass")) + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links, max_tokens, writes_cache
-        )
+        tokens_in = len(prompt.encode("utf-8", "surrogatepass")) + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links
+        return cls(tokens_in, max_tokens, writes_cache, asks_for_an_hour)
 
     def usd(self, price: Price) -> float:
         """Return the most dollars of the attempt."""
-        written = self.tokens_in if self.writes_cache else 0
-        # Reading from a cache usually costs less than plain input. Where a price says otherwise, the bound has to hold as well.
-        cached = self.tokens_in if (price.cached or 0.0) > price.input and not written else 0
-        return price.cost_usd(self.tokens_in, self.tokens_out, cached, written, written)
+        asks = {"writes_cache": self.writes_cache, "asks_for_an_hour": self.asks_for_an_hour}
+        return price.most_usd(self.tokens_in, self.tokens_out, **asks)
 
     def believes(self, counts: Counts) -> bool:
         """Return whether a server's counts are possible at all."""

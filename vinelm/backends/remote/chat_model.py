@@ -29,8 +29,9 @@ from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
-from vinelm.errors import ConfigError, FailureKind, VineLMError
+from vinelm.errors import UNSUPPORTED_CALL, ConfigError, FailureKind, VineLMError
 from vinelm.money.guard_pair import aauthorized
+from vinelm.money.spend_guard import OWED
 from vinelm.prompts.cache_points import PromptCall
 from vinelm.prompts.shape import shape_of
 from vinelm.requests.protocols import CallContext, CallPermit, RateLimiter, RatePermit
@@ -90,7 +91,9 @@ class RemoteChatModel(BoundChatModel):
             made = None
         if made is None:
             kind = type(bound.inner.given).__name__
-            raise ConfigError(f"model {bound.model.name!r}: {kind} takes no tools: choose another model for this stage")
+            raise ConfigError(
+                f"model {bound.model.name!r}: {kind} takes no tools: choose another model for this stage", code=UNSUPPORTED_CALL
+            )
         found: Runnable[LanguageModelInput, AIMessage] = self._around(made)
         return found
 
@@ -202,8 +205,8 @@ class RemoteChatModel(BoundChatModel):
         is_warned = "response_format" in options and package_of(bound.inner.given) == "langchain_openai"
         is_streamed = is_handed_out or is_heard or (bound.streams and not is_warned)
         request = request_of(bound.model, bound.inner, messages, stop, options, is_streamed=is_streamed)
-        if bound.at_once is not None and (made := bound.at_once(request)) is not None:
-            bound = made
+        if bound.chosen is not None:
+            bound = bound.chosen(request)
         return _Account(bound, request, is_handed_out=is_handed_out)
 
 
@@ -229,7 +232,8 @@ def request_of(
             continue
         if type(asked) is not int or not 1 <= asked <= model.max_tokens:
             raise ConfigError(
-                f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less"
+                f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less",
+                code=UNSUPPORTED_CALL,
             )
         limit, is_asked = min(limit, asked), True
     dropped = set(inner.refused)
@@ -431,13 +435,24 @@ class _Account:
 
     def __enter__(self) -> _Account:
         if self._bound.call.guard is not None:
-            self._permit = self._bound.call.guard.authorize(self._upper_usd())
+            with self._owed():
+                self._permit = self._bound.call.guard.authorize(self._upper_usd())
         return self
 
     async def __aenter__(self) -> _Account:
         if self._bound.call.guard is not None:
-            self._permit = await aauthorized(self._bound.call.guard, self._upper_usd())
+            with self._owed():
+                self._permit = await aauthorized(self._bound.call.guard, self._upper_usd())
         return self
+
+    @contextmanager
+    def _owed(self) -> Iterator[None]:
+        """Tell the guard whether an earlier run has bought the call already: its answer is fetched, whatever the ledger says."""
+        token = OWED.set(self._bound.is_owed)
+        try:
+            yield
+        finally:
+            OWED.reset(token)
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         return self.__exit__(kind, error, trace)

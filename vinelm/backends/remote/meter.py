@@ -33,13 +33,10 @@ from vinelm.backends.remote.usage import UsageSum
 from vinelm.catalog import Model, Price
 from vinelm.catalog.secrets import redacted
 from vinelm.errors import CallError, FailureKind
+from vinelm.money.stated_tokens import MOST_CHARS, SPARED_CHARS, asks_for_an_hour, is_too_few, texts_of
 from vinelm.requests.protocols import CallContext
 from vinelm.rows.observation import Usage
 
-MOST_CHARS = 8
-"""Characters of one token at most, on the average of an answer."""
-SPARED_CHARS = 64
-"""A short answer may be one long word, or a line of blanks, of a few tokens."""
 NOT_REPORTED = "not_reported"
 _REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _THOUGHTS = ("thinking", "reasoning", "text", "refusal", "partial_json", "arguments", "input", "data")
@@ -89,7 +86,11 @@ def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
         or "cache_control" in str(model.options)
     )
     return AttemptBound.of(
-        prompt, max_tokens=request.limit * request.answers, links=links_in(request.messages), writes_cache=writes
+        prompt,
+        max_tokens=request.limit * request.answers,
+        links=links_in(request.messages),
+        writes_cache=writes,
+        asks_for_an_hour=writes and asks_for_an_hour([list(request.messages), dict(request.options), model.options]),
     )
 
 
@@ -313,8 +314,8 @@ class MeteredCall:
         self.billed += 1
         if seen.counts is not None and seen.reason is not None:
             counts = self._counts = seen.counts
-            known = counts.tokens_in, counts.tokens_out, counts.cached or 0, counts.written, counts.written_1h
-            self._add(lambda price: price.cost_usd(*known))
+            asks = bool(counts.unsplit) and self.bound().asks_for_an_hour
+            self._add(lambda price: counts.usd(price, asks_for_an_hour=asks))
             return
         self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(seen.chars) if seen.chars else 0)
         self._is_estimated = True
@@ -327,18 +328,22 @@ class MeteredCall:
 
     def _believes(self, counts: Counts) -> bool:
         """True if counts are possible; ``bound`` is only computed where they are not ordinary."""
-        if self._is_too_few(counts.tokens_out):
+        if not self.model.trusted_counts and (
+            self._has_too_few_out(counts.tokens_out) or self._has_too_few_in(counts.tokens_in)
+        ):
             return False
         if 0 < counts.tokens_in <= self.prompt_chars and counts.tokens_out <= self.model.max_tokens:
             return True
         return self.bound().believes(counts)
 
-    def _is_too_few(self, tokens_out: int) -> bool:
-        """True if the text that arrived cannot be made of so few tokens."""
-        if not self.seen.chars or self.model.trusted_counts:
-            return False
-        # By such a count the text would be free, or nearly so, and the cap would not hold.
-        return tokens_out == 0 or self.seen.chars > MOST_CHARS * tokens_out + SPARED_CHARS
+    def _has_too_few_out(self, tokens: int) -> bool:
+        """True if the text that arrived cannot be made of so few tokens: it would be nearly free, and no cap would hold."""
+        chars = self.seen.chars
+        return bool(chars) and (tokens == 0 or chars > MOST_CHARS * tokens + SPARED_CHARS)
+
+    def _has_too_few_in(self, tokens: int) -> bool:
+        """True if the prompt cannot be: a server that leaves out what it read from its cache, or wrote to it."""
+        return self.prompt_chars > MOST_CHARS * tokens and is_too_few(tokens, *texts_of(self.request.messages))
 
     def may_repeat(self, failed: AttemptFailed) -> bool:
         """Return whether another attempt follows."""

@@ -9,7 +9,6 @@ from threading import Lock
 from typing import Any
 
 from vinelm.backends.remote.batches import BatchedUnit, BatchGate
-from vinelm.catalog import Model
 
 
 class CallParked(BaseException):
@@ -90,18 +89,14 @@ class ParkedUnit(BatchedUnit):
         self.on_at_once()
         self.is_at_once = True
 
-    def goes_at_once(self, gate: BatchGate, model: Model, body: Mapping[str, Any], upper_usd: Callable[[], float]) -> bool:
+    def goes_at_once(self, gate: BatchGate, digest: str, upper_usd: Callable[[], float]) -> bool:
         """Return whether a call is to be made at once: its batch has not answered it, or it may wait for none.
 
         Args:
             gate: where it waits otherwise.
-            model: the entry.
-            body: of its request, as it would go in a batch.
+            digest: of the call.
             upper_usd: returns the dollars that it costs at most in a batch.
         """
-        with self._lock:
-            content = self._content(model, body)
-            digest = self.numbered(content, self._times[content] + 1)
         future = self.futures.get(digest)
         if future is not None:
             is_known, answer = True, future.result() if future.done() else None
@@ -113,11 +108,8 @@ class ParkedUnit(BatchedUnit):
             if answer is not None and "failure" not in answer:
                 return False
             self._leave()
-            self._times[content] += 1
-            if answer is not None:
-                self.asked.add(digest)  # bought, and known to be without an answer
-                if answer["may_be_billed"]:
-                    self.on_lost(upper_usd())
+            if answer is not None and answer["may_be_billed"]:
+                self.on_lost(upper_usd())
             return True
 
     def _has_drifted(self) -> bool:

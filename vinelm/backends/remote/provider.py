@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
@@ -72,6 +72,7 @@ class BatchApi(ABC):
         halves_cache: reading and writing a prompt cache costs half as well.
         most_calls: in one batch.
         most_bytes: of one batch's requests.
+        chat_of: returns the chat model of an entry, which reads its answers.
     """
 
     REST: ClassVar = "*"
@@ -79,6 +80,7 @@ class BatchApi(ABC):
     halves_cache: bool = False
     most_calls: int = 10_000
     most_bytes: int = 100 << 20
+    chat_of: Callable[[Model], BaseChatModel]
 
     @abstractmethod
     def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
@@ -101,11 +103,15 @@ class BatchApi(ABC):
         """
 
     @abstractmethod
-    def answers(self, model: Model, provider_id: str) -> Mapping[str, Mapping[str, Any]] | None:
-        """Return, by the names of calls, ``{"body": ...}`` or a failure; None while the batch is under way."""
+    def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
+        """Return what the provider says of each call, by its name: ``{"body": ...}`` or a failure. None while it goes on.
+
+        All that it says, even if it says it twice or of calls that were never sent. A batch goes on unless the provider's word
+        for how it stands is one of those that end it: one that nobody knows may be of a batch that is paid for in the end.
+        """
 
     @abstractmethod
-    def parsed(self, chat: BaseChatModel, body: Mapping[str, Any]) -> ChatResult:
+    def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
         """Parse the body of an answer, as the entry's chat model does. What it raises is a malformed answer."""
 
     def close(self) -> None:
@@ -136,8 +142,9 @@ class CallBinding:
     ``inner``: the chat model that is asked for tools and schemas. ``streams``: also stream calls that ask for a whole answer,
     to measure the time to first token. ``priority_sign``: 1 or -1 sends the request's priority, times that, to the server; 0
     does not. ``prompts`` admits attempts of a model with cache points; None for others. ``list_price``: the model's ordinary
-    price, where the call goes in a batch and ``model`` has the price of that; its seconds are not known. ``at_once`` returns,
-    for the request of such a call, the binding by which it is made at once in place of in a batch; None: it goes in one.
+    price, where the call goes in a batch and ``model`` has the price of that; its seconds are not known. ``chosen`` returns,
+    for the request of such a call, the binding by which it is made at once, or in a batch; None: this one. ``is_owed``: an
+    earlier run has bought the call, and its answer is fetched.
     """
 
     provider: Provider
@@ -151,7 +158,8 @@ class CallBinding:
     priority_sign: int = 0
     prompts: AdmitsPrompts | None = None
     list_price: Price | None = None
-    at_once: Callable[[ModelRequest], CallBinding | None] | None = None
+    chosen: Callable[[ModelRequest], CallBinding] | None = None
+    is_owed: bool = False
 
 
 def failure_of(record: Mapping[str, Any]) -> AttemptFailed:

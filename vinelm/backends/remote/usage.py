@@ -39,10 +39,16 @@ def counts_of(usage: Any) -> Counts | None:
     asked, answered, total = (usage.get(key) for key in ("input_tokens", "output_tokens", "total_tokens"))
     if counted(asked) is not None and counted(answered) is not None and counted(total) is not None:
         answered = max(answered, total - asked)
-    hour = counted(into.get("ephemeral_1h_input_tokens")) or 0
     # Anthropic's and Amazon's packages state either the sum or, with 0 for the sum, how long the parts are kept.
-    written = (counted(into.get("cache_creation")) or 0) + (counted(into.get("ephemeral_5m_input_tokens")) or 0) + hour
-    return Counts.stated(asked, answered, into.get("cache_read"), out.get("reasoning"), written=written, written_1h=hour)
+    return Counts.stated(
+        asked,
+        answered,
+        into.get("cache_read"),
+        out.get("reasoning"),
+        written=into.get("cache_creation"),
+        written_5m=into.get("ephemeral_5m_input_tokens"),
+        written_1h=into.get("ephemeral_1h_input_tokens"),
+    )
 
 
 def _details(parts: Any) -> Mapping[str, Any]:

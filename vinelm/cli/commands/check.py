@@ -92,7 +92,8 @@ def _plain(report: CheckReport | None, checked: CheckedModels | None) -> dict[st
 
 def _show(report: CheckReport, spec: str) -> None:
     for item in report.items:
-        say(f"{'ok  ' if item.is_ok else 'FAIL'}  {item.name}: {item.detail}", hanging=6)
+        word = "FAIL" if not item.is_ok else "look" if item.is_doubtful else "ok  "
+        say(f"{word}  {item.name}: {item.detail}", hanging=6)
     for question in report.questions:
         say(f"ask   {question}", hanging=6)
     if report.template_code is not None:

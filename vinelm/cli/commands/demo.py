@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vinelm.cli.console import echo, print_json, progress, say
+from vinelm.cli.console import echo, print_json, progress, say, stdout
 from vinelm.cli.inputs import load_inputs
 from vinelm.cli.options import flag, limit_option, option, output_options, seed_option
 from vinelm.reports import percent, usd
@@ -72,7 +72,7 @@ def command(
         inputs = load_inputs(workflow, seed=seed, preset=preset, limit=limit)
         coverage = {"coverage": GRAPH_COVERAGE} if workflow == "graphqa" else {}
         found = run_demo(inputs.workflow, inputs.catalog, folder, seed=seed, advance=advance, **coverage)
-    is_opened = (has_desktop() and not as_json if opens is None else opens) and open_page(found.page)
+    is_opened = (stdout().is_terminal and has_desktop() and not as_json if opens is None else opens) and open_page(found.page)
     _print(found, as_json=as_json, details=details, is_opened=is_opened)
     if opens and not is_opened:
         echo("No browser could be started: open the report yourself.", err=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, output
 from vinelm.cli.options import flag
 from vinelm.errors import MissingExtra
 
@@ -36,5 +38,8 @@ def command(*, model: str, is_printed: bool, more: tuple[str, ...]) -> int:
         raise MissingExtra(
             "SGLang is not installed: run pip install 'vinelm[sglang]' on a host with a GPU, in a separate environment"
         )
-    sys.stdout.flush()
+    ours = output()
+    ours.flush()
+    with suppress(OSError, ValueError):  # the server's stdout is ours again
+        os.dup2(ours.fileno(), 1)
     os.execv(line[0], line)  # the server replaces this process: it gets our signals, and its exit code is ours

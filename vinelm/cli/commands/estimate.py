@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
-from vinelm.cli.inputs import is_trie_file, refuse_other_file, refuse_replacing
+from vinelm.cli.inputs import is_trie_file, refuse_other_file, refuse_replacing, say_changed_prices
 from vinelm.cli.options import option, output_options, stop_option, store_argument
 from vinelm.errors import ConfigError
 from vinelm.reports import percent
@@ -97,6 +97,7 @@ def command(
     if update is not None:
         annotated = fold_in(annotated, update)
     save_trie(target, annotated)
+    say_changed_prices(annotated.catalog)
     if is_updated:
         _show_update(annotated, target, as_json=as_json)
         return
@@ -124,7 +125,7 @@ def _show_update(annotated: AnnotatedTrie, target: Path, *, as_json: bool) -> No
 
 def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> None:
     from vinelm.cli.commands.trie import show_depths, signals_words
-    from vinelm.reports.formatting import prompt_cache_words
+    from vinelm.reports.formatting import oracle_words, prompt_cache_words
     from vinelm.reports.store_text import judge_words
 
     meta = annotated.meta
@@ -137,13 +138,15 @@ def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> Non
     if "timed_rows" in meta:
         none = " Plans know no seconds, and cannot keep a bound on them." if not meta["timed_rows"] else ""
         say(
-            f"Seconds come from {meta['timed_rows']:,} of the {meta['observations']:,} rows: the others were bought in "
-            f"batches, and count at the ordinary price.{none}"
+            f"Seconds come from {meta['timed_rows']:,} of the {meta['observations']:,} rows: of the others they are not known. "
+            f"Rows that were bought in batches count at the ordinary price.{none}"
         )
     if "judge" in meta:
         say(judge_words(meta["judge"], has_common_error=annotated.reading.holds_common_errors))
     if "evidence" in meta:
         _show_evidence(meta["evidence"])
+    if oracle := oracle_words(annotated.template.stop):
+        say(oracle)
     if cache := prompt_cache_words(annotated.calls_per_hour):
         say(cache)
     say(f"Signals: {paths_only or (annotated.signals and signals_words(annotated.signals))}.")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 )
 @option("--budget-usd USD", "With --serve: never spend more than this.", float)
 @option("--workflow NAME", "With --serve: MODULE:ATTRIBUTE of your own workflow [default: the bundled one of the store].")
-@option("--models TOML", "With --serve: catalog of models [default: the trie's].", Path)
+@option("--models TOML", "With --serve: catalog of models [default: simulated models of the trie].", Path)
 @dataset_option
 @seed_option
 @option(

@@ -11,11 +11,11 @@ import click
 
 from vinelm.cli.console import print_json, say, show_table, stdout
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
-from vinelm.cli.inputs import in_options, objective_of
+from vinelm.cli.inputs import in_options, objective_of, say_changed_prices
 from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
 from vinelm.errors import ConfigError
 from vinelm.reports import percent, seconds, usd
-from vinelm.reports.formatting import objective_words
+from vinelm.reports.formatting import objective_words, oracle_words
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
@@ -78,6 +78,7 @@ def command(
 
     objective = objective_of(bounds)
     annotated = require_signals(load_trie(trie)) if signals else load_trie(trie)
+    say_changed_prices(annotated.catalog)
     nodes = _nodes(annotated, prefix)
     node = nodes[-1]
     expected_s, expected_usd = _used(annotated, nodes)
@@ -108,6 +109,8 @@ def command(
         _show_decision(decision)
     simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
     say(f"{simulated}{decisions[0].alternatives_words}")
+    if oracle := oracle_words(annotated.template.stop):
+        say(oracle)
 
 
 def _show_decision(decision: Decision) -> None:
@@ -256,6 +259,7 @@ def _print_json(objective: Objective, shares: Sequence[float], decisions: Sequen
         {
             "objective": objective.to_dict(),
             "is_simulated": annotated.meta.get("is_simulated"),
+            "stop": annotated.template.stop,
             "prefix": annotated.trie.prefix(query.node),
             "elapsed_s": query.elapsed_s,
             "spent_usd": query.spent_usd,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vinelm.cli.console import echo, print_json, say
+from vinelm.cli.console import echo, print_json, say, stdout
 from vinelm.cli.options import flag, json_option, option
 from vinelm.errors import ConfigError
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 )
 @option("--dataset FILE", "Requests with their labels: CSV, JSON lines, Parquet, or an export.")
 @option("--label-field COLUMN", "Column with the right answer. Repeatable.", into="label_fields", multiple=True)
+@option("--today MODEL", "The model that runs today wherever the app does not say it, as PROVIDER:MODEL.")
 @option(
     "--loop-times N",
     "Most turns of a loop for which the graph names no bound [default: 3, with a question in workflow.py].",
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 @option("--out DIR", "Folder of the new files [default: the app's].", Path)
 @flag("--apply", "Also change the lines of the app that make its models.", into="is_applied")
 @flag("--force", "Replace workflow.py if it exists, and models.toml if --models is given.")
+@flag("--dry-run", "Say what would be written and changed. Writes nothing.")
 @flag("-y --yes", "Ask nothing: what is not given takes its default.")
 @json_option
 def command(
@@ -42,10 +44,12 @@ def command(
     models: str | None,
     dataset: str | None,
     label_fields: tuple[str, ...],
+    today: str | None,
     loop_times: int | None,
     out: Path | None,
     is_applied: bool,
     force: bool,
+    dry_run: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -55,31 +59,41 @@ def command(
     take the chat model. Left out, it is the graph of langgraph.json. Importing it runs its module, but no node and no model.
 
     Writes models.toml and workflow.py: the stages, branches and loops of the graph, the dataset, and a scorer to complete. What
-    the graph does not say is marked with TODO. Files that exist stay, unless --force. On a terminal it asks.
+    the graph does not say is marked with TODO. Files that exist stay, unless --force. On a terminal it asks. All files are
+    written, or none: a run that is killed meanwhile is finished by the next one.
 
     Example: vinelm init app.py:graph --models openai --dataset questions.jsonl --label-field answer
     """
     from vinelm.datasets import Columns, read_dataset
     from vinelm.scaffold import make_project, read_application
+    from vinelm.scaffold.applied import finish
+    from vinelm.scaffold.catalog_file import chosen_models
     from vinelm.scaffold.project import WORKFLOW_FILE, refuse_existing
+    from vinelm.scaffold.target import project_folder, root_of
 
-    asks = not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
-    found = read_application(app or _asked_app(asks=asks), Path.cwd())
-    folder = out or found.target.root
-    if not force:
+    asks = not (yes or as_json) and sys.stdin.isatty() and stdout().is_terminal
+    spec = app or _asked_app(asks=asks)
+    if not dry_run and (finished := finish(out or project_folder(root_of(spec, Path.cwd()), Path.cwd()))):
+        _show_finished(finished, as_json=as_json)
+        return
+    found = read_application(spec, Path.cwd())
+    folder = out or project_folder(found.target.root, Path.cwd())
+    if not force and not dry_run:
         refuse_existing([folder / WORKFLOW_FILE])  # before anything is asked
     loop_times = loop_times or (_asked_turns() if asks and found.open_loops else None)
+    found = found if today is None else found.running_today(chosen_models([today])[0])
     found = found if loop_times is None else found.with_loops(loop_times)
     chosen = _models(found, folder, models, asks=asks)
     dataset = dataset or _asked_dataset(asks=asks)
     requests = None if dataset is None else read_dataset(dataset, Columns())
     if requests is not None and not label_fields and asks:
         label_fields = _asked_label(requests)
-    if found.calls and not is_applied and asks:
+    if found.calls and not is_applied and asks and not dry_run:
         is_applied = _asked_edit(found)
     project = make_project(found, folder, chosen, dataset=requests, labels=label_fields, is_applied=is_applied)
-    project.write(force=force)
-    (_print_json if as_json else _show)(found, project)
+    if not dry_run:
+        project.write(force=force)
+    (_print_json if as_json else _show)(found, project, is_written=not dry_run)
 
 
 def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) -> tuple[str, ...]:
@@ -96,7 +110,9 @@ def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) ->
         from rich.prompt import Prompt
 
         names = ", ".join((*PROVIDER_MODELS, SIMULATED))
-        answer = Prompt.ask(f"Models, as PROVIDER:MODEL, or one of {names}", default=",".join(suggested) or "openai")
+        answer = Prompt.ask(
+            f"Models, as PROVIDER:MODEL, or one of {names}", default=",".join(suggested) or "openai", console=stdout()
+        )
         return chosen_models(answer.split(","))
     own = next((call for call in found.calls if call.endpoint is not None), None)
     if own is not None:
@@ -120,13 +136,14 @@ def _asked_app(*, asks: bool) -> str | None:
         return None
     from rich.prompt import Prompt
 
-    return Prompt.ask("Your graph, as FILE.py:ATTRIBUTE", default="app.py:graph")
+    return Prompt.ask("Your graph, as FILE.py:ATTRIBUTE", default="app.py:graph", console=stdout())
 
 
 def _asked_turns() -> int:
     from rich.prompt import IntPrompt
 
-    return max(IntPrompt.ask("The graph does not say how often its loop turns. How often at most?", default=3), 1)
+    question = "The graph does not say how often its loop turns. How often at most?"
+    return max(IntPrompt.ask(question, default=3, console=stdout()), 1)
 
 
 def _asked_dataset(*, asks: bool) -> str | None:
@@ -134,7 +151,8 @@ def _asked_dataset(*, asks: bool) -> str | None:
         return None
     from rich.prompt import Prompt
 
-    return Prompt.ask("Dataset of requests with their right answers (empty: later)", default="", show_default=False) or None
+    question = "Dataset of requests with their right answers (empty: later)"
+    return Prompt.ask(question, default="", show_default=False, console=stdout()) or None
 
 
 def _asked_label(requests: RequestSet) -> tuple[str, ...]:
@@ -144,7 +162,8 @@ def _asked_label(requests: RequestSet) -> tuple[str, ...]:
 
     columns = [column for column in requests.requests[0].data if column != "id"]
     likely = label_of(requests)
-    answer = Prompt.ask("Column with the right answer (empty: none)", choices=[*columns, ""], default=likely or "")
+    question, choices = "Column with the right answer (empty: none)", [*columns, ""]
+    answer = Prompt.ask(question, choices=choices, default=likely or "", console=stdout())
     return (answer,) if answer else ()
 
 
@@ -154,7 +173,7 @@ def _asked_edit(found: AppGraph) -> bool:
     echo("VineLM chooses models that it makes itself. It would change:")
     for line in _edits(found):
         echo(f"  {line}")
-    return Confirm.ask("Change these lines now?", default=False)
+    return Confirm.ask("Change these lines now?", default=False, console=stdout())
 
 
 # -- output ----------------------------------------------------------------------------------------------------
@@ -173,13 +192,23 @@ def _lost(found: AppGraph) -> list[str]:
     return [f"{call.path.name}:{call.line}: {' '.join(text.split())}" for call in found.calls for text in call.lost]
 
 
-def _print_json(found: AppGraph, project: Project) -> None:
+def _show_finished(finished: list[Path], *, as_json: bool) -> None:
+    """Say that this run has finished what a killed one began: the next line does what this one was to do."""
+    if as_json:
+        print_json({"finished": [str(path) for path in finished]})
+    else:
+        say(f"Finished what a run that was killed had begun: wrote {' and '.join(path.name for path in finished)}.")
+
+
+def _print_json(found: AppGraph, project: Project, *, is_written: bool) -> None:
     print_json(
         {
+            "is_written": is_written,
             "graph": found.target.spec,
             "stages": found.stages,
             "models_today": found.models,
             "today": dict(project.today),
+            "asked_today": list(project.asked),
             "has_template": found.template is not None,
             "folder": str(project.folder),
             "files": [str(path) for path in project.files],
@@ -193,16 +222,18 @@ def _print_json(found: AppGraph, project: Project) -> None:
     )
 
 
-def _show(found: AppGraph, project: Project) -> None:
+def _show(found: AppGraph, project: Project, *, is_written: bool) -> None:
     many = "1 stage" if len(found.stages) == 1 else f"{len(found.stages)} stages"
     say(f"{found.target.spec} has {many}, whose models can be chosen: {', '.join(found.stages)}.")
     if project.today:
         say(f"Models of today: {', '.join(f'{stage} {model}' for stage, model in project.today.items())}.")
-    say(f"Wrote {' and '.join(path.name for path in project.files)}{_where(project)}.")
+    names = " and ".join(path.name for path in project.files)
+    say(f"{'Wrote' if is_written else 'Would write'} {names}{_where(project)}.")
     for path in project.kept:
         say(f"Kept {path.name}, which was there.")
     for path in project.edits:
-        say(f"Changed {path.name}: VineLM makes its models now.")
+        now = "VineLM makes its models now" if is_written else "VineLM would make its models"
+        say(f"{'Changed' if is_written else 'Would change'} {path.name}: {now}.")
     if project.todos:
         echo("\nTo do in workflow.py:")
         for line, text in project.todos:

@@ -11,10 +11,19 @@ import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
-from vinelm.cli.inputs import FILE, in_options, objective_of
+from vinelm.cli.inputs import FILE, in_options, objective_of, say_changed_prices
 from vinelm.cli.options import flag, json_option, objective_options, signals_option, trie_argument
 from vinelm.reports import percent, seconds, usd
-from vinelm.reports.formatting import KIND_COLUMNS, KINDS_NOTE, KINDS_TITLE, kind_cells, objective_words, prompt_cache_words
+from vinelm.reports.formatting import (
+    KIND_COLUMNS,
+    KINDS_NOTE,
+    KINDS_TITLE,
+    kind_cells,
+    objective_words,
+    oracle_words,
+    prompt_cache_words,
+    under_oracle,
+)
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
@@ -60,6 +69,7 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     is_open = not (bounds["maximize"] or bounds["minimize"] or bounds[FILE])
     objective = None if is_open else objective_of(bounds, on_infeasible="raise")
     annotated = load_trie(trie)
+    say_changed_prices(annotated.catalog)
     objective = objective or _recommended_objective(bounds, annotated)
     plans = plans_over(annotated)
     with in_options():
@@ -109,7 +119,8 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
             else (percent(found.accuracy), usd(found.path_cost_usd), seconds(found.path_latency_s if knows_latency else None))
         )
         rows.append((item.policy, *figures, item.plan))
-    show_table(objective_words(objective), ("policy", "accuracy", "cost", "latency", "<plan"), rows)
+    stop = plans.annotated.template.stop
+    show_table(f"{objective_words(objective)}{under_oracle(stop)}", ("policy", "accuracy", "cost", "latency", "<plan"), rows)
     best = planned[0].decision
     if best is None:
         return
@@ -126,6 +137,8 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
     latency = f"seconds {best.latency_words}, at zero load" if knows_latency else "unknown, the observations have none"
     cache = prompt_cache_words(plans.annotated.calls_per_hour)
     say(" ".join(filter(None, (f"{simulated}Cost: expected dollars per request.", cache, f"Latency: {latency}."))))
+    if oracle := oracle_words(stop):
+        say(oracle)
 
 
 def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
@@ -202,5 +215,5 @@ def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans
     ]
     first = rows[0].get("recommendation")
     advice = {} if first is None else {"recommendation": first}
-    simulated = plans.annotated.meta.get("is_simulated")
-    print_json({"objective": objective.to_dict(), **advice, "is_simulated": simulated, "plans": rows})
+    basis = {"is_simulated": plans.annotated.meta.get("is_simulated"), "stop": plans.annotated.template.stop}
+    print_json({"objective": objective.to_dict(), **advice, **basis, "plans": rows})

@@ -14,7 +14,7 @@ import click
 from vinelm.cli.console import echo
 from vinelm.cli.inputs import cluster_of, load_inputs
 from vinelm.cli.options import cluster_options, flag, option, output_options, stop_option, workflow_inputs
-from vinelm.errors import BudgetExhausted, ConfigError, StageBroken, StoreError
+from vinelm.errors import BudgetExhausted, ConfigError, StageBroken, StoreError, WorkflowError
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
@@ -74,7 +74,7 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
     "what it has bought.",
 )
 @option("--wait TIME", "How long to wait for one batch, such as 90m or 24h, with --batch-prices [default: 24h].")
-@flag("--keep-going", "Go on even if all first rows of a stage fail alike, whatever the model.")
+@flag("--keep-going", "Go on even if all first rows of a stage fail alike, or none of the first ten answers is right.")
 @flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
 @stop_option
 @output_options
@@ -137,6 +137,9 @@ def _exit_code(result: ProfileResult, failed: str | None, *, keep_going: bool) -
         )
     if result.stopped_by == "broken":
         raise StageBroken(f"{result.message}: repair it and run the same line again, which executes these rows again")
+    if result.stopped_by == "none-right":
+        asked = "is the answer read in the right place, and scored by its label?"
+        raise WorkflowError(f"{result.message}: {asked}", code="none-right")
     if failed is not None:
         again = "run it without --keep-going" if keep_going else "run the same line again"
         raise StageBroken(f"{failed}: repair it and {again}, which executes these rows again", code="only-failures")

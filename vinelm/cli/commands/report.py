@@ -40,9 +40,10 @@ def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, as
                 "dollars": page.dollars,
                 "findings": page.findings,
                 "simulated": page.simulated,
+                "oracle": page.oracle,
             }
         )
         return
-    for line in (*([page.dollars] if page.dollars else []), page.headline, *page.findings):
+    for line in filter(None, (page.dollars, page.headline, page.oracle, *page.findings)):
         say(line)
     echo(f"wrote {target}")

@@ -12,7 +12,7 @@ from vinelm.cli.commands.store_import import command as import_command
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.options import SuggestingGroup, flag, json_option, option, store_argument
 from vinelm.reports import percent, usd
-from vinelm.reports.formatting import PROMPT_COLUMNS, PROMPT_TITLE, prompt_row, template_words
+from vinelm.reports.formatting import PROMPT_COLUMNS, PROMPT_TITLE, oracle_words, prompt_row, template_words
 
 if TYPE_CHECKING:
     from vinelm.template import Template
@@ -99,7 +99,13 @@ def _show_info(facts: dict[str, Any]) -> None:
         show_table(f"By {by}", (by, "rows", "calls", "failed", "cost"), cells)
     lost = f", {usd(facts['abandoned_usd'])} of it for calls without a recorded result" if facts["abandoned_usd"] else ""
     open_ = f", {usd(facts['open_usd'])} reserved for calls in flight" if facts["open_usd"] else ""
-    say(f"Ledger: {usd(facts['committed_usd'])}{lost}{open_}.")
+    rows_usd = sum(item["cost_usd"] for item in facts["spend"]["model"].values())
+    shared = (
+        "; rows that use one recorded answer each have its dollars, which were paid once" if _is_shared(facts, rows_usd) else ""
+    )
+    say(f"Ledger: {usd(facts['committed_usd'])}{lost}{open_}{shared}.")
+    if oracle := oracle_words(facts["stop"]):
+        say(oracle)
     _show_growth(facts)
     _show_signals(facts)
     if facts["tools"]:
@@ -123,6 +129,11 @@ def _show_info(facts: dict[str, Any]) -> None:
     if facts["checkpoint_url"]:
         size += f" in it, others under {facts['checkpoint_url']}"
     say(f"Size: {size}; schema version {facts['version']}.{held}")
+
+
+def _is_shared(facts: dict[str, Any], rows_usd: float) -> bool:
+    """True if rows of an imported log cost more than was paid."""
+    return any(source["kind"] == "import" for source in facts["sources"]) and rows_usd > facts["committed_usd"] * (1 + 1e-9)
 
 
 def _shape_words(facts: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import click
 from vinelm.cli.console import echo, print_json, say
 from vinelm.cli.options import json_option, option, path_argument
 from vinelm.errors import ConfigError
+from vinelm.reports import usd
 
 if TYPE_CHECKING:
     from vinelm.template import StopRule
@@ -25,6 +26,7 @@ FIELDS = (
     "tokens_in",
     "tokens_out",
     "failure",
+    "answer",
     "round",
     "run",
     "stage",
@@ -39,8 +41,9 @@ REQUIRED = ("request", "model", "success")
 @option(
     "--column FIELD=COLUMN",
     "Column of a field: request (several together may identify it), model, success (1/0 or true/false), cost_usd, "
-    "latency_s, tokens_in, tokens_out, failure (its kind; empty: none), round (number of this model's answer to the request, "
-    "from 1; with runs, the position in the run), run (of your application), stage (with runs). Repeatable.",
+    "latency_s (empty: unknown), tokens_in, tokens_out, failure (its kind; empty: none), answer, round (number of this "
+    "model's answer to the request, from 1; with runs, the position in the run), run (of your application), stage (with "
+    "runs). Repeatable.",
     into="columns",
     multiple=True,
 )
@@ -62,7 +65,8 @@ REQUIRED = ("request", "model", "success")
 @option("--depth N", "Invocations of the longest path [default: the rounds, or the longest run].", click.IntRange(min=1))
 @option(
     "--stop",
-    "When a request ends: by --stopped-if, or when its answer is right (needs labels) [default: workflow].",
+    "When a request ends: by --stopped-if, or when its answer is right, which no service can see: figures of the oracle are a "
+    "bound, and no advice [default: workflow].",
     ("workflow", "oracle"),
 )
 @json_option
@@ -74,7 +78,7 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
     request; paths are then built as retries over these answers up to --depth, which is exact if answers are independent.
 
     Example: vinelm store import log.csv -o log.db --column request=id --column model=model --column success=correct
-    --column cost_usd=usd --stop oracle --depth 2
+    --column cost_usd=usd --stopped-if passed --depth 2
     """
     from vinelm.traces import import_export
     from vinelm.traces.imports.export_import import is_export, side_file
@@ -143,7 +147,7 @@ def _show(facts: dict[str, Any]) -> None:
     if "models" in facts:
         say(
             f"{facts['rows']:,} rows: {facts['requests']:,} requests, {len(facts['models'])} models, "
-            f"paths of up to {facts['depth']} invocations."
+            f"paths of up to {facts['depth']} invocations; {usd(facts['paid_usd'])} paid for the recorded calls."
         )
         for note in facts["notes"]:
             say(f"Note: {note}.")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.commands.trie_diff import command as diff_command
-from vinelm.cli.console import echo, print_json, show_table
+from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.contingent_output import arm_facts, show_arms, show_frontier
 from vinelm.cli.options import SuggestingGroup, json_option, option, path_argument
 from vinelm.reports import percent, seconds, usd
+from vinelm.reports.formatting import oracle_words
 
 if TYPE_CHECKING:
     from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -141,7 +142,8 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
     from vinelm.evaluation.plans.plans_over import plans_over
 
     meta = annotated.meta
-    rows = [(name, _formatted(name, meta[name])) for name in SHOWN if name in meta]
+    shown = {**meta, "spent_usd": meta["paid_usd"]} if "paid_usd" in meta else meta
+    rows = [(name, _formatted(name, shown[name])) for name in SHOWN if name in shown]
     if annotated.signals is not None:
         rows.append(("signals", signals_words(annotated.signals)))
     show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("provenance", "<value"), rows)
@@ -153,6 +155,8 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
     show_frontier(plans_over(annotated).frontier(top))
     if meta.get("is_simulated"):
         echo("Simulated models: prices and answers are not those of real models.")
+    if oracle := oracle_words(annotated.template.stop):
+        say(oracle)
 
 
 def _formatted(name: str, value: Any) -> str:

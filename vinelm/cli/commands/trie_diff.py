@@ -12,6 +12,7 @@ import click
 from vinelm.cli.console import print_json, say, show_table
 from vinelm.cli.options import json_option, path_argument
 from vinelm.reports import percent, seconds, usd
+from vinelm.reports.formatting import oracle_words
 
 if TYPE_CHECKING:
     from vinelm.evaluation.tries import MovedNode, PlanFlip, TrieDifference
@@ -57,6 +58,8 @@ def show_difference(found: TrieDifference, *, as_json: bool, top: int = SHOWN, m
         say("Where histories are merged no single path leads to an invocation: the plans are compared.")
     _show_moved(found, top)
     _show_flips(found.flips)
+    if oracle := oracle_words(found.stop):
+        say(oracle)
 
 
 def _show_prices(found: TrieDifference) -> None:
@@ -123,7 +126,7 @@ def _plain(found: TrieDifference) -> dict[str, Any]:
         return {"before": list(one.before), "after": list(one.after), **{name: getattr(one, name) for name in names}}
 
     return {
-        **{name: getattr(found, name) for name in ("common", "only_before", "only_after", "has_same_answers")},
+        **{name: getattr(found, name) for name in ("stop", "common", "only_before", "only_after", "has_same_answers")},
         "prices": {
             name: {"before": pair[0].model_dump(mode="json"), "after": pair[1].model_dump(mode="json")}
             for name, pair in found.prices.items()

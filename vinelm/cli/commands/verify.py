@@ -22,7 +22,7 @@ from vinelm.cli.options import (
 )
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.reports import percent, usd
-from vinelm.reports.formatting import objective_words
+from vinelm.reports.formatting import objective_words, oracle_words, under_oracle
 
 if TYPE_CHECKING:
     from vinelm.objective import Objective
@@ -46,7 +46,7 @@ _SENTENCES = {
 @option("--requests N", "Requests to serve [default: 100, or as many as are left].", click.IntRange(min=1))
 @option("--budget-usd USD", "Never spend more than this, interrupted runs included.", float)
 @option("--workflow NAME", "The workflow: MODULE:ATTRIBUTE for your own [default: the bundled one of the store].")
-@option("--models TOML", "Catalog of models with prices [default: the trie's].", Path)
+@option("--models TOML", "Catalog of models with prices [default: simulated models of the trie].", Path)
 @dataset_options
 @signals_option
 @seed_option
@@ -142,6 +142,7 @@ def _show_price(objective: Objective, found: Verification) -> None:
         f"Would serve {found.requests:,} held-out requests for about {usd(found.expected_usd)}: {objective_words(objective)}."
         f" Promised accuracy: {100 * found.decision.promise.accuracy:.1f} %{interval}."
     )
+    _show_oracle(found)
     simulated = " The models are simulated." if found.is_simulated else ""
     say(f"Nothing was called.{simulated} Without --dry-run, --budget-usd bounds the money.")
 
@@ -166,7 +167,8 @@ def _show(objective: Objective, found: Verification) -> None:
             found.cost_verdict,
         ),
     ]
-    show_table(objective_words(objective), ("", "promised", "90 % interval", "achieved", "90 % interval", "<verdict"), rows)
+    title = f"{objective_words(objective)}{under_oracle(found.stop)}"
+    show_table(title, ("", "promised", "90 % interval", "achieved", "90 % interval", "<verdict"), rows)
     failed = sum(row.failure is not None for row in found.rows)
     failures = f", {failed} of them failed and count as wrong" if failed else ""
     simulated = " Simulated models." if found.is_simulated else ""
@@ -180,6 +182,12 @@ def _show(objective: Objective, found: Verification) -> None:
             say(f"{number} of {len(found.rows)}: {reason}", indent="  ", hanging=2)
         return
     say(_SENTENCES["broken" if not found.is_kept else found.verdict])
+    _show_oracle(found)
+
+
+def _show_oracle(found: Verification) -> None:
+    if oracle := oracle_words(found.stop):
+        say(oracle)
 
 
 def _percents(interval: tuple[float, float] | None) -> str:

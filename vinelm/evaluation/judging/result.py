@@ -12,8 +12,9 @@ from vinelm.evaluation.judging.planning_half import PolicyName
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import MARGIN as ALLOWED_LOSS
+from vinelm.template import StopRule
 
-EvaluationVerdict = Literal["gain", "no gain", "open", "not identified"]
+EvaluationVerdict = Literal["gain", "no gain", "open", "not identified", "no advice"]
 Z_LEVEL, Z_POWER = 1.96, 0.8416
 """Quantiles of a two-sided 95 % interval and of a power of 80 %."""
 MARGIN = 0.02
@@ -93,6 +94,7 @@ class Evaluation:
         is_served: The policies were really served; else the figures are off-policy estimates.
         is_complete: Serving did not reach its budget early.
         is_simulated: Some models are simulated.
+        stop: What ended the requests. The oracle is no service's, so that its figures are a bound, and no advice.
         notes: What a reader has to know to trust the figures, one sentence each.
         level: Confidence level of every interval.
         by_budget: Of a sweep, the same for each budget alone; their intervals hold together with 95 % confidence.
@@ -114,6 +116,7 @@ class Evaluation:
     is_served: bool = False
     is_complete: bool = True
     is_simulated: bool = False
+    stop: StopRule = "workflow"
     notes: tuple[str, ...] = ()
     level: float = 0.95
     by_budget: tuple[Evaluation, ...] = ()
@@ -164,17 +167,25 @@ class Evaluation:
         -:data:`ALLOWED_LOSS`.
         ``no gain``: the same plan, a broken bound, a loss of more than that, or the interval of the gain ends below the margin.
         ``not identified``: the rows do not show what the policies do. ``open``: anything else.
+        ``no advice``: under the oracle stop, whatever the figures are.
         """
+        if self.stop == "oracle":
+            return "no advice"
         compared = self.headline.against.values()
         if self.gain.is_same and (self.keeps is None or self.keeps.is_same):
             return "no gain"
-        if not self._is_judged(self.headline) or not (self.keeps is None or self.keeps.is_identified):
+        if not self.is_identified:
             return "not identified"
         if self.breaks_bounds or self.loses:
             return "no gain"
         if all(one.low > 0 for one in compared) and (self.keeps is None or self.keeps.low >= -self._allowed_loss):
             return "gain"
         return "no gain" if self.gain.high <= MARGIN * self._unit else "open"
+
+    @property
+    def is_identified(self) -> bool:
+        """True if the rows show what VineLM's plan does, and what the plans do that it is compared with."""
+        return self._is_judged(self.headline) and (self.keeps is None or self.keeps.is_identified)
 
     @property
     def loses(self) -> bool:
@@ -202,7 +213,7 @@ class Evaluation:
     @property
     def price(self) -> SettlingPrice | None:
         """The price of settling the question; None where it is settled."""
-        if self.verdict in ("gain", "no gain"):
+        if self.verdict in ("gain", "no gain", "no advice"):
             return None
         own, other, gain = self.headline, self.rival, self.gain
         wanted = max(abs(gain.value) if gain.is_identified else 0.0, LEAST_SEEN * self._unit)
@@ -236,7 +247,7 @@ class Evaluation:
 
     def offers(self) -> tuple[ServingOffer, ...]:
         """Return what serving would say of each VineLM policy that the rows do not identify; a plan in use is not served."""
-        names = () if self.is_served or self.keeps is not None else ("signals", "paths")
+        names = () if self.is_served or self.keeps is not None or self.stop == "oracle" else ("signals", "paths")
         found = [one for name in names if (one := self.policy(name)) is not None and not self._is_judged(one)]
         return tuple(map(self._offer, found))
 
@@ -272,7 +283,17 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation as plain JSON types."""
-        facts = ("requests", "rows", "spent_usd", "everything_usd", "is_served", "is_complete", "is_simulated", "verdict")
+        facts = (
+            "requests",
+            "rows",
+            "spent_usd",
+            "everything_usd",
+            "is_served",
+            "is_complete",
+            "is_simulated",
+            "stop",
+            "verdict",
+        )
         return {
             **{name: getattr(self, name) for name in facts},
             "objectives": [one.to_dict() for one in self.objectives],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -27,6 +28,8 @@ more parts some would have too few rows that show what a plan does."""
 SHARES = (0.5, SAVED, 0.85)
 """Of today's dollars: within them the most accurate plan is compared, too. One that saves a little less proves more."""
 FREE = Objective(maximize="accuracy")
+USUAL_TOKENS = (1000, 250)
+"""Prompt and completion tokens of the call that list prices are compared by."""
 
 
 def against_today(
@@ -83,11 +86,24 @@ def against_today(
         requests=len(known),
         spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in rows) if spent_usd is None else spent_usd,
         plans=_plans(fit, rival),
+        cheaper=_cheaper(template, catalog, today),
     )
     if found.proven() is not None or template.kinds:
         return found
     tried = replace(found, plans=_plans(fit.within_tried(), rival), tried_only=True)
     return tried if tried.proven() is not None or _is_nearer(tried, found) else found
+
+
+def _cheaper(template: Template, catalog: Catalog, today: Mapping[str, str]) -> tuple[str, ...]:
+    """The models that a stage may run for fewer dollars than today's, by the list price of a usual call."""
+    usd = {name: catalog[name].price.cost_usd(*USUAL_TOKENS) for name in (*template.models, *today.values()) if name in catalog}
+    found = [
+        name
+        for stage in without_kinds(template).stages
+        for name in stage.models or ()
+        if name in usd and usd[name] < usd.get(today[stage.name], 0.0)
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def _is_nearer(tried: AgainstToday, found: AgainstToday) -> bool:
@@ -122,16 +138,21 @@ def _plans(fit: CrossFit, rival: Sequence[DirectedJudgement]) -> list[ComparedPl
     cheaper = [within(share * mean[1], SURE) for share in (*SHARES, 1.0) if mean[1] > 0.0]
     runs = fit.runs([*aims(*mean), *cheaper, *swept(fit.planning), FREE], hindsight=False, votes=False, required=("paths",))
     policies: tuple[PolicyName, ...] = ("paths", "signals")
-    plans = [_compared(name, both, rival) for both in runs for name in policies if all(name in one for one in both.by_half)]
+    models = fit.template.models
+    plans = [
+        _compared(name, both, rival, models) for both in runs for name in policies if all(name in one for one in both.by_half)
+    ]
     return sorted(dict.fromkeys(plans), key=lambda plan: (plan.policy, plan.cost_usd))
 
 
-def _compared(name: PolicyName, both: BothWays, rival: Sequence[DirectedJudgement]) -> ComparedPlan:
+def _compared(name: PolicyName, both: BothWays, rival: Sequence[DirectedJudgement], models: Sequence[str]) -> ComparedPlan:
     ways = [one[name] for one in both.by_half]
     own, other = [way.scores for way in ways], [way.scores for way in rival]
     gain, saved = (gain_over(own, other, target, level=LEVEL) for target in ("accuracy", "cost"))
+    words = " ".join(way.chosen.words for way in ways)
     return ComparedPlan(
         policy=name,
+        models=tuple(one for one in models if re.search(rf"(?<![\w.-]){re.escape(one)}(?![\w-]|\.\w)", words)),
         cost_usd=sum(way.chosen.promised_cost_usd for way in ways) / len(ways),
         gain=gain.value,
         gain_low=gain.low,

@@ -18,6 +18,7 @@ from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import spaced_caps
 from vinelm.extras import required_extra
 from vinelm.objective import Objective
+from vinelm.template import StopRule
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.decision_graph import DecisionGraph
@@ -160,6 +161,7 @@ class TrieDifference:
         prices: Model to its price in the first and in the second trie, where they differ.
         metrics: What moved, by metric.
         flips: Plans that changed, by rising cap.
+        stop: What ends the requests of both.
     """
 
     common: int
@@ -169,6 +171,7 @@ class TrieDifference:
     prices: Mapping[str, tuple[Price, Price]]
     metrics: Mapping[MovedMetric, MovedPaths]
     flips: tuple[PlanFlip, ...]
+    stop: StopRule = "workflow"
 
 
 def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference:
@@ -204,6 +207,7 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
         prices=_prices(before, after),
         metrics={name: _moved(before, after, one, other, name, is_exact=has_same_answers) for name in compared},
         flips=plan_flips(before, after),
+        stop=before.template.stop,
     )
 
 

@@ -23,7 +23,7 @@ def render(report: Report) -> str:
     """Return the report as HTML. Every text is escaped, in tables as in pictures."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-    note = "simulated models" if report.simulated else ""
+    note = ", ".join([*(["simulated models"] if report.simulated else []), *(["oracle stop"] if report.oracle else [])])
     environment = Environment(
         loader=PackageLoader("vinelm.reports", "drawing"),
         autoescape=select_autoescape(default=True),
@@ -87,13 +87,29 @@ def _typeset(value: object) -> object:
     return _SECONDS.sub("\\1\N{NO-BREAK SPACE}s", value)
 
 
+def require_page(path: Path) -> None:
+    """Raise if there is a file at ``path`` that is no HTML page.
+
+    Raises:
+        ConfigError: It is something else, which a page would replace.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(256).lstrip().lower()
+    except OSError:  # there is none, or the writing says what it is
+        return
+    if head and not head.startswith((b"<!doctype html", b"<html")):
+        raise ConfigError(f"{path}: exists, and is no HTML page: use another name for the report", code="output-not-writable")
+
+
 def write_page(report: Report, path: str | Path) -> Path:
     """Write the report as an HTML file, atomically, and return its path.
 
     Raises:
-        ConfigError: The file cannot be written.
+        ConfigError: The file cannot be written, or is one that is no page: it would be lost.
     """
     target = Path(path)
+    require_page(target)
     text = render(report)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

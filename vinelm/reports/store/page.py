@@ -23,7 +23,7 @@ from vinelm.reports.budgets import BudgetSlider
 from vinelm.reports.document import Chart, Mark, Report, Section, Table, readable, says_enough, why_left_out
 from vinelm.reports.drawing.html import write_page
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
-from vinelm.reports.formatting import percent, template_words, thousand, usd
+from vinelm.reports.formatting import oracle_words, percent, template_words, thousand, usd
 from vinelm.reports.store.budget_section import BudgetPlans
 from vinelm.reports.store.dollars import dollars_sentence
 from vinelm.reports.store.estimated_sections import (
@@ -213,6 +213,7 @@ class _StorePage:
             terms=TERMS,
             provenance=provenance,
             simulated=_SIMULATED if self.identity.is_simulated else None,
+            oracle=oracle_words(self.annotated.template.stop),
         )
 
     # -- the plans of the whole store ------------------------------------------------------------------------------
@@ -278,7 +279,12 @@ class _StorePage:
 
     @property
     def _dollars(self) -> str:
-        return dollars_sentence(self.judged, self.vinelm, self.rival)
+        told = dollars_sentence(self.judged, self.vinelm, self.rival)
+        return f"Under the oracle stop: {told}" if told and self._is_oracle else told
+
+    @property
+    def _is_oracle(self) -> bool:
+        return self.annotated.template.stop == "oracle"
 
     @property
     def _budgets(self) -> BudgetSlider | None:
@@ -331,9 +337,10 @@ class _StorePage:
             lines.append(_VERDICTS_ONLY)
         if self._hero is None:
             lines.append(why_left_out(self._cost_chart))
-        lines.append(
-            "Nothing was served for this page: serve requests that were not profiled before you switch (vinelm verify)."
-        )
+        if not self._is_oracle:  # such a plan cannot be served
+            lines.append(
+                "Nothing was served for this page: serve requests that were not profiled before you switch (vinelm verify)."
+            )
         return lines
 
     # -- the tail --------------------------------------------------------------------------------------------------
@@ -375,7 +382,7 @@ def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) ->
         ("Stop rule", annotated.template.stop),
         ("Estimator", str(meta.get("estimator"))),
         ("Coverage", f"{percent(meta.get('coverage'))} of the cost of executing every reachable cell once (estimated)"),
-        ("Spent", usd(meta.get("spent_usd"))),
+        ("Spent", usd(meta.get("paid_usd", meta.get("spent_usd")))),
         *((("Scorer", judge_words(meta["judge"], has_common_error=has_common_error)),) if "judge" in meta else ()),
         ("Seed", f"{seed} (split in halves, bootstrap)"),
         *catalog_facts(annotated.catalog),

@@ -276,7 +276,7 @@ def test_processes_that_open_a_new_journal_at_once_get_one(postgres_url):  # noq
     with ThreadPoolExecutor(6) as pool:
         journals = list(pool.map(lambda _: journal_at(postgres_url), range(6)))
         assert all(pool.map(lambda named: named[1].hold(0, f"p{named[0]}", ("acme", 1), 5), enumerate(journals)))
-    assert journals[0].restore(1) == (1, 1, [(f"p{i}", "acme", 1, 5) for i in range(6)])
+    assert journals[0].restore() == (1, 1, [(f"p{i}", "acme", 1, 5) for i in range(6)], 0, 0)
     assert not journals[1].hold(0, "p", ("acme", 1), 5)  # of an earlier generation
     for made in journals:
         made.close()
@@ -308,13 +308,87 @@ def test_a_clock_that_leapt_and_came_back_grants_no_day_twice(treasury):
         back = treasury.spender()
         assert back.call(1.0) is None
         with pytest.raises(CallRefused, match="the clock of Redis has gone back: it says 2024-10-04, and dollars were already"):
-            back.lease.account("acme").authorize(0.1)
+            back.lease.account("acme").authorize(1.0)
         treasury.flush()
         assert back.call(1.0) is None
         treasury.kill(back)
     with closing(journal_at(treasury.journal)) as journal:
-        held = {grant.day: grant.nano_usd for grant in journal.restore(DAY).grants if grant.day == DAY}
+        held = {grant.day: grant.nano_usd for grant in journal.restore().grants if grant.day == DAY}
     assert held == {DAY: 10_000_000_000}
+
+
+def test_after_a_leap_and_back_a_day_has_its_cap_less_what_was_granted_ahead(treasury):
+    """Nobody waits for thirty days. What was granted ahead was spent today, and counts on each day until then."""
+    one = treasury.spender()
+    one.pay(one.call(4.0), 4.0)
+    one.lease.close(treasury.link)
+    treasury.kill(one)
+    treasury.turn_to(DAY + 30)
+    ahead = treasury.spender()
+    ahead.pay(ahead.call(2.0), 2.0)
+    ahead.lease.close(treasury.link)
+    treasury.kill(ahead)
+    for days in range(5):
+        treasury.turn_to(DAY + days)
+        treasury.flush()
+        spender = treasury.spender()
+        most = 10.0 - 2.0 - (4.0 if days == 0 else 0.0)
+        assert spender.call(most + 0.01) is None
+        spender.pay(spender.call(most - 0.01), most - 0.01)
+        assert spender.call(0.1) is None
+        treasury.kill(spender)
+    treasury.turn_to(DAY + 31)  # and when that is over all is as ever, but for the day before it
+    spender = treasury.spender()
+    assert spender.call(2.1) is None
+    assert spender.call(1.9)
+    treasury.kill(spender)
+    treasury.turn_to(DAY + 32)
+    treasury.flush()
+    assert treasury.spender().call(10.0)
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+def test_a_clock_that_is_set_back_by_mistake_grants_no_day_twice(treasury, flushes):
+    """The day was the later one all the time: it has its cap once, whatever the clock says in between."""
+    one = treasury.spender()
+    one.pay(one.call(3.0), 3.0)
+    treasury.kill(one)
+    treasury.turn_to(DAY + 2)
+    two = treasury.spender()
+    two.pay(two.call(5.0), 5.0)
+    treasury.kill(two)
+    spent_usd = 5.0
+    for day in (DAY, DAY + 2, DAY + 1, DAY + 2):
+        treasury.turn_to(day)
+        if flushes:
+            treasury.flush()
+        spender = treasury.spender()
+        while (permit := spender.call(0.5)) is not None:
+            spender.pay(permit, 0.5)
+            spent_usd += 0.5
+        treasury.kill(spender)
+    assert spent_usd <= 10.0
+
+
+def test_what_a_process_spent_of_a_day_counts_when_the_clock_comes_back_to_it(treasury):
+    """Of one that lives through a step of a day forth and back: it gives back what it has not spent, and no more."""
+    one = treasury.spender()
+    one.pay(one.call(6.0), 6.0)
+    for _ in range(3):
+        treasury.turn_to(DAY + 1)
+        permit = one.call(1.0)
+        if permit is not None:
+            one.pay(permit, 1.0)
+        treasury.turn_to(DAY)
+        permit = one.call(0.5)
+        if permit is not None:
+            one.pay(permit, 0.5)
+    held = treasury.link.hash("money")
+    spent = {day: int(held[f"day:{DAY + day}:acme"]) / 1e9 for day in (0, 1)}
+    assert spent[0] <= 10.0
+    assert spent[1] <= 10.0
+    assert sum(spent.values()) >= treasury.spent_usd - 1e-6
+    assert spent[0] >= 6.0  # what was spent stays counted
 
 
 def test_what_was_leased_for_a_day_may_be_spent_when_the_clock_has_gone_back(file_treasury):
@@ -326,7 +400,7 @@ def test_what_was_leased_for_a_day_may_be_spent_when_the_clock_has_gone_back(fil
     file_treasury.turn_to(DAY - 29)
     assert two.call(2.5)
     assert file_treasury.leased_days == {DAY, DAY + 1}
-    assert one.call(2.5) is None  # nothing new for a day that is over
+    assert one.call(2.5) is None  # what is granted for these days counts for that one as well
     assert file_treasury.link.hash("money")[f"day:{DAY + 1}:acme"] == b"%d" % sum(two.lease._held.values())
 
 

@@ -120,7 +120,7 @@ class Dollars(RuleBasedStateMachine):
         if not spender.open:
             self.treasury.spenders.remove(spender)
             spender.lease.close(self.treasury.link)
-            self.treasury.dead_nano += sum(spender.lease._held.values())  # what it has spent
+            self.treasury.dead_nano += sum({**spender.lease._past, **spender.lease._held}.values())  # what it has spent
 
     @rule()
     def flush(self):
@@ -177,7 +177,8 @@ class Dollars(RuleBasedStateMachine):
         for spender in tenants:
             spender.lease._lease(treasury.link, spender.lease.account("acme"), 1, 1)  # each says what it holds
         if treasury.counted_usd() is not None and tenants[-1].lease._held:
-            held = sum(n for s in tenants for (_, day), n in s.lease._held.items() if day == treasury.day)
+            known = [{**s.lease._past, **s.lease._held} for s in tenants]
+            held = sum(n for one in known for (_, day), n in one.items() if day == treasury.day)
             counted = round(treasury.counted_usd() * 1e9)
             assert held <= counted <= held + treasury.dead_nano
 

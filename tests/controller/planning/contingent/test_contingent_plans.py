@@ -192,3 +192,24 @@ def test_the_error_of_a_fixed_plan_is_that_of_the_same_contingent_plan(requests)
         assert plan.cost_usd == pytest.approx(fixed.cost_usd[number])
         assert plan.latency_s == fixed.longest_s[number]
         assert plan.standard_error == pytest.approx(fixed.error[number])
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [
+        (Objective(maximize="accuracy", max_cost_usd=0.6), "max_cost_usd bounds the mean of all requests, from their start"),
+        (Objective(minimize="cost", min_accuracy=0.5), "min_accuracy bounds the mean of all requests, from their start"),
+        (
+            Objective(minimize="cost", min_accuracy=0.5, max_cost_usd=2.0),
+            "min_accuracy and max_cost_usd bound the mean of all requests, from their start",
+        ),
+        (Objective(maximize="accuracy", max_latency_s=20.0), "max_latency_s has"),
+        (Objective(maximize="accuracy", max_cost_usd=3.0, cost_budget="per_request"), "max_cost_usd has"),
+        (BEST, "there is no bound"),
+    ],
+)
+def test_a_request_under_way_is_told_which_bound_its_plan_keeps(planner, objective, said):
+    """From the second decision on `session.explain()` said that there was no bound, where it holds for the mean of all."""
+    under_way = planner.plan(objective, node=node(planner, ("router", "m0")), stage="billing")
+    assert f"; {said}" in under_way.reason
+    assert ("there is no bound" in under_way.explain()) == (objective == BEST)

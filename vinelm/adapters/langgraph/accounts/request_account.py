@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 
 from vinelm.adapters.langgraph.accounts.at_once import at_once
@@ -58,11 +58,13 @@ class RequestAccount:
         accounts: of the thread.
         tell: called with the dollars that earlier runs have paid.
         on_failure: called as ``on_failure(what, error)`` where something could not be written.
+        begins: returns where the run is, for a call that no invocation has opened the account for: a tool's.
     """
 
     __slots__ = (
         "_accounts",
         "_authorized_usd",
+        "_begins",
         "_begun",
         "_due_usd",
         "_found",
@@ -82,7 +84,9 @@ class RequestAccount:
         accounts: ThreadAccounts,
         tell: Callable[[float], None],
         on_failure: Callable[[str, BaseException], None],
+        begins: Callable[[], Beginning] | None = None,
     ) -> None:
+        self._begins = begins
         self._guard, self._accounts, self._tell, self.on_failure = guard, accounts, tell, on_failure
         self.is_open = False
         self._begun: Beginning | None = None
@@ -112,6 +116,8 @@ class RequestAccount:
         Raises:
             CallRefused: the guard does not allow the call, or it cannot be written down.
         """
+        if not self.is_open:
+            at_once(self._open_late(is_async=False))
         # The guard first: nothing is written for a call that it refuses.
         permit = self._guard.authorize(upper_usd)
         with self._undoing(permit):
@@ -120,10 +126,18 @@ class RequestAccount:
 
     async def aauthorize(self, upper_usd: float) -> AccountPermit:
         """Like :meth:`authorize`, without blocking the event loop."""
+        if not self.is_open:
+            await self._open_late(is_async=True)
         permit = await aauthorized(self._guard, upper_usd)
         with self._undoing(permit):
             await self._reserve(upper_usd, is_async=True)
         return AccountPermit(self, permit, upper_usd)
+
+    async def _open_late(self, *, is_async: bool) -> None:
+        """Open the account for a call that no invocation of a stage is around, before the guard is asked."""
+        if self._begins is not None:
+            with suppress(Exception):  # it stays closed, and the call is refused
+                await self.open(self._begins(), is_async=is_async)
 
     @contextmanager
     def _undoing(self, permit: CallPermit) -> Iterator[None]:

@@ -15,7 +15,7 @@ from langgraph.types import Command, Send
 from vinelm.adapters.langgraph.nodes.signature import InjectedParameters
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, Entry, Note
 from vinelm.adapters.langgraph.path.state_schema import announced, own_state
-from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ServesCalls
+from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ServesCalls, node_of
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.errors import VineLMError, WorkflowError
@@ -37,6 +37,7 @@ def make_stage(
     asked: InjectedParameters,
     *,
     state_type: type,
+    default: str | None = None,
     eager: Callable[[Any], CallsInText] | None = None,
 ) -> Callable[..., Any]:
     """Return a LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature.
@@ -53,7 +54,7 @@ def make_stage(
             given = given if config is NO_CONFIG else {**given, "config": config}
             if _has_model(fn, more, given):
                 return fn(state, *more, **given)
-            with ChatCall.begin(calls, name) as call:
+            with node_of(config), ChatCall.begin(calls, name, default=default) as call:
                 return None if call.scope.is_skipped else fn(state, *more, model=call.scope.model, **given)
         try:
             own, carried = own_state(state)
@@ -61,7 +62,7 @@ def make_stage(
             if finder.settings.on_error == "raise":
                 raise
             own, carried = state, None
-        with finder.invoke(name, carried, config, runtime) as scope:
+        with finder.invoke(name, carried, config, runtime, default=default) as scope:
             scope.eager = None if eager is None else partial(eager, own)
             given = _injected(others, config, runtime) if others else {}
             out = None if scope.is_skipped else fn(own, model=scope.model, **given)
@@ -74,15 +75,16 @@ def make_stage(
             given = given if config is NO_CONFIG else {**given, "config": config}
             if _has_model(fn, more, given):
                 return await fn(state, *more, **given)
-            async with await ChatCall.abegin(calls, name) as call:
-                return None if call.scope.is_skipped else await fn(state, *more, model=call.scope.model, **given)
+            with node_of(config):
+                async with await ChatCall.abegin(calls, name, default=default) as call:
+                    return None if call.scope.is_skipped else await fn(state, *more, model=call.scope.model, **given)
         try:
             own, carried = own_state(state)
         except Exception:
             if finder.settings.on_error == "raise":
                 raise
             own, carried = state, None
-        async with await finder.ainvoke(name, carried, config, runtime) as scope:
+        async with await finder.ainvoke(name, carried, config, runtime, default=default) as scope:
             scope.eager = None if eager is None else partial(eager, own)
             given = _injected(others, config, runtime) if others else {}
             out = None if scope.is_skipped else await fn(own, model=scope.model, **given)

@@ -7,8 +7,10 @@ that a run is known to go on, and a node that runs again from its start is not c
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
+from weakref import ref
 
 from langchain_core.runnables import RunnableConfig
 
@@ -74,7 +76,9 @@ class InnerTrail:
 
 
 class InnerTrails:
-    """The trail of the last run of each thread. Thread-safe.
+    """The trail of the last run of each thread of each checkpointer. Thread-safe.
+
+    A thread's name alone says nothing: two graphs, or two tenants with a checkpointer each, may have threads of one name.
 
     Args:
         bound: number of threads to keep, at least 1; the one that was used longest ago is dropped.
@@ -82,7 +86,7 @@ class InnerTrails:
 
     def __init__(self, bound: int = 4096) -> None:
         self._bound = bound
-        self._kept: OrderedDict[Any, tuple[Any, InnerTrail]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, Any], tuple[Callable[[], Any], InnerTrail]] = OrderedDict()
         self._lock = Lock()
 
     def begin(self, config: RunnableConfig | None) -> tuple[InnerTrail, PathValue | None] | None:
@@ -95,10 +99,11 @@ class InnerTrails:
         if thread is None or saver is None:
             return None
         with self._lock:
-            _, last = self._kept.pop(thread, (None, None))
+            key = id(saver), thread
+            last = _of(saver, self._kept.pop(key, None))
             is_resumed = last is not None and where.task in last.tasks
             trail = InnerTrail()
-            self._kept[thread] = (saver, trail)
+            self._kept[key] = (ref(saver), trail)
             while len(self._kept) > self._bound:
                 self._kept.popitem(last=False)
         return trail, last.before(where.node) if last is not None and is_resumed else None
@@ -106,11 +111,17 @@ class InnerTrails:
     def extended(self, config: RunnableConfig, value: PathValue | None) -> PathValue | None:
         """Return the stored path with what the thread's last run has invoked behind it inside subgraphs; None if nothing."""
         given = config.get("configurable", {})
+        saver = given.get(_CHECKPOINTER)
         with self._lock:
-            saver, last = self._kept.get(given.get("thread_id"), (None, None))
-        if last is None or value is None or saver is not given.get(_CHECKPOINTER):
+            last = _of(saver, self._kept.get((id(saver), given.get("thread_id"))))
+        if last is None or value is None:
             return None
         models, found = models_of(value), last.before(where_of(config).node)
         if models_of(found)[: len(models)] != models or len(found["path"]) == len(models):
             return None
         return {"path": [*value["path"], *found["path"][len(models) :]], "closed": value["closed"]}
+
+
+def _of(saver: Any, kept: tuple[Callable[[], Any], InnerTrail] | None) -> InnerTrail | None:
+    """The trail, if it is that of this checkpointer, and not of one that is gone and had the same id."""
+    return kept[1] if kept is not None and kept[0]() is saver else None

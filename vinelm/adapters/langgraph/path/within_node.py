@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
+from weakref import ref
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 
+from vinelm.adapters.langgraph.copied import copied
 from vinelm.adapters.langgraph.path.path_channel import (
     PATH_KEY,
     ChannelSession,
@@ -30,7 +33,7 @@ def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Compiled
     """Return the graph with the path channel, so that its checkpoints carry the path of chat models; nodes do not see it."""
     if PATH_KEY in graph.channels:
         return graph
-    return graph.copy(update={"channels": {**graph.channels, PATH_KEY: PathChannel(dict, PATH_KEY)}})
+    return copied(graph, channels={**graph.channels, PATH_KEY: PathChannel(dict, PATH_KEY)})
 
 
 def write_path(config: RunnableConfig, written: list[Entry | Note]) -> None:
@@ -51,7 +54,8 @@ def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
 
 
 class ThreadPaths:
-    """The path channels added to runs whose graph has none, by thread, so that a run that resumes continues its path.
+    """The path channels added to runs whose graph has none, by checkpointer and thread, so that a run that resumes continues
+    its path. A thread's name alone says nothing: tenants with a checkpointer each may have threads of one name.
 
     Only this process knows them: a graph that other processes resume needs the channel among its own. Thread-safe.
 
@@ -61,7 +65,7 @@ class ThreadPaths:
 
     def __init__(self, bound: int = 4096) -> None:
         self._bound = bound
-        self._kept: OrderedDict[Any, tuple[Any, PathChannel]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, Any], tuple[Callable[[], Any], PathChannel]] = OrderedDict()
         self._lock = Lock()
 
     def channel(self, config: RunnableConfig) -> PathChannel | None:
@@ -90,10 +94,11 @@ class ThreadPaths:
         thread, checkpointer = given.get("thread_id"), given.get(_CHECKPOINTER)
         if thread is None or checkpointer is None:
             return fresh
-        owner, last = self._kept.pop(thread, (None, fresh))
-        if owner is checkpointer:
+        key = id(checkpointer), thread
+        owner, last = self._kept.pop(key, (lambda: None, fresh))
+        if owner() is checkpointer:  # not of one that is gone and had the same id
             fresh.path, fresh.closed = last.path, last.closed
-        self._kept[thread] = (checkpointer, fresh)
+        self._kept[key] = (ref(checkpointer), fresh)
         while len(self._kept) > self._bound:
             self._kept.popitem(last=False)
         return fresh

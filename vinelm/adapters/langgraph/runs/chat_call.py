@@ -16,7 +16,7 @@ from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.path.path_channel import WITHIN, is_inner, models_of
 from vinelm.adapters.langgraph.path.within_node import ThreadPaths, path_here, write_path
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
-from vinelm.adapters.langgraph.runs.run_context import AMBIENT, PROFILED, carried_by
+from vinelm.adapters.langgraph.runs.run_context import AMBIENT, CARRY_IT, PROFILED, carried_by, is_carried, require_request
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.adapters.tools.shadow import IS_AHEAD
 from vinelm.catalog import Catalog
@@ -29,6 +29,8 @@ class ServesCalls(Protocol):
     """An adapter, as far as calls need it; see :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter`."""
 
     on_error: OnError
+    has_contexts: bool
+    has_caps: bool
     thread_paths: ThreadPaths
     template: Template | None
     invoke: Callable[..., InvocationScope]
@@ -47,12 +49,6 @@ class ServesCalls(Protocol):
 
     def declare(self, name: str, default: str | None = None) -> None:
         """Declare a stage."""
-
-
-class ChatOptions(InvokeOptions, total=False):
-    """The settings of a chat model's calls. ``default``: the stage's default model, if the chat model declares one."""
-
-    default: str | None
 
 
 class ChatCall:
@@ -76,13 +72,13 @@ class ChatCall:
         self._adapter, self.scope, self._config = adapter, scope, config
 
     @classmethod
-    def begin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[ChatOptions]) -> ChatCall:
+    def begin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[InvokeOptions]) -> ChatCall:
         """Begin the invocation.
 
         Args:
             adapter: of the object that made the chat model; that of the run's context goes first.
             stage: name of the stage; None takes the name of the node.
-            options: see :class:`ChatOptions`.
+            options: see :class:`~vinelm.adapters.langgraph.runs.run_finder.InvokeOptions`.
 
         Raises:
             WorkflowError: the call belongs to no run that may make it.
@@ -91,12 +87,12 @@ class ChatCall:
         return at_once(cls._begun(adapter, stage, options, is_async=False))
 
     @classmethod
-    async def abegin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[ChatOptions]) -> ChatCall:
+    async def abegin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[InvokeOptions]) -> ChatCall:
         """Like :meth:`begin`, without blocking the event loop while the checkpointer is asked what the request has paid."""
         return await cls._begun(adapter, stage, options, is_async=True)
 
     @classmethod
-    async def _begun(cls, adapter: ServesCalls, stage: str | None, options: ChatOptions, *, is_async: bool) -> ChatCall:
+    async def _begun(cls, adapter: ServesCalls, stage: str | None, options: InvokeOptions, *, is_async: bool) -> ChatCall:
         """The invocation, on the default model where VineLM itself fails; it never waits unless ``is_async``."""
         config: RunnableConfig | None = None
         runtime: Runtime[Any] | None = None
@@ -122,7 +118,7 @@ class ChatCall:
         stage: str | None,
         config: RunnableConfig | None,
         runtime: Runtime[Any] | None,
-        options: ChatOptions,
+        options: InvokeOptions,
         *,
         is_async: bool,
     ) -> ChatCall:
@@ -135,10 +131,15 @@ class ChatCall:
                 "a chat model was called in a thread or a graph of the application's own while it was being profiled: "
                 "its calls would be in no row, so make them in a node of the workflow's graph"
             )
+        if runtime is None:  # before its name is asked for, which would be no help
+            require_request(context, adapter, "a model call")
         node = "" if config is None else str(config.get("metadata", {}).get("langgraph_node", ""))
         name = stage or _stage_of(node, config or {}, adapter.template)
         if not name:
-            raise ConfigError("a chat model without a stage was called outside of a graph: give vine.chat_model(...) a name")
+            more = "" if is_carried() else f"; in a thread that a node has started, {CARRY_IT}"
+            raise ConfigError(
+                f"a chat model without a stage was called outside of a graph: give vine.chat_model(...) a name{more}"
+            )
         default = options.get("default")
         if name not in adapter.stages:
             adapter.declare(name, default if default in adapter.catalog else None)
@@ -146,6 +147,8 @@ class ChatCall:
             "objective": options.get("objective"),
             "limits": options.get("limits"),
             "falls_back": options.get("falls_back", True),
+            "tools": options.get("tools"),
+            "default": default,
         }
         if config is not None and runtime is not None and cls._is_in_root_graph(config, runtime, adapter):
             if host is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -12,16 +13,18 @@ from langgraph.runtime import Runtime
 
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
-from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by
+from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by, may_be_capped
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.clock import Clock, VirtualClock
 from vinelm.money.bound_guard import BoundGuard
+from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
 from vinelm.policies import DefaultPolicy
 from vinelm.telemetry import ObserverGroup
 
-CALLERS_DEFAULT: ContextVar[str | None] = ContextVar("vinelm_callers_default", default=None)
-"""The default of the chat model whose call begins: two of them in one node stay two, whichever declared the stage."""
+_OWN: ContextVar[tuple[str, str] | None] = ContextVar("vinelm_own_default", default=None)
+"""The stage that is asked for, and the default model of the very object that asks: two graphs may have a stage of one name."""
+
 INTERNAL = "__pregel_"
 """Begins the keys of ``configurable`` that LangGraph keeps for itself."""
 
@@ -29,27 +32,37 @@ INTERNAL = "__pregel_"
 class DefaultRuns:
     """Makes the policy of runs that are not planned, and what stands in for a part of VineLM that has failed.
 
+    Attributes:
+        enforces: see the arguments.
+
     Args:
-        enforces: whether policies change what runs. If so and ``fallback``, runs without a policy fall back.
+        enforces: whether policies change what runs, and caps hold. If so and ``fallback``, runs without a policy fall back.
         fallback: whether another model of the stage answers after a failed call.
     """
 
     def __init__(self, settings: AdapterSettings, *, enforces: bool, fallback: bool) -> None:
-        self._settings, self._enforces = settings, enforces
+        self._settings, self.enforces = settings, enforces
         self._fallbacks = self.allowed_models if fallback and enforces else None
 
     def default_model(self, stage: str) -> str:
         """Return the model that the application declared, else the template's default, else the catalog's first."""
-        declared = self._settings.declared.get(stage)
-        callers = CALLERS_DEFAULT.get()
-        if callers is not None and callers in self._settings.models.catalog:
-            declared = callers
-        template = self._settings.template
+        declared, template, own = self._settings.declared.get(stage), self._settings.template, _OWN.get()
+        if own is not None and own[0] == stage and own[1] in self._settings.catalog:
+            return own[1]
         if declared is not None:
             return declared
         if template is not None and any(known.name == stage for known in template.stages):
             return template.stage(stage).default_model
         return next(iter(self._settings.models.catalog))
+
+    @contextmanager
+    def asked(self, stage: str, default: str | None) -> Iterator[None]:
+        """Let ``default`` be the stage's default model inside the block; None: the one that was declared last."""
+        token = _OWN.set(None if default is None else (stage, default))
+        try:
+            yield
+        finally:
+            _OWN.reset(token)
 
     def allowed_models(self, stage: str) -> list[str]:
         """Return the models of the catalog that the stage may run on: those of the template, or all where it has no say."""
@@ -70,13 +83,19 @@ class DefaultRuns:
         return model if model in catalog else next(iter(catalog))
 
     def policy(self, context: RunContext, clock: Clock | None = None) -> DefaultPolicy:
-        """Return the policy of a run that is not planned; ``clock`` is by default a new one of the models'."""
+        """Return the policy of a run that is not planned, whose cap per request holds all the same.
+
+        ``clock`` is by default a new one of the models'.
+        """
         objective = context.objective
+        is_capped = self.enforces and objective is not None and objective.cost_budget == "per_request"
+        cap_usd = None if objective is None else objective.max_cost_usd
         return DefaultPolicy(
             self.default_model,
             fallbacks=self._fallbacks,
             max_latency_s=None if objective is None else objective.max_latency_s,
-            max_cost_usd=None if objective is None else objective.max_cost_usd,
+            max_cost_usd=cap_usd,
+            guard=SpendGuard(cap_usd) if is_capped and cap_usd is not None else None,
             started_at=context.started_at,
             on_error=self._settings.on_error,
             clock=clock or self._settings.models.new_clock(),
@@ -102,14 +121,17 @@ class DefaultRuns:
         if self._settings.on_error == "raise":
             raise error
         ask = self._settings.account_of
-        context = _context(runtime, objective, None if ask is None else config)
+        carried = _carried(runtime)
+        context = None if carried is None else _context(carried, objective, None if ask is None else config)
         policy = self.stand_in(
             error, f"stage {stage!r}" if stage else "the run", None if context is None else context.objective
         )
         is_capped = policy.guard is not None or (
             context is not None and context.policy is not None and context.policy.guard is not None
         )
-        if is_capped or (context is None and self._enforces):
+        if self._settings.has_caps and carried is not None:
+            is_capped = is_capped or _may_be_capped(carried, self._settings)
+        if is_capped or (context is None and self.enforces):
             policy.guard = BoundGuard(None, None, lambda what, error: None)
         account_of = None if ask is None or context is None else partial(ask, context)
         return GraphRun(None, policy, RunContext(), default=self.any_default, account_of=account_of)
@@ -150,21 +172,37 @@ class DefaultRuns:
         with suppress(Exception):
             policy.clock = self._settings.models.new_clock()
             policy.started_at = policy.clock.now()
-        if objective is not None and objective.cost_budget == "per_request" and self._enforces:
+        if objective is not None and objective.cost_budget == "per_request" and self.enforces:
             policy.guard = BoundGuard(None, objective.max_cost_usd, lambda what, error: None)
         policy.note_failure(what, error, (), None, None)
         return policy
 
 
-def _context(runtime: Runtime[Any] | None, objective: Objective | None, config: RunnableConfig | None) -> RunContext | None:
-    """The settings of a run that was not found, as far as accounts and caps need them; None if they cannot be read."""
+def _may_be_capped(carried: RunContext, settings: AdapterSettings) -> bool:
+    """Whether the call may belong to a request with a cap, unseen; True where that cannot be said either."""
+    try:
+        return may_be_capped(carried, settings)
+    except Exception:
+        return True
+
+
+def _carried(runtime: Runtime[Any] | None) -> RunContext | None:
+    """The settings of a run that was not found; None if they cannot be read."""
     try:
         carried = AMBIENT.get() if runtime is None or runtime.context is None else runtime.context
-        context = carried if isinstance(carried, RunContext) else carried_by(carried)
+        return carried if isinstance(carried, RunContext) else carried_by(carried)
+    except Exception:
+        return None
+
+
+def _context(carried: RunContext, objective: Objective | None, config: RunnableConfig | None) -> RunContext | None:
+    """The same, as far as accounts and caps need them."""
+    try:
         return RunContext(
-            objective=context.objective or objective,
-            policy=context.policy,
+            objective=carried.objective or objective,
+            policy=carried.policy,
             configurable=None if config is None else told_configurable(config),
+            owner=carried.owner,
         )
     except Exception:
         return None

@@ -215,12 +215,12 @@ class GraphRun:
         """True if what the request pays is to be kept beside its checkpoints, and is not yet."""
         return self._own_guard is not None and self.request_account is None and self.policy.keeps_account
 
-    def keep_account(self, accounts: ThreadAccounts) -> None:
-        """Let every call be written to the request's account among those, which is not open yet."""
+    def keep_account(self, accounts: ThreadAccounts, begins: Callable[[], Beginning]) -> None:
+        """Let every call be written to the request's account among those; it is not open yet. See :class:`RequestAccount`."""
         with self._lock:
             if self._own_guard is not None and self.request_account is None:
                 paid, noted = partial(_weakly, WeakMethod(self._paid)), partial(_weakly, WeakMethod(self.note_failure))
-                account = RequestAccount(self._own_guard, accounts, paid, noted)
+                account = RequestAccount(self._own_guard, accounts, paid, noted, begins)
                 self.guard = self._beside_shared(account)
                 self.request_account = account
 

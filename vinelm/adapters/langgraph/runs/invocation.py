@@ -13,12 +13,14 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 
 from vinelm.adapters.calls.app_repeats import app_repeats
-from vinelm.adapters.calls.fallback_model import REPEATABLE, FallbackModel
+from vinelm.adapters.calls.fallback_model import REPEATABLE, FallbackModel, failed_call
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.path.path_channel import Entry, Note
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
+from vinelm.adapters.tools.read_ahead import Ahead
 from vinelm.backends.base import bound_instance
 from vinelm.errors import CallError, FailureKind
+from vinelm.one_process import OneProcess
 from vinelm.requests.protocols import CallContext, CallsInText, ChatModelSource, Invocation
 from vinelm.rows.observation import Usage
 from vinelm.telemetry import ObserverGroup
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
-class InvocationScope:
+class InvocationScope(OneProcess):
     """Makes the chat model, collects the usage of its calls and records the invocation when it ends.
 
     A context manager, for ``with`` and ``async with``: the invocation fails if the block raises. Where the run's policy falls
@@ -49,9 +51,11 @@ class InvocationScope:
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
         falls_back: False where the caller repeats failed calls itself.
         notes: what earlier invocations showed, to be written with the path's entry.
+        ahead: what the model may start as it writes; None: nothing.
     """
 
     __slots__ = (
+        "_ahead",
         "_limits",
         "_lock",
         "_models",
@@ -82,8 +86,10 @@ class InvocationScope:
         limits: Mapping[str, Any] | None = None,
         falls_back: bool = True,
         notes: Sequence[Note] = (),
+        ahead: Ahead | None = None,
     ) -> None:
         self.stage = stage
+        self._ahead = ahead if ahead is not None and ahead.tools else None
         self._notes = notes
         self._run, self._models, self._limits = run, models, limits
         self._observers: ObserverGroup | None = observers if observers.observers else None
@@ -129,8 +135,8 @@ class InvocationScope:
             on_exchange=self._exchanged if hears else None,
             on_gate=on_gate,
             priority=priority,
-            on_tool_call=None if run.reads is None or run.reads.speculation is None else run.reads.asked_early,
-            on_text=None if run.reads is None or run.reads.speculation is None else self._hearing,
+            on_tool_call=None if self._ahead is None else self._ahead.asked_early,
+            on_text=None if self._ahead is None else self._hearing,
         )
         try:
             if not self.is_skipped:
@@ -144,8 +150,7 @@ class InvocationScope:
 
     def _hearing(self) -> Callable[[str], None] | None:
         """What hears the text of an answer that begins; None where the stage finds no calls in it."""
-        reads, eager = self._run.reads, self.eager
-        return None if reads is None or eager is None else reads.hearing(eager)
+        return None if self._ahead is None or self.eager is None else self._ahead.hearing(self.eager)
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
         """Go on with another model after ``model`` has failed; False if the error is to be raised.
@@ -156,7 +161,9 @@ class InvocationScope:
             if self.answering is not model:
                 return True
             try:
-                return error.kind in REPEATABLE and not app_repeats(error) and self._next_attempt(error)
+                # A model that stands in may cost more than the cap leaves, where a third one fits.
+                goes_on = error.kind in REPEATABLE or (error.kind == "budget" and len(self._tried) > 1)
+                return goes_on and not app_repeats(error) and self._next_attempt(error)
             except CallError:
                 raise
             except Exception as own:  # the failed call is what the application has to know
@@ -310,7 +317,8 @@ def _failure(error: BaseException) -> tuple[FailureKind, str]:
     """Kind and detail. The text of a foreign exception may hold a prompt or a key, so only its type is kept."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, CallError):
-            return cause.kind, str(cause)
+        failed = failed_call(cause)
+        if failed is not None:
+            return failed.kind, str(failed)
         cause = cause.__cause__
     return ("tool" if isinstance(error, Exception) else "unknown"), type(error).__name__

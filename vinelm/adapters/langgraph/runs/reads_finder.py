@@ -5,11 +5,14 @@ from __future__ import annotations
 from langgraph.config import get_config
 
 from vinelm.adapters.langgraph.path.path_channel import channel_of
-from vinelm.adapters.langgraph.runs.run_context import AMBIENT, carried_by
+from vinelm.adapters.langgraph.runs.run_context import AMBIENT, carried_by, is_carried, require_request
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder, current_runtime
 from vinelm.adapters.langgraph.runs.run_reads import forget_where_retried, reads_of
 from vinelm.adapters.tools.read_ahead import ReadAhead
 from vinelm.adapters.tools.shadow import IS_AHEAD
+from vinelm.errors import VineLMError
+from vinelm.money.bound_guard import BoundGuard
+from vinelm.requests.protocols import CallGuard
 
 
 class ReadsFinder:
@@ -30,10 +33,37 @@ class ReadsFinder:
         if is_outside or carried.chat_host is not None or carried.owner.adapter not in (None, settings):
             return None
         config = None if runtime is None else get_config()
-        reads = reads_of(self._finder.run_here(config, runtime, None), settings.tools)
+        reads = reads_of(self._finder.run_here(config, runtime, None), settings)
         if reads is not None:
             forget_where_retried(reads, runtime)
         return reads
+
+    def guard(self, name: str) -> CallGuard | None:
+        """Return what authorizes the dollars of a tool's call that no memory knows; None where nothing does.
+
+        That is the run of another ``VineLM``, which has a cap all the same, or none at all.
+
+        Raises:
+            CallRefused: it may belong to a request with a cap that is not known here.
+        """
+        try:
+            runtime = current_runtime()
+            carried = carried_by(None if runtime is None else runtime.context)
+            require_request(carried, self._finder.settings, f"tool {name!r}")
+            is_outside = (runtime is None or runtime.control is None) and AMBIENT.get() is None
+            if is_outside and self._finder.settings.account_of is not None and not is_carried():
+                return self._finder.settings.account_of(carried)  # which knows no tenant
+            if is_outside or carried.chat_host is not None:
+                return None
+            finder = self._finder if carried.owner.adapter is None else carried.owner.adapter.finder
+            guard: CallGuard | None = finder.run_here(None if runtime is None else get_config(), runtime, None).guard
+        except VineLMError:
+            raise
+        except Exception:
+            if self._finder.settings.on_error == "raise":
+                raise
+            return BoundGuard(None, None, lambda what, error: None) if self._finder.settings.has_caps else None
+        return guard
 
     def known(self) -> ReadAhead | None:
         """Return it where there is one already."""

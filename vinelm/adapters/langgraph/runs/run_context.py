@@ -6,12 +6,14 @@ import copy
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from threading import Lock, current_thread, main_thread
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel
 
-from vinelm.errors import ConfigError
+from vinelm.errors import CallRefused, ConfigError
 from vinelm.objective import Objective
 from vinelm.policies.policy import Policy
 from vinelm.requests.workflow import Request
@@ -33,6 +35,31 @@ FIELD = "vinelm"
 
 AMBIENT: ContextVar[RunContext | None] = ContextVar("vinelm_run_context", default=None)
 """Set by ``with vine.request(...)``; a context given to invoke wins over it."""
+
+_IS_CARRIED: ContextVar[bool] = ContextVar("vinelm_is_carried", default=False)
+"""True where the context variables are those of the main thread or a copy of them: a request would be seen in them, too."""
+CARRY_IT = (
+    "run it as contextvars.copy_context().run(function, ...), or give the node's config to the call (LangChain's "
+    "ContextThreadPoolExecutor copies the context itself)"
+)
+"""How a thread of the application's own is told its request, for the lines that refuse a call."""
+
+
+def mark_main_context() -> None:
+    """Let every context that descends from the main thread's be known as one that was carried along.
+
+    Not from another thread, whose own context nobody else's descends from: a thread of a pool would be believed for ever.
+    """
+    if current_thread() is main_thread():
+        _IS_CARRIED.set(True)
+
+
+def is_carried() -> bool:
+    """Return whether a request around this code would be known here; False in a thread that was given no context.
+
+    ``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` give none, unlike tasks, ``asyncio.to_thread`` and LangGraph.
+    """
+    return _IS_CARRIED.get() or current_thread() is main_thread()
 
 
 class ChatHost(Protocol):
@@ -169,3 +196,57 @@ def _from_json(plain: Mapping[str, Any]) -> RunContext:
 
 
 _NOTHING = RunContext()
+
+
+class KnowsCaps(Protocol):
+    """An adapter, as far as caps of requests that are not found concern it.
+
+    Attributes:
+        has_contexts: whether it has made the context of any request.
+        has_caps: whether a call of its models may belong to a request with a cap: one of its own, or, where others make the
+            contexts in which its models are called, one of theirs.
+    """
+
+    has_contexts: bool
+    has_caps: bool
+
+
+_ADAPTERS: WeakSet[KnowsCaps] = WeakSet()
+_ADAPTERS_LOCK = Lock()
+
+
+def note_adapter(adapter: KnowsCaps) -> None:
+    """Let ``adapter`` hear of caps. Called where an application makes it, so that the thread's context is marked as well."""
+    mark_main_context()
+    with _ADAPTERS_LOCK:
+        _ADAPTERS.add(adapter)
+
+
+def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None:
+    """Keep in mind that ``adapter`` has made this context, and whether requests of it have a cap."""
+    adapter.has_contexts = True
+    objective, policy = context.objective, context.policy
+    is_capped = enforces and objective is not None and objective.cost_budget == "per_request"
+    if is_capped or (policy is not None and policy.guard is not None):
+        with _ADAPTERS_LOCK:
+            adapter.has_caps = True
+            for other in _ADAPTERS:
+                other.has_caps = other.has_caps or not other.has_contexts
+
+
+def may_be_capped(context: RunContext, adapter: KnowsCaps) -> bool:
+    """Return whether code for which ``context`` was found may be a part of a request with a cap, unseen."""
+    return adapter.has_caps and context is _NOTHING and not is_carried()
+
+
+def require_request(context: RunContext, adapter: KnowsCaps, what: str) -> None:
+    """Refuse ``what`` where it may belong to a request with a cap, which is not known here; see :mod:`.run_finder`.
+
+    Raises:
+        CallRefused: in a thread to which nobody has carried a context, where requests have caps.
+    """
+    if may_be_capped(context, adapter):
+        raise CallRefused(
+            f"{what} is refused: this thread was not told its request, and requests have a cost cap: {CARRY_IT} "
+            "(docs/langgraph.md, Threads of your own)"
+        )

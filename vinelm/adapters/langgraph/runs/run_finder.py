@@ -1,9 +1,29 @@
-"""The runs in progress, and which of them a node, an edge or a chat model belongs to: where it stands in its path."""
+"""The runs in progress, and which of them a node, an edge, a chat model or a tool belongs to: where it stands in its path.
+
+How a call finds its request. The first line that holds decides; a cap, a plan and an account are those of what it finds:
+
+1. *ahead*: a read-only tool that runs before it was asked for: it may call no model (:mod:`vinelm.adapters.tools.shadow`).
+2. *in a node*: the context variables hold LangGraph's config: in the node's own thread, its tasks, ``asyncio.to_thread``,
+   LangChain's executors, ``copy_context().run``; or the config was given to the call. The run is found by LangGraph's channels
+   and control objects, its settings in LangGraph's context; those of a graph that was begun without any are *a block's* or
+   *nobody's*.
+3. *in a block*: the context variables hold a ``with vine.request(...)``.
+4. *profiled*: a unit runs in this process, and the call is in neither: refused, since nobody would pay for it.
+5. *nobody's, carried*: the thread is the main one, or its context variables descend from the main thread's. A request would be
+   among them, so there is none: a request of its own, on default models.
+6. *nobody's, in a bare thread*: ``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` carry no context. The thread does
+   not say whose work it does, nor does whoever started it: the threads of a pool serve whatever is given to it later. In an
+   application that has given a request a cap, or tenants one on their days, the call is *refused* with a line that says how to
+   carry the context; otherwise it is a request of its own, which the log says once.
+
+A run that has begun is not asked again: one that was begun before there was a cap is a part of no request with one.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
@@ -36,7 +56,15 @@ from vinelm.adapters.langgraph.path.within_node import path_here
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns, told_configurable
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun, RunPath
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
-from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by, streams_tokens
+from vinelm.adapters.langgraph.runs.run_context import (
+    AMBIENT,
+    CARRY_IT,
+    RunContext,
+    carried_by,
+    is_carried,
+    require_request,
+    streams_tokens,
+)
 from vinelm.adapters.langgraph.runs.run_reads import start_reads
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
@@ -44,6 +72,7 @@ from vinelm.objective import Objective
 from vinelm.policies.policy import Policy
 from vinelm.signals.kind import kind_of
 
+_LOG = logging.getLogger(__name__)
 _CHECKPOINTER, _DURABILITY = "__pregel_checkpointer", "__pregel_durability"  # LangGraph's, in a task's config
 
 
@@ -101,6 +130,8 @@ class RunRegistry:
             run = self.known(opening, control)
             if run is None:
                 run = self._new(control, context)
+                if run.guard is not None:  # a cap that came as JSON, too, from now on
+                    self._settings.has_caps = True
                 self._by_control[id(control)] = run
                 if opening is not None:
                     opening.owned[self] = run
@@ -151,7 +182,8 @@ class InvokeOptions(TypedDict, total=False):
     ``continues``: the path is known to go on, whatever the template says; ``run_is_request``: the same for a path that this
     very run has written; ``limits``: fields of the catalog entry to replace, such as ``max_tokens``; ``own_writes``: the
     invocation follows those that the node has written itself, since a chat model may be called repeatedly; ``falls_back``:
-    False where the caller repeats failed calls itself; ``objective``: of a new run whose context has none.
+    False where the caller repeats failed calls itself; ``objective``: of a new run whose context has none; ``tools``: what the
+    model is offered, as the application gave it; ``default``: the default model of the stage, chat model or middleware itself.
     """
 
     continues: bool
@@ -160,6 +192,8 @@ class InvokeOptions(TypedDict, total=False):
     own_writes: bool
     falls_back: bool
     objective: Objective | None
+    tools: Sequence[Any] | None
+    default: str | None
 
 
 @dataclass(slots=True)
@@ -205,6 +239,7 @@ class RunFinder:
     ) -> None:
         self.settings, self._new_policy, self._defaults = settings, new_policy, defaults
         self.trails, self._trail_lock = InnerTrails(), Lock()
+        self._has_told = False
         self.runs = RunRegistry(settings, self._policy_of, None if settings.on_error == "raise" else defaults.any_default)
 
     def invoke(
@@ -292,8 +327,9 @@ class RunFinder:
 
     def _default_scope(self, place: Place, error: Exception) -> InvocationScope:
         """The invocation on the stage's default model."""
-        objective = place.options.get("objective")
-        return self._defaults.default_scope(error, place.stage, place.prefix, place.run, place.config, place.runtime, objective)
+        objective, known = place.options.get("objective"), (place.prefix, place.run, place.config, place.runtime)
+        with self._defaults.asked(place.stage, place.options.get("default")):
+            return self._defaults.default_scope(error, place.stage, *known, objective)
 
     def _scope(self, run: GraphRun, place: Place) -> InvocationScope:
         """The invocation with its model, once the place is known."""
@@ -302,13 +338,16 @@ class RunFinder:
         if place.step is None:
             if run.trail is None:
                 self._begin_trail(run, place.config)
-            path = run.enter(where_of(place.config), stage)
+            with self._defaults.asked(stage, options.get("default")):
+                path = run.enter(where_of(place.config), stage)
         else:
             if run.outcomes is not None:
                 notes = run.outcomes.told(place.config if place.shows else None, place.prefix, place.value)
-            path = run.decide(place.step, stage, place.prefix, place.stages)
+            with self._defaults.asked(stage, options.get("default")):
+                path = run.decide(place.step, stage, place.prefix, place.stages)
+        ahead = None
         if settings.tools.declared or settings.tools.recorder is not None:
-            start_reads(settings, run, (stage, path), place.config, place.runtime)
+            ahead = start_reads(settings, run, (stage, path), place.config, place.runtime, offered=options.get("tools"))
         return InvocationScope(
             settings.models,
             settings.observers,
@@ -318,6 +357,7 @@ class RunFinder:
             limits=options.get("limits"),
             falls_back=options.get("falls_back", True),
             notes=notes,
+            ahead=ahead,
         )
 
     def _begin_trail(self, run: GraphRun, config: RunnableConfig | None) -> None:
@@ -380,7 +420,9 @@ class RunFinder:
 
     def _found_inside(self, place: Place, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
         """The run of a node's invocation inside a subgraph, which sees a part of the state only."""
-        context = self._context_of(carried_by(runtime.context), None, config)
+        carried = carried_by(runtime.context)
+        self._require_request(carried, None, runtime.control, f"stage {place.stage!r}")
+        context = self._context_of(carried, None, config)
         if context.chat_host is not None:
             context.chat_host.admit_inner(place.stage, node=where_of(config).task.partition(":")[0])
         run = place.run = with_account(self.runs.inner(runtime.control, context), config)
@@ -398,13 +440,11 @@ class RunFinder:
         """Where the invocation begins, for the account of its request."""
         channel, key, run = channel_of(config), account_of(place.value), place.run
         is_stored = place.step is not None and channel is not None and channel.opening is not None and channel.opening.is_stored
-        given, continues = config.get("configurable", {}), place.step is not None and bool(place.prefix)
-        return Beginning(
-            checkpoint_id=(given.get("checkpoint_map") or {}).get(""),
-            request_id=None if run is None else run.context.request_id,
+        continues = place.step is not None and bool(place.prefix)
+        return replace(
+            _beginning(config, None if run is None else run.context.request_id),
             account=key if continues else None,
             after=None if continues or (key is None and not is_stored) else key or "",
-            is_saved_late=given.get(_DURABILITY) == "exit",
         )
 
     # -- the run ---------------------------------------------------------------------------------------------------
@@ -450,10 +490,18 @@ class RunFinder:
         key: Any = None if runtime is None else runtime.control
         if key is None and AMBIENT.get() is carried:
             key = carried
+        self._require_request(carried, opening, key, "a model call")
         if runtime is not None and runtime.control is not None and is_inner(runtime):
             return with_account(self.runs.inner(runtime.control, self._context_of(carried, None, config, objective)), config)
         context = self._context_of(carried, opening, config, objective)
         if key is None:
+            if not (is_carried() or self._has_told):
+                self._has_told = True
+                _LOG.warning(
+                    "a model was called in a thread that was not told its request: it is served as a request of its own, on "
+                    "its default model. If it belongs to one, %s",
+                    CARRY_IT,
+                )
             return self.runs.alone(context)
         return with_account(self.runs.of(opening, key, context), config)
 
@@ -462,9 +510,16 @@ class RunFinder:
         carried = place.runtime.context
         if not isinstance(carried, RunContext):
             carried = carried_by(carried)
+        what = f"stage {place.stage!r}" if place.stage else "an edge"
+        self._require_request(carried, opening, place.runtime.control, what)
         context = self._context_of(carried, opening, config, place.options.get("objective"))
         run = self.runs.of(opening, place.runtime.control, context)
         return run if run.guard is None else with_account(run, config)
+
+    def _require_request(self, carried: RunContext, opening: ChannelSession | None, control: Any, what: str) -> None:
+        """Refuse what may belong to a request with a cap that is not known here, unless its run has begun."""
+        if control is None or self.runs.begun(opening, control) is None:
+            require_request(carried, self.settings, what)
 
     def _context_of(
         self,
@@ -533,8 +588,19 @@ def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)
         if isinstance(saver, BaseCheckpointSaver) and given.get("thread_id") is not None:
-            run.keep_account(ThreadAccounts(SaverRows(saver, given)))
+            begins = partial(_beginning, config, run.context.request_id)
+            run.keep_account(ThreadAccounts(SaverRows(saver, given)), begins)
     return run
+
+
+def _beginning(config: RunnableConfig, request_id: str | None) -> Beginning:
+    """Where something begins of whose path nothing is known."""
+    given = config.get("configurable", {})
+    return Beginning(
+        checkpoint_id=(given.get("checkpoint_map") or {}).get(""),
+        request_id=request_id,
+        is_saved_late=given.get(_DURABILITY) == "exit",
+    )
 
 
 def _is_same_request(one: RunContext, other: RunContext) -> bool:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
 from threading import Lock
 from typing import Any
 from weakref import finalize, ref
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
 from vinelm.adapters.langgraph.path.graph_values import graph_values
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
+from vinelm.adapters.langgraph.runs.run_context import AMBIENT
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
+from vinelm.adapters.tools.declaring import declared_in
 from vinelm.adapters.tools.message_history import messages_in
-from vinelm.adapters.tools.read_ahead import ReadAhead
+from vinelm.adapters.tools.read_ahead import Ahead, ReadAhead
 from vinelm.adapters.tools.run_end import end_with_graph
-from vinelm.adapters.tools.tool_box import ToolBox
+from vinelm.adapters.tools.tool_box import DeclaredTool
 from vinelm.errors import WorkflowError
+from vinelm.requests.names import label_of, scoped
 from vinelm.requests.protocols import CallGuard
 from vinelm.tools.speculation import Candidate
 
@@ -26,8 +31,9 @@ _LOCK = Lock()
 """Held while a run is given its memory: calls of a fan-out begin at once."""
 
 
-def reads_of(run: GraphRun, box: ToolBox) -> ReadAhead | None:
+def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
     """Return what was read ahead in the run, made on first use and forgotten with the run; None in a profiled one."""
+    box = settings.tools
     is_heard = bool(box.declared) or box.recorder is not None
     if run.reads is None and is_heard and run.context.chat_host is None:
         known = ref(run)
@@ -45,20 +51,26 @@ def reads_of(run: GraphRun, box: ToolBox) -> ReadAhead | None:
                     started_at=run.policy.started_at,
                     request_id=run.context.request_id or "",
                     speculation=run.context.speculate or box.speculation,
-                    session=_session_of(run),
+                    session=_session_of(run, settings),
                 )
                 finalize(run, run.reads.end).atexit = False  # at the latest
                 end_with_graph(run.reads)
     return run.reads
 
 
-def _session_of(run: GraphRun) -> str | None:
-    """The name under which the run's calls are recorded: of a labelled request, of its thread, of the request."""
+def _session_of(run: GraphRun, settings: AdapterSettings) -> str | None:
+    """The name under which the run's calls are recorded: of a labelled request, of its thread, of the request.
+
+    Callers may choose them: one that is of another kind, or of another tenant, is another name.
+    """
     context = run.context
-    thread = None if context.configurable is None else context.configurable.get("thread_id")
     if context.request is not None:
         return context.request.id
-    return context.request_id if thread is None else str(thread)
+    tenant = label_of(settings.tenant, context.configurable)
+    conversation = label_of(settings.conversation_id, context.configurable)
+    if conversation:
+        return scoped(conversation, tenant, "")
+    return None if context.request_id is None else scoped(context.request_id, tenant, "request")
 
 
 def start_reads(
@@ -67,8 +79,10 @@ def start_reads(
     called: tuple[str, tuple[str, ...]],
     config: RunnableConfig | None,
     runtime: Runtime[Any] | None,
-) -> None:
-    """Start the reads that the model, which is called now, may ask for.
+    *,
+    offered: Sequence[Any] | None = None,
+) -> Ahead | None:
+    """Start the reads that the model, which is called now, may ask for; return what it may start as it writes.
 
     Args:
         settings: of the adapter.
@@ -76,32 +90,67 @@ def start_reads(
         called: the stage, and the models of the request's invocations up to its own.
         config: LangGraph's, of the node; None outside of a graph.
         runtime: the same.
+        offered: the tools that the model is offered, as far as they are known here; None: they are not.
     """
+    ahead = None
     try:
-        reads = reads_of(run, settings.tools)
+        reads = reads_of(run, settings)
         if reads is None:
-            return
-        guesses = reads.speculation is not None and settings.tools.guesses
+            return None
+        if reads.speculation is not None:
+            ahead = Ahead(reads, _tools_here(settings, reads, config, offered), copy_context())
+        guesses = ahead is not None and settings.tools.guesses
         if not (guesses or reads.keeps_words):
-            return
+            return ahead
         state = {} if config is None else graph_values(config, None, fresh=False)
         messages = messages_in(state)
         reads.said(messages or ())
-        if not guesses:
-            return
+        if ahead is None or not guesses:
+            return ahead
         forget_where_retried(reads, runtime)
         choose = partial(run.policy.speculated, *called)
-        reads.speculate(messages, choose, _fixed(settings.tools, run, called[1], state) if state else ())
+        fixed = _fixed(ahead.tools, run, called[1], state) if state else ()
+        reads.speculate(messages, choose, ahead.tools, fixed, ahead.context)
+        return ahead
     except Exception as error:
         if settings.on_error == "raise":
             raise
         run.note_failure("a read ahead", error, called[1][:-1], called[0])
+        return ahead
 
 
-def _fixed(box: ToolBox, run: GraphRun, prefix: tuple[str, ...], state: Mapping[str, Any]) -> list[Candidate]:
+def _tools_here(
+    settings: AdapterSettings,
+    reads: ReadAhead,
+    config: RunnableConfig | None,
+    offered: Sequence[Any] | None,
+) -> Mapping[str, DeclaredTool]:
+    """The tools that may be called ahead here, by name: of the graph around, or of the ``with vine.request(...)``."""
+    box = settings.tools
+    if config is not None:
+        found = box.held_at(config)
+        is_open = offered is None  # what the graph itself calls is offered to no model
+        return {name: one for name, one in found.items() if is_open or one.fixed or _is_offered(name, one, offered or ())}
+    if AMBIENT.get() is None:  # a call that is a request of its own: no tool is called in it
+        return {}
+    given = [one for of in offered or () if (one := declared_in(box, of)) is not None]
+    known = {**reads.called, **{one.says.name: one for one in given}}
+    return box.outside({name: one for name, one in known.items() if one is not None})
+
+
+def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
+    """Whether a model may ask for a tool object; what is offered as a schema only may be any of that name."""
+    objects = [one for one in offered if isinstance(one, BaseTool)]
+    of_name = [one for one in objects if one.name == name]
+    return any(one is tool.tool() for one in of_name) if of_name else len(objects) < len(offered)
+
+
+def _fixed(
+    tools: Mapping[str, DeclaredTool], run: GraphRun, prefix: tuple[str, ...], state: Mapping[str, Any]
+) -> list[Candidate]:
     """The calls of fixed tool nodes that may come right after this invocation, as likely as the plan says."""
     found = []
-    for name, tool in box.declared.items():
+    for name, tool in tools.items():
         chance = None if tool.fixed is None else run.policy.comes_next(prefix, tool.fixed.before)
         arguments: Any = tool.fixed.arguments(state) if chance and tool.fixed is not None else None
         if arguments is not None and not isinstance(arguments, Mapping):

@@ -10,6 +10,7 @@ from vinelm.adapters.langgraph.runs.run_context import RunContext
 from vinelm.adapters.tools.tool_box import ToolBox
 from vinelm.catalog import Catalog
 from vinelm.policies import OnError
+from vinelm.requests.names import RunLabel
 from vinelm.requests.protocols import CallGuard, ChatModelSource
 from vinelm.signals import Signals
 from vinelm.signals.kind import Kind
@@ -29,8 +30,10 @@ class AdapterSettings:
         observers: notified of decisions and invocations.
         tools: the tools that the application declared.
         tells_config: whether contexts are given LangGraph's ``configurable`` of their run. To be set before the first run.
+        conversation_id, tenant: how a run names its conversation and whose it is, in that ``configurable``.
         account_of: returns what authorizes the calls of a new run beside its policy's guard: an account that requests share.
             None, or a result of None: nothing does. To be set before the first run.
+        has_contexts, has_caps: see :class:`~vinelm.adapters.langgraph.runs.run_context.KnowsCaps`.
         declared: the stages wrapped so far, each with the default model that the application declared, or None.
         optional: those that may be skipped, each with the key of its verdict if it is a judge.
         agains, ends: where the edges wrapped so far lead when the request goes on, and when the policy ends it.
@@ -53,7 +56,9 @@ class AdapterSettings:
         self.signals, self.kind = signals, kind
         self.observers = ObserverGroup()
         self.tools = ToolBox(self.observers, on_error)
-        self.tells_config = False
+        self.tells_config = self.has_contexts = self.has_caps = False
+        self.conversation_id: RunLabel = "thread_id"
+        self.tenant: RunLabel = "tenant"
         self.account_of: Callable[[RunContext], CallGuard | None] | None = None
         self.declared: dict[str, str | None] = {}
         self.optional: dict[str, str | None] = {}

@@ -30,7 +30,7 @@ from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 CHAT_MARK = "__vinelm_chat__"
 """Attribute of the classes whose instances are stages: true for a chat model of VineLM."""
 _MAKERS = frozenset({"chat_model", "VineChatModel", "openai_client"})
-_MOST_OBJECTS = 5_000
+MOST_OBJECTS = 5_000
 """How many objects are looked at for one node, at most."""
 
 
@@ -97,13 +97,13 @@ def chat_nodes(
     """
     found: dict[str, HeldStages] = {}
     for node, spec in graph.builder.nodes.items():
-        held = _Search(node, within | {id(graph)}, is_any=is_any).held_by(spec.runnable)
+        held = ObjectSearch(node, within | {id(graph)}, is_any=is_any).held_by(spec.runnable)
         if held.names or held.makes_some or held.hidden:
             held.is_tools = any(kind.__name__ == "ToolNode" for kind in type(spec.runnable).__mro__)
             found[node] = held
     for source, branches in graph.builder.branches.items():
         for branch in branches.values():
-            called = _Search(source, within | {id(graph)}, is_any=is_any).held_by(branch.path)
+            called = ObjectSearch(source, within | {id(graph)}, is_any=is_any).held_by(branch.path)
             names = called.names | ({source} if called.makes_some and is_any else set())
             if names:
                 held = found.setdefault(source, HeldStages())
@@ -126,7 +126,7 @@ def single_stages(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[s
 
 def holds_stage(target: Any) -> bool:
     """Return whether a chain, a function or another object holds a chat model that is a stage."""
-    return bool(_Search("").held_by(target).names)
+    return bool(ObjectSearch("").held_by(target).names)
 
 
 def adapters_behind(app: Any) -> list[Any]:
@@ -135,7 +135,7 @@ def adapters_behind(app: Any) -> list[Any]:
     Args:
         app: a compiled graph, an entrypoint of the functional API, or an object that holds its function.
     """
-    search = _Search("")
+    search = ObjectSearch("")
     nodes = [node.bound for node in app.nodes.values()] if isinstance(app, Pregel) else [app.function]
     branches = app.builder.branches.values() if isinstance(app, CompiledStateGraph) else ()
     paths = [branch.path for of_node in branches for branch in of_node.values()]
@@ -144,7 +144,7 @@ def adapters_behind(app: Any) -> list[Any]:
 
 def holds_chat(target: Any) -> bool:
     """Return whether an object holds a LangChain chat model of any kind, makes some, or is a graph that does."""
-    held = _Search("chat", is_any=True).held_by(target)
+    held = ObjectSearch("chat", is_any=True).held_by(target)
     return bool(held.names or held.makes_some or held.inner)
 
 
@@ -179,11 +179,19 @@ def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, s
     return {node: stage for node, stage in marks.items() if isinstance(stage, str)}
 
 
-_ANY_ATTRIBUTE = frozenset({"getattr", "vars", "__dict__", "attrgetter", "__getattribute__"})
+ANY_ATTRIBUTE = frozenset({"getattr", "vars", "__dict__", "attrgetter", "__getattribute__"})
 """Code that says one of these may read any attribute."""
 
 
-class _Search:
+class ObjectSearch:
+    """Looks through the objects that a node's code refers to, and notes those that are stages.
+
+    Args:
+        node: name of the node.
+        graphs: ids of the graphs around it.
+        is_any: look for LangChain chat models of all kinds.
+    """
+
     def __init__(self, node: str, graphs: frozenset[int] = frozenset(), *, is_any: bool = False) -> None:
         self._node = node
         self._graphs = graphs
@@ -192,10 +200,11 @@ class _Search:
         self._held = HeldStages()
 
     def held_by(self, target: Any) -> HeldStages:
+        """Return what was found, in ``target`` and in what was searched before."""
         waiting = [target]
         # An agent's own nodes know its tools, and call none of them: its ``ToolNode`` does.
         calls_no_tools = any(_is_of_agents(held_attribute(target, name)) for name in ("func", "afunc"))
-        while waiting and len(self._seen) < _MOST_OBJECTS:
+        while waiting and len(self._seen) < MOST_OBJECTS:
             item = waiting.pop()
             if calls_no_tools and isinstance(item, (BaseTool, ToolNode)):
                 continue
@@ -251,7 +260,7 @@ class _Search:
             yield from list(item.values())
         elif isinstance(item, (list, tuple, set, frozenset)):
             yield from item
-        elif isinstance(item, Runnable) or is_user_code(type(item).__module__, _file_of(item)):
+        elif isinstance(item, Runnable) or is_user_code(type(item).__module__, file_of(type(item))):
             yield from getattr(item, "__dict__", {}).values()
             yield from (vars(base)["__call__"] for base in type(item).__mro__ if "__call__" in vars(base))
 
@@ -279,7 +288,7 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
     A class that holds several models has a node for each, as a rule.
     """
     owner, names = method.__self__, set[str]()
-    is_theirs = is_user_code(type(owner).__module__, _file_of(owner))
+    is_theirs = is_user_code(type(owner).__module__, file_of(type(owner)))
     if isinstance(owner, type) or not is_theirs or not hasattr(owner, "__dict__"):
         return None
     classes = [vars(base) for base in type(owner).__mro__]
@@ -294,7 +303,7 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
             inner = next((f for kind in ("fget", "func", "__func__") if (f := getattr(value, kind, None)) is not None), value)
             if callable(inner) and not isinstance(inner, type) and not is_chat(inner):
                 waiting.append(inner)
-    if names & _ANY_ATTRIBUTE:
+    if names & ANY_ATTRIBUTE:
         return None
     return [members[name] for members in (vars(owner), *classes) for name in names if name in members]
 
@@ -311,5 +320,6 @@ def code_names(code: CodeType) -> Iterator[str]:
             yield from code_names(const)
 
 
-def _file_of(item: Any) -> str:
-    return getattr(sys.modules.get(type(item).__module__), "__file__", None) or ""
+def file_of(kind: type) -> str:
+    """Return the file that a class is written in; empty if there is none."""
+    return getattr(sys.modules.get(kind.__module__), "__file__", None) or ""

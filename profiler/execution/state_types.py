@@ -1,0 +1,91 @@
+"""Reads states of workflows from stores: data, and never a call of whatever function a store names.
+
+A store may be anybody's. LangGraph's serializer calls what a serialized object names as its type: any function of any module,
+which it imports first. Here a state is rebuilt only from types of data, of the packages that this process uses anyway.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from contextlib import suppress
+from dataclasses import is_dataclass
+from datetime import date, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from importlib import import_module
+from inspect import isclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import ormsgpack
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from vinelm.errors import StoreError
+
+_CONSTRUCTORS = range(6)
+"""Codes of the extensions that name a type; see ``EXT_CONSTRUCTOR_SINGLE_ARG`` and those after it in LangGraph's module."""
+_SNAPSHOT = 7
+_NAMED = frozenset({("re", "compile"), ("langgraph.types", "Send"), ("langgraph.store.base", "Item")})
+_VALUES = (
+    set, frozenset, deque, date, time, timedelta, timezone, Decimal, UUID, ZoneInfo, Enum, PurePath,
+    IPv4Address, IPv6Address, IPv4Network, IPv6Network,
+)  # fmt: skip
+_MARKS = ("model_fields", "__fields__", "_asdict", "get_secret_value")
+"""What types of data have by which the serializer knows their objects: pydantic's, named tuples, secrets."""
+
+
+class StateSerializer(JsonPlusSerializer):
+    """LangGraph's serializer, in its default mode without pickle, that rebuilds types of data only."""
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Return what was serialized.
+
+        Raises:
+            StoreError: it names a type that is none of data: it was not written by an application, but to be run.
+        """
+        kind, content = data
+        if kind == "msgpack":
+            wrong: list[object] = []
+            with suppress(ormsgpack.MsgpackDecodeError):  # of what cannot be read nothing is made
+                _look(content, wrong)
+            if wrong:
+                raise StoreError(
+                    f"a state in the store names {str(wrong[0])[:60]!r}, which is no type of data: it was not written by this "
+                    "application: profile into a store of your own"
+                )
+        return super().loads_typed(data)
+
+
+def _look(content: bytes, wrong: list[object]) -> Any:
+    """Note the names of what would be made of it that is no type of data, without making any."""
+
+    def inside(code: int, data: bytes) -> None:
+        if code != _SNAPSHOT and code not in _CONSTRUCTORS:
+            return
+        try:
+            named = _look(data, wrong)
+        except ormsgpack.MsgpackDecodeError:  # LangGraph goes on behind what it cannot read
+            return
+        if code in _CONSTRUCTORS and not (isinstance(named, list | tuple) and len(named) > 1 and _is_data(named[0], named[1])):
+            wrong.append(named[:2] if isinstance(named, list | tuple) else named)
+
+    return ormsgpack.unpackb(content, ext_hook=inside, option=ormsgpack.OPT_NON_STR_KEYS)
+
+
+def _is_data(module: Any, name: Any) -> bool:
+    """Whether a name is that of a type that holds data, of a package that this process uses; or of nothing at all."""
+    if (module, name) in _NAMED:
+        return True
+    if not isinstance(module, str) or not isinstance(name, str) or module.partition(".")[0] not in sys.modules:
+        return False
+    try:
+        found = getattr(import_module(module), name)
+    except Exception:  # a type inside a function, or one that is gone: its values come back without it
+        return True
+    if not isclass(found):
+        return False
+    return issubclass(found, _VALUES) or is_dataclass(found) or any(hasattr(found, mark) for mark in _MARKS)

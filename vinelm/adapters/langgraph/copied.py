@@ -1,0 +1,34 @@
+"""Copies of compiled graphs, subclasses of LangGraph's among them, whose constructors take what their authors like."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from langgraph.graph.state import CompiledStateGraph
+
+Graph = TypeVar("Graph")
+
+
+def copied(graph: Graph, **update: Any) -> Graph:
+    """Return a copy of a compiled graph with other attributes.
+
+    LangGraph's own copy calls the class with all attributes; a subclass has a constructor of its own, which is not called.
+    """
+    constructor: object = getattr(type(graph), "__init__", None)
+    if constructor is vars(CompiledStateGraph).get("__init__") or not isinstance(graph, CompiledStateGraph):
+        return graph.copy(update=update)  # type: ignore[attr-defined,no-any-return]
+    twin = object.__new__(type(graph))
+    vars(twin).update({**vars(graph), **update})
+    return twin
+
+
+def held_graph(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the graph that runs: an object that is a graph by its class only, and leads all calls on to one that it holds."""
+    name = held_in(graph)
+    return graph if name is None else held_graph(getattr(graph, name))
+
+
+def held_in(graph: CompiledStateGraph[Any, Any, Any, Any]) -> str | None:
+    """Return the attribute that has that graph; None for a graph of its own."""
+    held = [name for name, one in vars(graph).items() if isinstance(one, CompiledStateGraph)]
+    return held[0] if "channels" not in vars(graph) and len(held) == 1 else None

@@ -1,0 +1,320 @@
+"""The tools that may be called ahead at a node of a running graph: those that the graph itself holds, and that nothing of the
+application may still refuse or change before the call that they stand in for.
+
+LangGraph does not say which graph a node runs in, so it is read off the loop that runs it. Where that is hidden, nothing is
+called ahead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import FunctionType, ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.tools import BaseTool, StructuredTool, Tool
+from langgraph.constants import START
+from langgraph.errors import GraphInterrupt
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
+from langgraph.types import interrupt
+
+from vinelm.adapters.langgraph.nodes.signature import is_user_code
+from vinelm.adapters.langgraph.structure.chat_search import ANY_ATTRIBUTE, MOST_OBJECTS, ObjectSearch, code_names, file_of
+from vinelm.adapters.tools.declaring import declared_in
+from vinelm.adapters.tools.tool_box import DeclaredTool, ToolBox
+
+_HOOKS = tuple(
+    f"{way}{hook}" for hook in ("before_model", "after_model", "wrap_model_call", "wrap_tool_call") for way in ("", "a")
+)
+"""Methods of LangChain's middleware that may refuse or change what a model has asked for."""
+_STEPS = ("run", "arun", "invoke", "ainvoke", "_parse_input", "_to_args_and_kwargs")
+"""Methods of a tool that come before its own code, which alone runs ahead."""
+_WAYS = ("fget", "func", "__func__")
+"""Where a property, a cached one and a static or class method keep their function."""
+_ASKS = frozenset({"interrupt", "NodeInterrupt", "GraphInterrupt"})
+
+
+class ToolsAhead:
+    """Finds the tools that may be called ahead at a node. Each run is looked at once: what a node refers to may change."""
+
+    def __init__(self, box: ToolBox) -> None:
+        self._box = box
+        self._seen: WeakKeyDictionary[Any, _GraphTools] = WeakKeyDictionary()
+
+    def at(self, config: RunnableConfig) -> Mapping[str, DeclaredTool]:
+        """Return the tools that a model may ask for which is called with ``config``, LangGraph's of a node, by name."""
+        loop = _loop_of(config)
+        nodes, node = getattr(loop, "nodes", None), config.get("metadata", {}).get("langgraph_node")
+        if loop is None or not isinstance(nodes, Mapping):
+            return {}
+        found = self._seen.get(loop)
+        if found is None:
+            found = self._seen[loop] = _GraphTools(nodes, self._box)
+        is_asked = bool(loop.interrupt_before or loop.interrupt_after or refuses_tools(config))
+        return found.at(str(node), is_asked=is_asked)
+
+    @staticmethod
+    def outside(tools: Mapping[str, DeclaredTool]) -> Mapping[str, DeclaredTool]:
+        """Return those of some tools that may be called ahead where no graph is around."""
+        is_asked = refuses_tools(var_child_runnable_config.get() or {})
+        return {name: one for name, one in tools.items() if _may_run(one, is_asked=is_asked)}
+
+
+def _may_run(declared: DeclaredTool, *, is_asked: bool) -> bool:
+    if not declared.says.read_only or not can_run_ahead(declared):
+        return False
+    return declared.says.unchecked or not (is_asked or is_checked_by_itself(declared.code.tool))
+
+
+def refuses_tools(config: RunnableConfig) -> bool:
+    """Return whether a callback handler of a call may refuse the tools that are called in it, by raising."""
+    callbacks: Any = config.get("callbacks") or ()
+    return any(_may_refuse(one) for one in getattr(callbacks, "handlers", callbacks))
+
+
+def _may_refuse(handler: Any) -> bool:
+    plain = (BaseCallbackHandler.on_tool_start, AsyncCallbackHandler.on_tool_start)
+    return bool(getattr(handler, "raise_error", False)) and type(handler).on_tool_start not in plain
+
+
+def can_run_ahead(declared: DeclaredTool) -> bool:
+    """Return whether a tool's own code can run beside the request that it stands in for. Found once for each tool object.
+
+    It cannot on another thread where it refers to what is kept by thread, by which it may know its caller; nor where it refers
+    to a lock, which the request may hold: the call ahead would wait for it, perhaps with another one held that the request's
+    own call needs.
+    """
+    if declared.can_run_ahead is None:
+        tool = declared.code.tool
+        own = [one for name in ("func", "coroutine") if (one := getattr(tool, name, None)) is not None]
+        search = _Reach("")
+        for code in own or [tool._run, tool._arun]:
+            search.held_by(code)
+        is_by_thread = not declared.code.is_async and any(isinstance(one, threading.local) for one in search.objects)
+        is_locked = not declared.says.unchecked and any(map(_is_lock, search.objects))
+        declared.can_run_ahead = not (is_by_thread or is_locked)
+    return declared.can_run_ahead
+
+
+def _is_lock(item: Any) -> bool:
+    conditions = isinstance(item, (threading.Condition, asyncio.Condition))
+    return conditions or all(callable(getattr(type(item), name, None)) for name in ("acquire", "release"))
+
+
+def is_checked_by_itself(tool: BaseTool) -> bool:
+    """Return whether the class of a tool, or a handler of its own, looks at a call before the tool's code runs."""
+    callbacks = getattr(tool, "callbacks", None)
+    own = getattr(callbacks, "handlers", callbacks) or ()
+    known = {getattr(kind, name) for kind in (BaseTool, StructuredTool, Tool) for name in _STEPS}
+    return any(map(_may_refuse, own)) or any(getattr(type(tool), name) not in known for name in _STEPS)
+
+
+@dataclass(slots=True)
+class _Node:
+    """What a node holds.
+
+    Attributes:
+        tools: the tool objects that it may call.
+        asks: whether it may ask a person, or it is not known.
+        checks: whether a middleware of the application is a part of it.
+        is_plain: whether it is nothing but LangGraph's ``ToolNode``, without a wrapper around the calls.
+        wraps: whether a ``ToolNode`` in it may refuse or change calls.
+    """
+
+    tools: list[BaseTool] = field(default_factory=list)
+    asks: bool = False
+    checks: bool = False
+    is_plain: bool = False
+    wraps: bool = False
+
+
+class _GraphTools:
+    """The tools of one graph, as its nodes hold them when a run first calls a model."""
+
+    def __init__(self, nodes: Mapping[str, Any], box: ToolBox) -> None:
+        self._nodes = {name: node for name, node in nodes.items() if name != START}
+        self._box = box
+        self._after = {name: self._goes_to(name) for name in self._nodes}
+        self._found: dict[tuple[str, bool], Mapping[str, DeclaredTool]] = {}
+
+    def at(self, node: str, *, is_asked: bool) -> Mapping[str, DeclaredTool]:
+        """The tools that may be called ahead at a node, by name; ``is_asked``: only those that nobody need be asked for."""
+        key = node, is_asked
+        if key not in self._found:
+            self._found[key] = self._at(node, is_asked=is_asked)
+        return self._found[key]
+
+    def _at(self, node: str, *, is_asked: bool) -> dict[str, DeclaredTool]:
+        here = self._held.get(node)
+        if here is not None and (here.is_plain or here.wraps):
+            return {}  # a model inside a tool: its own tools are nobody's here
+        ahead = set(self._held) if here is None else {node, *self._reached(node, without=frozenset())}
+        holders: dict[int, tuple[BaseTool, set[str]]] = {}
+        for name in ahead:
+            for tool in self._held[name].tools:
+                holders.setdefault(id(tool), (tool, set()))[1].add(name)
+        names = [tool.name for tool, _ in holders.values()]
+        is_asked = is_asked or any(one.asks or one.checks for one in self._held.values())
+        found = {}
+        for tool, where in holders.values():
+            declared = declared_in(self._box, tool)
+            if declared is None or names.count(tool.name) > 1 or not _may_run(declared, is_asked=is_asked):
+                continue
+            if declared.says.unchecked or self._is_open(node, where):
+                found[tool.name] = declared
+        return found
+
+    def _is_open(self, node: str, holders: set[str]) -> bool:
+        """Whether nothing is between a node and each of those that may call a tool, and one of them comes right after."""
+        if node not in self._held:  # a task of LangGraph's functional API: its entrypoint is the only node
+            return len(self._held) == 1
+        if any(self._held[name].wraps for name in holders):
+            return False
+        plain = {name for name, one in self._held.items() if one.is_plain}
+        between = {one for name in holders - {node} for one in self._between(node, name)}
+        return not between - plain and bool(holders & {node, *self._after[node]})
+
+    def _between(self, node: str, holder: str) -> set[str]:
+        around = frozenset({node, holder})
+        return {one for one in self._reached(node, without=around) if holder in self._reached(one, without=frozenset({node}))}
+
+    def _reached(self, node: str, *, without: frozenset[str]) -> set[str]:
+        """The nodes that may follow a node, on ways that do not lead through some."""
+        found: set[str] = set()
+        waiting = [node]
+        while waiting:
+            new = self._after[waiting.pop()] - found - without
+            found |= new
+            waiting += new
+        return found
+
+    def _goes_to(self, node: str) -> set[str]:
+        """The nodes that may come right after one; all where an edge does not say where it leads."""
+        channels: set[str] = set()
+        for writer in self._nodes[node].writers:
+            static = ChannelWrite.get_static_writes(writer)
+            if isinstance(writer, ChannelWrite):
+                channels |= {entry.channel for entry in writer.writes if isinstance(entry, ChannelWriteEntry)}
+            elif not static:
+                return set(self._nodes)
+            channels |= {str(write[0]) for write in static or ()}
+        return {name for name, other in self._nodes.items() if channels.intersection(other.triggers)}
+
+    @cached_property
+    def _held(self) -> dict[str, _Node]:
+        return {name: _node_of(name, node) for name, node in self._nodes.items()}
+
+
+def _node_of(name: str, node: Any) -> _Node:
+    bound = node.bound
+    if type(bound) is ToolNode:
+        is_wrapped = any(getattr(bound, one, None) is not None for one in ("_wrap_tool_call", "_awrap_tool_call"))
+        return _Node(list(bound.tools_by_name.values()), is_plain=not is_wrapped, wraps=is_wrapped)
+    search = _Reach(name)
+    search.held_by(bound)
+    found = _Node([one for one in search.objects if isinstance(one, BaseTool)])
+    for inner in (one for one in search.objects if isinstance(one, ToolNode)):
+        found.tools += inner.tools_by_name.values()
+        found.wraps = True
+    found.checks = any(map(_checks, search.objects))
+    for writer in node.writers:
+        search.held_by(writer)
+    found.asks = search.asks
+    return found
+
+
+def _checks(item: Any) -> bool:
+    """Whether an object is a middleware of LangChain's agents that overrides more than VineLM's own does."""
+    kinds = type(item).__mro__
+    if not any(one.__name__ == "AgentMiddleware" and one.__module__.startswith("langchain.agents.") for one in kinds):
+        return False
+    owners = [next((one for one in kinds if hook in vars(one)), None) for hook in _HOOKS]
+    return any(one is not None and one.__name__ not in {"AgentMiddleware", "VineMiddleware"} for one in owners)
+
+
+class _Reach(ObjectSearch):
+    """What the code of a node can reach.
+
+    Attributes:
+        objects: what was looked at.
+        asks: whether some code asks a person, or not all of it was looked at.
+    """
+
+    def __init__(self, node: str) -> None:
+        super().__init__(node)
+        self._asks = False
+
+    @property
+    def objects(self) -> list[Any]:
+        return list(self._seen.values())
+
+    @property
+    def asks(self) -> bool:
+        return self._asks or id(interrupt) in self._seen or len(self._seen) >= MOST_OBJECTS
+
+    def _add_graph(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
+        """A graph inside has tools of its own, and a run of its own; but it may ask a person before it returns."""
+        inner = _Reach(self._node)
+        inner._seen[id(graph)] = graph
+        for node in graph.nodes.values():
+            inner.held_by(node.bound)
+        self._asks |= inner.asks
+
+    def _inside(self, item: Any) -> Iterator[Any]:
+        if isinstance(item, (BaseTool, ToolNode)):  # what a tool does is its own
+            return
+        if isinstance(item, Mapping):  # a table by name; one by user or tenant has no tool of this run in it
+            yield from (value for key, value in list(item.items()) if not isinstance(value, BaseTool) or key == value.name)
+            return
+        yield from super()._inside(item)
+
+    def _referred_to(self, function: FunctionType) -> Iterator[Any]:
+        """What the code of a function refers to; of the application's objects only what the code names of them."""
+        names, owner = frozenset(code_names(function.__code__)), function.__globals__
+        is_imported = any(name.partition(".")[0] == "langgraph" for name in names)
+        self._asks |= (is_imported and bool(names & _ASKS)) or any(owner.get(name) is interrupt for name in names)
+        waiting, known = list(super()._referred_to(function)), set[int]()
+        if not is_user_code(function.__module__ or "", function.__code__.co_filename):
+            yield from waiting
+            return
+        waiting += [owner[name] for name in names if name in owner]  # modules and classes too
+        while waiting:
+            value = waiting.pop()
+            if id(value) in known:
+                continue
+            known.add(id(value))
+            kind = value if isinstance(value, type) else type(value)
+            if isinstance(value, ModuleType):
+                members = [vars(value)[name] for name in names if name in vars(value)]
+                inner = f"{value.__name__}."
+                waiting += [one for one in members if not isinstance(one, ModuleType) or one.__name__.startswith(inner)]
+                continue
+            self._asks |= isinstance(value, type) and issubclass(value, GraphInterrupt)
+            is_theirs = is_user_code(kind.__module__, file_of(kind))
+            if is_theirs:
+                called = names | ({"__init__", "__call__"} if kind is value else {"__call__"})
+                for member in (vars(base)[name] for base in kind.__mro__ for name in called if name in vars(base)):
+                    yield next((one for way in _WAYS if (one := getattr(member, way, None)) is not None), member)
+            if not is_theirs or isinstance(value, Runnable) or names & ANY_ATTRIBUTE or not hasattr(value, "__dict__"):
+                yield value
+            elif kind is not value:
+                self._seen[id(value)] = value
+                waiting += [one for name, one in list(vars(value).items()) if name in names]
+
+
+def _loop_of(config: RunnableConfig) -> Any:
+    """LangGraph's loop that runs the node of a config; None where it hides it."""
+    call = config.get("configurable", {}).get("__pregel_call")
+    if isinstance(call, FunctionType):  # around it, for a node with a timeout
+        cells = [cell.cell_contents for cell in call.__closure__ or ()]
+        call = next((one for one in cells if hasattr(one, "keywords")), None)
+    return getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)

@@ -1,0 +1,96 @@
+"""Which requests are drawn for which plan: a hash of who asks, begun with a secret, so that no caller can choose his draw."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from pathlib import Path
+
+from vinelm.errors import ConfigError
+
+VARIABLE = "VINELM_DRAW_SECRET"
+SUFFIX = ".draws"
+"""Of the file beside a store that keeps the secret."""
+SHORTEST = 16
+"""Characters of the shortest secret that is taken."""
+
+
+class Draws:
+    """Keys for draws. They are equal for equal secrets, so that all processes that share one draw alike.
+
+    Args:
+        secret: what only the operator knows. Empty where the owner names the requests himself, as in an evaluation: draws can
+            then be repeated by anybody.
+        is_kept: whether another process, or this one after a restart, has the same.
+    """
+
+    @classmethod
+    def of(cls, given: str | None, store: Path | None) -> Draws:
+        """Return those with the operator's secret, or the one that is kept beside a store; see :func:`draw_secret`."""
+        found = draw_secret(given, store)
+        return cls(secrets.token_bytes(32), is_kept=False) if found is None else cls(found)
+
+    def __init__(self, secret: bytes, *, is_kept: bool = True) -> None:
+        self._secret, self.is_kept = secret, is_kept
+
+    def key(self, data: str, kind: str, tenant: str, name: str) -> str:
+        """Return the key of what is drawn for.
+
+        Args:
+            data: the digest of the data set behind the trie: with another one, others are served by the cheaper plan.
+            kind: "request", "conversation" or "tenant". An identifier of one kind is never one of another.
+            tenant: whose it is; "" if nobody's.
+            name: its identifier, which the caller may have chosen.
+        """
+        text = json.dumps([data, kind, tenant, name])  # as a list: no part can pose as two
+        return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def draw_secret(given: str | None, store: Path | None) -> bytes | None:
+    """Return the secret that draws begin with; None where none is kept.
+
+    Args:
+        given: the operator's own; None: that of the environment's :data:`VARIABLE`.
+        store: the store of served rows. Without a secret of the operator, the one in a file beside it is taken, and made for
+            it if there is none.
+
+    Raises:
+        ConfigError: the operator's is too short, or the file beside the store can be neither read nor made.
+    """
+    said = os.environ.get(VARIABLE, "") if given is None else given
+    if said or given is not None:
+        if len(said) < SHORTEST:
+            raise ConfigError(
+                f"{VARIABLE if given is None else 'draw_secret'} has {len(said)} characters: give at least {SHORTEST} that "
+                "nobody can guess, the same to all processes that serve together"
+            )
+        return said.encode()
+    return None if store is None else _beside(store)
+
+
+def _beside(store: Path) -> bytes:
+    """The secret in the file beside a store. Of processes that make it at the same moment all take that of the first."""
+    path = Path(f"{store}{SUFFIX}")
+    try:
+        if not path.exists():
+            draft = Path(f"{path}.{secrets.token_hex(8)}")
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+                file.write(secrets.token_hex(32))
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(draft, path)
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+        found = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no text"
+        raise ConfigError(f"{path}: cannot keep the secret of draws there ({why}): set {VARIABLE} instead") from error
+    if len(found) < SHORTEST:
+        raise ConfigError(f"{path}: holds no secret of draws: delete it to have one made, or set {VARIABLE}")
+    return found.encode()

@@ -1,0 +1,53 @@
+"""The longest time that importing an owner's code may take: what waits for something there would wait for ever."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from vinelm.errors import ConfigError, WorkflowError
+from vinelm.io.operating_system import ended_after
+
+IMPORT_LIMIT = "VINELM_IMPORT_LIMIT_S"
+"""Names the environment variable with that time in seconds."""
+USUAL_S = 120.0
+
+
+@contextmanager
+def import_limited(what: str, place: Callable[[], str] = str) -> Iterator[None]:
+    """End the block with an error if it takes longer than the limit: see :func:`~vinelm.io.operating_system.ended_after`.
+
+    Args:
+        what: What the block does, for the message: ``importing 'app'``.
+        place: Returns the line that was running, as ``" (at app.py:7)"``; asked there.
+
+    Raises:
+        ConfigError: The environment names no such time.
+        WorkflowError: It took longer.
+    """
+    limit_s = _limit_s()
+
+    class TooLongError(BaseException):  # goes past the application's own ``except Exception``
+        def __init__(self) -> None:
+            super().__init__(place())
+
+    try:
+        with ended_after(limit_s, TooLongError):
+            yield
+    except TooLongError as found:
+        raise WorkflowError(
+            f"{what} takes longer than {limit_s:g} s{found}: move what takes so long, or waits, into a function, or below "
+            f'`if __name__ == "__main__":` ({IMPORT_LIMIT}=600 allows 600 s)'
+        ) from None
+
+
+def _limit_s() -> float:
+    text = os.environ.get(IMPORT_LIMIT) or str(USUAL_S)
+    try:
+        limit_s = float(text)
+    except ValueError:
+        limit_s = 0.0
+    if not 0.0 < limit_s < 1e7:
+        raise ConfigError(f"{IMPORT_LIMIT}={text!r} is no time in seconds: write a number above 0")
+    return limit_s

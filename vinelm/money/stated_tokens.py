@@ -1,0 +1,46 @@
+"""What a prompt says about the counts that a server states: how few tokens it can be, how long a cache keeps it.
+
+A bill is computed from counts that the server states. Those that the prompt makes impossible are not used (the call is booked
+at its upper bound then), and what a server leaves open is taken from the prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+MOST_CHARS = 8
+"""Characters of one token at most, on the average of a text."""
+SPARED_CHARS = 64
+"""A short text may be one long word, or a line of blanks, of a few tokens."""
+_RUN = re.compile(r"(.)\1{3,15}", re.DOTALL)
+"""A run of one character: tokenizers have tokens for lines and for blanks."""
+_MARKS = ("cache_control", "cachePoint", "cache_point")
+
+
+def is_too_few(tokens: int, *texts: str) -> bool:
+    """Return whether texts together cannot be made of so few tokens."""
+    most = MOST_CHARS * tokens + SPARED_CHARS if tokens else 0
+    return sum(map(len, texts)) > most and sum(len(_RUN.sub(r"\1", text)) for text in texts) > most
+
+
+def texts_of(messages: Iterable[Any]) -> list[str]:
+    """Return the texts of messages, without what is counted by other rules: images, files, tools, hidden reasoning."""
+    return [str(message.text) for message in messages]
+
+
+def asks_for_an_hour(asked: Any) -> bool:
+    """Return whether a request marks a part of its prompt to be kept in a prompt cache for an hour.
+
+    ``asked``: The request in any provider's words, or messages: mappings, sequences and objects with ``content``.
+    """
+    if isinstance(asked, Mapping):
+        marks = (asked.get(key) for key in _MARKS)
+        return any(isinstance(mark, Mapping) and mark.get("ttl") not in (None, "5m") for mark in marks) or any(
+            asks_for_an_hour(part) for part in asked.values()
+        )
+    if isinstance(asked, list | tuple):
+        return any(asks_for_an_hour(part) for part in asked)
+    parts = (getattr(asked, name, None) for name in ("content", "additional_kwargs", "model_kwargs"))
+    return any(asks_for_an_hour(part) for part in parts if isinstance(part, Mapping | list | tuple))

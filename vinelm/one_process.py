@@ -1,0 +1,35 @@
+"""Objects that count what is called through them in this process."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, TypeVar
+
+from vinelm.errors import NotPicklable
+
+T = TypeVar("T")
+
+
+class OneProcess:
+    """Base of objects of which there is one in a process: a copy is the object itself, with the same caps, accounts and meters.
+
+    Frameworks copy what an application gives them. A second object would count, and allow, the same dollars once more.
+    """
+
+    __slots__ = ()
+
+    def __copy__(self: T) -> T:
+        return self
+
+    def __deepcopy__(self: T, memo: Any) -> T:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        refuse_pickle(self)
+
+
+def refuse_pickle(made: object, protocol: object = None) -> NoReturn:
+    """Raise :class:`~vinelm.errors.NotPicklable`: another process would count, and allow, the same dollars once more."""
+    raise NotPicklable(
+        f"a {type(made).__name__} cannot be pickled: its calls, caps and prices are counted in this process; make it in the "
+        "process that uses it (VineLM(models=..., trie=...).chat_model(...))"
+    )

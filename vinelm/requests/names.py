@@ -1,0 +1,44 @@
+"""Names of requests, conversations and tenants. Callers choose them, so that none of them may stand for another's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+RunLabel = str | Callable[[Mapping[str, Any]], Any]
+"""How a run says something of itself: a key of LangGraph's ``config["configurable"]``, or a function of that mapping."""
+
+
+def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
+    """Return the run's own label; empty if it has none, or if the application's function fails."""
+    found: Any = None
+    with suppress(Exception):
+        given = configurable or {}
+        found = given.get(label) if isinstance(label, str) else label(given)
+    return "" if found is None else str(found)
+
+
+def scoped(name: str, *scope: str) -> str:
+    """Return a name that only this name within this scope has: of a tenant, or of one kind of things.
+
+    Outside of any scope it is the name itself, unless it looks as if it were in one. All names of one table are to be given
+    scopes of one length.
+
+    Examples:
+        >>> scoped("order-7", ""), scoped("order-7", "acme"), scoped("[order-7]", "")
+        ('order-7', '["acme", "order-7"]', '["", "[order-7]"]')
+    """
+    if not any(scope) and not name.startswith("["):
+        return name
+    return json.dumps([*scope, name], ensure_ascii=False)
+
+
+def unscoped(name: str) -> str:
+    """Return the name that :func:`scoped` was given."""
+    if not name.startswith("["):
+        return name
+    with suppress(ValueError, IndexError, TypeError):
+        return str(json.loads(name)[-1])
+    return name

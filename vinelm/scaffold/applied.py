@@ -1,0 +1,92 @@
+"""Writing a project's files, of which the application's own are some: all of them or none, also if the process is killed.
+
+What is to be written goes into a journal beside the project first. Once that is there, the whole is as good as written: whoever
+comes next finishes it. Before that nothing has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from vinelm.errors import ConfigError
+from vinelm.io.atomic import write_atomic
+
+JOURNAL = ".vinelm-init.json"
+
+
+def write_all(folder: Path, files: Mapping[Path, str]) -> None:
+    """Write all files, or none.
+
+    Args:
+        folder: of the project; it is made if it is missing.
+        files: Path to new text. A file that exists is replaced, and keeps its permissions.
+
+    Raises:
+        ConfigError: A file is read-only, or cannot be written: nothing has changed then.
+    """
+    for path in files:
+        if path.is_file() and not path.stat().st_mode & stat.S_IWUSR:
+            raise ConfigError(f"{path}: is read-only: make it writable, or change it yourself as `vinelm init` says")
+    entries = [{"path": str(path.resolve()), "text": text, "before": _digest(path)} for path, text in files.items()]
+    before = {path: path.read_bytes() if path.is_file() else None for path in files}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / JOURNAL, json.dumps({"files": entries}).encode())
+        for path, text in files.items():
+            write_atomic(path, text.encode())
+    except OSError as error:
+        _restore(before)
+        (folder / JOURNAL).unlink(missing_ok=True)
+        raise ConfigError(f"{error.filename or folder}: cannot be written: {error.strerror}") from error
+    (folder / JOURNAL).unlink()
+
+
+def finish(folder: Path) -> list[Path]:
+    """Finish what a killed process began to write in a folder; returns the files, none if nothing is left to do.
+
+    Raises:
+        ConfigError: A file has been changed since, or cannot be written.
+    """
+    journal = folder / JOURNAL
+    try:
+        entries = json.loads(journal.read_text(encoding="utf-8"))["files"]
+        waiting = [(Path(one["path"]), str(one["text"]), one["before"]) for one in entries]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{journal}: cannot be read ({type(error).__name__}): remove it") from error
+    for path, text, before in waiting:
+        if _digest(path) not in (before, _of(text.encode())):
+            raise ConfigError(
+                f"{path}: was changed after a run that was killed while it changed it: undo that, or remove {journal} and the "
+                "files that it has written"
+            )
+    try:
+        for path, text, _ in waiting:
+            write_atomic(path, text.encode())
+        journal.unlink()
+    except OSError as error:
+        raise ConfigError(f"{error.filename or folder}: cannot be written: {error.strerror}") from error
+    return [path for path, _, _ in waiting]
+
+
+def _restore(before: Mapping[Path, bytes | None]) -> None:
+    for path, content in before.items():
+        with suppress(OSError):
+            if content is None:
+                path.unlink(missing_ok=True)
+            elif path.read_bytes() != content:
+                write_atomic(path, content)
+
+
+def _digest(path: Path) -> str | None:
+    return _of(path.read_bytes()) if path.is_file() else None
+
+
+def _of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
