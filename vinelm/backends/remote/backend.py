@@ -217,6 +217,128 @@ def _priority_sign(settings: ProviderSettings) -> int:
     return PRIORITY_ORDERS.get(order, 0)
 
 
+def rate_limiters(self) -> Mapping[str, EngineRateLimiter]:
+        """Rate limiters by engine. A profiler with worker processes applies them in its main process."""
+        return self._rate_limiters
+
+    @property
+    def replica_gates(self) -> Mapping[str, ReplicaGate]:
+        """Where the calls of replica groups wait, by the group's name."""
+        return self._gates
+
+    def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
+        """Return a chat model for one invocation; :class:`ConfigError` if any of the backend's models cannot be called."""
+        if not self._is_checked:  # before the first paid call, not in the middle of a run
+            for entry in self._models:
+                self.provider.check(entry)
+            self._is_checked = True
+        inner = self.inner(entries_of(model)[0])
+        binding = CallBinding(
+            provider=self.provider,
+            sender=self._sender,
+            inner=inner,
+            model=model,
+            call=call,
+            rate_limiter=call.rate_limiter or self._limiter_of(model),
+            policy=self._policy,
+            streams=self._streams,
+            priority_sign=self._priority_sign,
+            prompts=self._admission_of(model, call),
+        )
+        unit = UNIT.get()
+        if self._gate is not None and unit is not None and model.name in self._gate.models:
+            binding = self._batched(binding, self._gate, unit)
+        return bound_instance(RemoteChatModel, binding, inner.kept)
+
+    def inner(self, entry: Model) -> InnerChat:
+        """Return the chat model of an entry, made once; :class:`ConfigError` if it cannot be made."""
+        with self._making:
+            found = self._chats.get(entry.name)
+            if found is None:
+                found = self._chats[entry.name] = self.provider.inner(entry)
+                found.entry_max_tokens = next((one.max_tokens for one in self._models if one.name == entry.name), None)
+            return found
+
+    def has_batches(self, model: Model) -> bool:
+        """Return whether calls of a model can go in batches: at the provider itself, or where ``batches`` says so."""
+        is_its_own = model.api_base is None or self._has_batches
+        return self.batch_api is not None and is_its_own and not isinstance(model, ReplicaGroup)
+
+    def through(self, gate: BatchGate) -> Self:
+        """Return the same backend, whose calls of batched units wait at ``gate``."""
+        twin = copy.copy(self)
+        twin._gate = gate
+        return twin
+
+    def _batched(self, binding: CallBinding, gate: BatchGate, unit: BatchedUnit) -> CallBinding:
+        """The call as one in a batch: at half price, tried once, and however long it takes."""
+        assert self.batch_api is not None
+        model, batch_api = binding.model, self.batch_api
+        price = model.price.in_batches(halves_cache=batch_api.halves_cache)
+        sender = BatchedSender(binding.inner, gate, unit, batch_api)
+
+        def chosen(request: ModelRequest) -> CallBinding:
+            digest = unit.digest(model, sender.body(request))
+            if isinstance(unit, ParkedUnit):
+                upper = lambda: bound_of(model, request).usd(price)  # noqa: E731
+                if unit.goes_at_once(gate, digest, upper):
+                    return binding
+            own = BatchedSender(binding.inner, gate, unit, batch_api, digest)
+            return replace(batched, sender=own, is_owed=unit.is_bought(gate, digest))
+
+        batched = replace(
+            binding,
+            sender=sender,
+            model=model.model_copy(update={"price": price, "timeout_s": math.inf}),
+            rate_limiter=EngineRateLimiter(RateLimits()),
+            policy=RetryPolicy(max_retries=0),
+            streams=False,
+            priority_sign=0,
+            prompts=None,
+            list_price=model.price,
+            chosen=chosen,
+        )
+        return batched
+
+    def _admission_of(self, model: Model, call: CallContext) -> AdmitsPrompts | None:
+        own = self._prompts.get(model.name)
+        return own if own is None or call.rate_limiter is None else cast("AdmitsPrompts", call.rate_limiter)
+
+    @property
+    def prompt_admissions(self) -> Mapping[str, PromptAdmission]:
+        """The admissions of models with cache points. A profiler with worker processes keeps them in its main process."""
+        return self._prompts
+
+    def preload(self) -> None:
+        """See :class:`vinelm.requests.protocols.Preloads`."""
+        for model in self._models:
+            with suppress(ConfigError):  # a model that no stage uses may lack its key: the first call reports it
+                self.provider.check(model)
+                self.inner(model).sync()
+
+    def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
+        """See :class:`vinelm.requests.protocols.PricesCalls`."""
+        request = request_of(model, self.inner(entries_of(model)[0]), messages, None, options, is_streamed=True)
+        return BILLED_ATTEMPTS * bound_of(model, request).usd(model.price)
+
+    def context_tokens(self, model: Model) -> int | None:
+        """See :class:`vinelm.backends.diagnostics.KnowsContext`."""
+        return self.provider.context_tokens(model)
+
+    def close(self) -> None:
+        """Close the connections of synchronous calls."""
+        for inner in self._chats.values():
+            inner.close()
+
+
+def _priority_sign(settings: ProviderSettings) -> int:
+    order = settings.setting(PRIORITY_KEY, str, "")
+    if order and order not in PRIORITY_ORDERS:
+        known = " or ".join(f"{name!r}" for name in PRIORITY_ORDERS)
+        raise ConfigError(f"[backend.{settings.provider}]: {PRIORITY_KEY} is {order!r}: use {known}")
+    return PRIORITY_ORDERS.get(order, 0)
+
+
 def check_base(model: Model, hint: str = "it must start with http:// or https://") -> None:
     """Raise :class:`ConfigError` if ``api_base`` is not a URL."""
     if model.api_base is not None and not model.api_base.startswith(("http://", "https://")):
