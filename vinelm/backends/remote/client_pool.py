@@ -7,7 +7,6 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Generic, TypeVar
 
-
 S = TypeVar("S")
 A = TypeVar("A")
 
