@@ -21,7 +21,7 @@ from vinelm.io.operating_system import ENDING
 GRACE_S = 20.0
 """How long a command may take to end by itself once the process that runs it is gone: to settle the calls under way."""
 _INSISTS = 3
-_MAIN = "import sys; from vinelm.cli.subcommand import main; main(sys.argv[1:])"
+_MAIN = "from vinelm.cli.subcommand import main; main()"
 
 
 def run_command(folder: Path, *arguments: str, accepted: Sequence[int] = (0,)) -> str:
@@ -41,15 +41,14 @@ def run_command(folder: Path, *arguments: str, accepted: Sequence[int] = (0,)) -
             # A session of its own: Ctrl-C on the terminal reaches this process alone, and is passed on once.
             process.append(
                 subprocess.Popen(
-                    [sys.executable, "-c", _MAIN, str(ours) if os.name == "posix" else "-", *arguments],
+                    [sys.executable, "-c", _MAIN, str(ours) if "pass_fds" in apart else "-", *arguments],
                     cwd=folder,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     text=True,
                     encoding="utf-8",
                     env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-                    pass_fds=(ours,) if os.name == "posix" else (),
-                    start_new_session=os.name == "posix",
+                    **apart,
                 )
             )
             os.close(ours)
@@ -101,16 +100,15 @@ def _passing_on(process: list[subprocess.Popen[str]]) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """Run a command as :func:`run_command` asks for it, until that process is gone."""
     from vinelm.cli.main import main as run
 
-    lifeline, *command = arguments
+    lifeline = sys.argv.pop(1)  # the arguments after it are the command's
     if lifeline != "-":
         os.set_inheritable(int(lifeline), False)
         threading.Thread(target=_end_with, args=(int(lifeline),), daemon=True, name="vinelm lifeline").start()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what is in the background without it
-    sys.argv = ["vinelm", *command]
     sys.exit(run())
 
 

@@ -11,7 +11,7 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.adapter import GraphInterface
-from vinelm.adapters.langgraph.copied import copied, held_graph
+from vinelm.adapters.langgraph.path.copied import copied, held_graph
 from vinelm.adapters.langgraph.inner_app import FunctionApp
 from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
 from vinelm.adapters.langgraph.nodes.route import UNDECLARED_TIMES
