@@ -295,7 +295,8 @@ def settle(guard, permit, usage):
 
 SpendGuard._settle = settle
 objective = vinelm.Objective(maximize="accuracy")
-vinelm.verify("s.db", "t.vine", objective, workflow="verified_app:workflow", requests=8, budget_usd=float(sys.argv[2]), log="v.db")
+vinelm.verify("s.db", "t.vine", objective, workflow="verified_app:workflow",
+    requests=8, budget_usd=float(sys.argv[2]), log="v.db")
 """
 
 
