@@ -208,12 +208,13 @@ def test_the_log_of_an_earlier_version_is_refused_in_one_line(tmp_path):
 def profiled(tmp_path_factory):
     """The folder of the app of docs/examples, profiled on some of its 120 requests, and its workflow."""
     folder = tmp_path_factory.mktemp("app")
-    for name in ("my_app.py", "questions.jsonl", "models.toml"):
+    (folder / "verified_app.py").write_bytes((EXAMPLES / "my_app.py").read_bytes())  # a module of a name of its own
+    for name in ("questions.jsonl", "models.toml"):
         (folder / name).write_bytes((EXAMPLES / name).read_bytes())
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(str(folder))
-        workflow = vinelm.load_workflow("my_app:workflow")
+        workflow = vinelm.load_workflow("verified_app:workflow")
         vinelm.profile(replace(workflow, requests=workflow.requests[:60]), "models.toml", "s.db", coverage=0.3, seed=1)
         vinelm.save_trie("t.vine", vinelm.estimate("s.db"))
     return folder, workflow
@@ -294,7 +295,8 @@ def settle(guard, permit, usage):
 
 SpendGuard._settle = settle
 objective = vinelm.Objective(maximize="accuracy")
-vinelm.verify("s.db", "t.vine", objective, workflow="my_app:workflow", requests=8, budget_usd=float(sys.argv[2]), log="v.db")
+vinelm.verify("s.db", "t.vine", objective, workflow="verified_app:workflow",
+    requests=8, budget_usd=float(sys.argv[2]), log="v.db")
 """
 
 

@@ -66,7 +66,7 @@ def test_a_fleets_journal_opens_with_what_was_granted(tmp_path):
     path = tmp_path / "journal.db"
     shutil.copy(KINDS / "journal.sqlite-fixture", path)
     journal = journal_at(path)
-    found = journal.restore(today=FLEET["grants"][0][2])
+    found = journal.restore()
     journal.close()
     assert found.generation == FLEET["generation"][0] + 1
     assert found.grants == [tuple(grant) for grant in FLEET["grants"]]

@@ -21,6 +21,6 @@ def test_the_content_of_a_table_counts_and_not_its_place(tmp_path):
     assert identity(one).difference(identity(moved)) is None
     assert identity(one).difference(identity(changed)) == "the catalog changed since it was made"
     assert str(tmp_path) not in identity(one).to_json()
-    settings = identity(one).models().backends["recorded"]
+    settings = identity(one).settings().backends["recorded"]
     assert settings["table"].startswith("sha256:")
     assert settings["id_column"] == "id"

@@ -304,15 +304,10 @@ def test_settings_servers_and_todays_model_are_kept(folder, capsys):
     assert catalog.count("api_base = ") == catalog.count("[[model]]")
     assert 'options = { top_p = 0.9, max_tokens_parameter = "max_completion_tokens" }' in catalog
     assert "max_retries = 7" in catalog
-    assert found["not_kept"] == [f'app_of_init.py:{found_line(folder)}: model_kwargs={{"user": "me"}}']
+    line = (HEAD + model).splitlines().index(model.strip()) + 1  # as the file was
+    assert found["not_kept"] == [f'app_of_init.py:{line}: model_kwargs={{"user": "me"}}']
     assert found["today"] == {"write": "gpt-4o"}
     assert 'Stage("write", default="gpt-4o")' in (folder / "workflow.py").read_text()
-
-
-def found_line(folder):
-    """The line of the model, before VineLM was imported above it."""
-    lines = (folder / "app_of_init.py").read_text().splitlines()
-    return next(n for n, line in enumerate(lines, start=1) if line.startswith("llm =")) - 3
 
 
 def test_todays_model_is_that_which_a_nodes_own_code_reads(folder, capsys):

@@ -58,7 +58,7 @@ class Database:
     _data_version: tuple[int] | None = None
     _run_lock: RunLock | None = None
     _open_run: str | None = None
-    _fold_at = 0
+    _fold_at = _LONG_LOG
 
     def __init__(self, path: Path, *, shown_as: Path | None = None, is_read_only: bool = False) -> None:
         self.path = shown_as or path
@@ -186,7 +186,7 @@ class Database:
                 self._pragma("wal_autocheckpoint=0")
                 with self.transaction() as connection:
                     schema.set_meta(connection, schema.OPEN_LOG, run)
-                self._open_run = run
+                self._open_run, self._fold_at = run, _LONG_LOG
                 yield
             finally:
                 self._run_lock = self._open_run = None

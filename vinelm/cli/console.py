@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from contextvars import ContextVar
 from typing import IO, TYPE_CHECKING, Any
 
@@ -46,12 +46,13 @@ def stdout_apart(*, for_good: bool = False) -> Iterator[None]:
     before, descriptor = sys.stdout, _descriptor(sys.stdout)
     if descriptor != 1:  # a test or a program around us has put a stream of its own there: the descriptor is not ours to move
         _OUTPUT.append(before)
-        sys.stdout = sys.stderr
+        elsewhere = redirect_stdout(sys.stderr)
+        elsewhere.__enter__()
         try:
             yield
         finally:
             if not for_good:
-                sys.stdout = before
+                elsewhere.__exit__(None, None, None)
                 _OUTPUT.pop()
         return
     before.flush()

@@ -16,12 +16,12 @@ from types import FrameType
 import click
 
 from vinelm.cli.failures import EXIT_INTERRUPTED
-from vinelm.io.operating_system import ENDING
+from vinelm.io.operating_system import ENDING, apart, kill_self, signal_self
 
 GRACE_S = 20.0
 """How long a command may take to end by itself once the process that runs it is gone: to settle the calls under way."""
 _INSISTS = 3
-_MAIN = "import sys; from vinelm.cli.subcommand import main; main(sys.argv[1:])"
+_MAIN = "from vinelm.cli.subcommand import main; main()"
 
 
 def run_command(folder: Path, *arguments: str, accepted: Sequence[int] = (0,)) -> str:
@@ -35,26 +35,25 @@ def run_command(folder: Path, *arguments: str, accepted: Sequence[int] = (0,)) -
         KeyboardInterrupt: One of the two was stopped, and the command could not say so.
     """
     ours, theirs = os.pipe()  # of which nothing is ever read: it ends with the process that holds its other end
+    in_session = apart(ours)  # of its own: Ctrl-C on the terminal reaches this process alone, and is passed on once
     process: list[subprocess.Popen[str]] = []
     with _passing_on(process) as stopped:
         try:
-            # A session of its own: Ctrl-C on the terminal reaches this process alone, and is passed on once.
             process.append(
                 subprocess.Popen(
-                    [sys.executable, "-c", _MAIN, str(ours) if os.name == "posix" else "-", *arguments],
+                    [sys.executable, "-c", _MAIN, str(ours) if in_session else "-", *arguments],
                     cwd=folder,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     text=True,
                     encoding="utf-8",
                     env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-                    pass_fds=(ours,) if os.name == "posix" else (),
-                    start_new_session=os.name == "posix",
+                    **in_session,
                 )
             )
             os.close(ours)
             if stopped:  # before there was a process
-                process[0].send_signal(signal.SIGINT)
+                _interrupt(process[0])
             printed, _ = process[0].communicate()
         finally:
             os.close(theirs)
@@ -74,12 +73,15 @@ def _passing_on(process: list[subprocess.Popen[str]]) -> Iterator[list[int]]:
     def pass_on(number: int, _: FrameType | None) -> None:
         came.append(number)
         for one in process:  # as Ctrl-C, which no application takes for itself; whoever insists is obeyed
-            one.send_signal(signal.SIGINT if len(came) < _INSISTS else signal.SIGKILL)
+            if len(came) < _INSISTS:
+                _interrupt(one)
+            else:
+                one.kill()
 
     def pause(_number: int, _frame: FrameType | None) -> None:
         for one in process:
             one.send_signal(signal.SIGSTOP)
-        os.kill(os.getpid(), signal.SIGSTOP)
+        signal_self(signal.SIGSTOP)
         for one in process:
             one.send_signal(signal.SIGCONT)
 
@@ -101,16 +103,20 @@ def _passing_on(process: list[subprocess.Popen[str]]) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def main(arguments: Sequence[str]) -> None:
+def _interrupt(process: subprocess.Popen[str]) -> None:
+    if os.name == "posix":  # elsewhere the two share the console, which has told both
+        process.send_signal(signal.SIGINT)
+
+
+def main() -> None:
     """Run a command as :func:`run_command` asks for it, until that process is gone."""
     from vinelm.cli.main import main as run
 
-    lifeline, *command = arguments
+    lifeline = sys.argv.pop(1)  # the arguments after it are the command's
     if lifeline != "-":
         os.set_inheritable(int(lifeline), False)
         threading.Thread(target=_end_with, args=(int(lifeline),), daemon=True, name="vinelm lifeline").start()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what is in the background without it
-    sys.argv = ["vinelm", *command]
     sys.exit(run())
 
 
@@ -118,6 +124,6 @@ def _end_with(lifeline: int) -> None:
     """Ask this process to end as soon as the other end is gone, and kill it if it does not."""
     with suppress(OSError):
         os.read(lifeline, 1)
-    os.kill(os.getpid(), signal.SIGINT)
+    signal_self(signal.SIGINT)
     time.sleep(GRACE_S)
-    os.kill(os.getpid(), signal.SIGKILL)
+    kill_self()

@@ -75,6 +75,28 @@ def lock(descriptor: int, *, is_shared: bool = False) -> bool:
     return True
 
 
+def apart(inherited: int) -> dict[str, Any]:
+    """Return arguments of ``subprocess.Popen`` for a process that Ctrl-C on the terminal does not reach, with an open file.
+
+    Args:
+        inherited: descriptor of the file, which it inherits.
+
+    Returns:
+        ``pass_fds`` and ``start_new_session``; nothing on Windows, which has neither.
+    """
+    return {"pass_fds": (inherited,), "start_new_session": True} if os.name == "posix" else {}
+
+
+def signal_self(number: int) -> None:
+    """Send this process a signal, which wakes its main thread, whatever thread this is."""
+    os.kill(os.getpid(), number)
+
+
+def kill_self() -> None:
+    """End this process at once, whatever it does; nothing is cleaned up."""
+    signal_self(getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
 def die_with_parent() -> None:
     """On Linux, have the kernel kill this process with its parent. Elsewhere a closed socket is the only sign."""
     if sys.platform == "linux":

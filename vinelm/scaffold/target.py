@@ -16,7 +16,7 @@ from typing import Any, Literal
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
-from vinelm.adapters.langgraph.copied import held_in
+from vinelm.adapters.langgraph.path.copied import held_in
 from vinelm.errors import ConfigError, InputError, WorkflowError
 from vinelm.io.reading import read_text
 from vinelm.requests.workflow import Workflow

@@ -66,7 +66,7 @@ def _require_vine(path: Path) -> None:
     except OSError:  # there is none, or the writing says what it is
         return
     if head and not (head.startswith(b"PK\x03\x04") and head[_NAME_AT:] == _MANIFEST.encode()):
-        raise TrieFileError(f"{path}: exists, and is no trie file: use another name for the trie")
+        raise TrieFileError(f"{path}: exists, and is no trie file: remove it, or use another name for the trie")
 
 
 def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:

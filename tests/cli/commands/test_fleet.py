@@ -203,7 +203,7 @@ def test_a_leader_that_is_killed_is_replaced_and_one_that_ends_resigns(redis_url
     assert link.get("loop:lock") == leader
     first.send_signal(signal.SIGKILL)
     wait_for(lambda: link.get("loop:lock") not in (leader, None), 10.0)
-    assert link.fields("loop:orders", "fence")[0] in (b"1", b"2")
+    wait_for(lambda: link.fields("loop:orders", "fence")[0] in (b"1", b"2"))
     second.terminate()
     assert second.wait(10) == 0
     assert link.get("loop:lock") is None  # at once

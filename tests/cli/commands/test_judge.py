@@ -117,6 +117,10 @@ def app(tmp_path, monkeypatch):
 
 
 BASE = ("sums_app:workflow", "--models", "models.toml", "--dataset", "sums.csv")
+VERIFY = (
+    "verify", "s.db", "t.vine", "--maximize", "accuracy", "--workflow", "sums_app:workflow", "--models", "models.toml",
+    "--budget-usd", "1",
+)  # fmt: skip
 PROFILE = ("profile", *BASE, "--store", "s.db", "--isolation", "thread", "--workers", "2", "-q")
 
 
@@ -147,8 +151,7 @@ def test_profile_estimate_and_verify(app, capsys):
     assert "agrees with 100 % of 16 labels" in " ".join(capsys.readouterr().out.split())
     more = "id,question,answer\n" + "".join(f"n{i},{i} + 1?,{i + 1}\n" for i in range(1, 9)) + "x,1 + 2?,\n"
     Path("more.csv").write_text(more)
-    verify = ("verify", "s.db", "t.vine", "--maximize", "accuracy", "--workflow", "sums_app:workflow", "--budget-usd", "1")
-    assert main([*verify, "--dataset", "more.csv", "--json"]) in (0, 1)
+    assert main([*VERIFY, "--dataset", "more.csv", "--json"]) in (0, 1)
     assert json.loads(capsys.readouterr().out)["served"] == 8  # those with a label; the judge is not asked
     assert app.calls.count("grader") == N
     assert main(["export", "s.db", "-o", "out.csv"]) == 2
@@ -160,8 +163,7 @@ def test_verify_without_labels_is_one_line(app, capsys):
     assert main(["estimate", "s.db", "-o", "t.vine", "--no-check"]) == 0
     Path("none.csv").write_text("id,question,answer\nz,1 + 1?,\n")
     capsys.readouterr()
-    verify = ("verify", "s.db", "t.vine", "--maximize", "accuracy", "--workflow", "sums_app:workflow", "--budget-usd", "1")
-    assert main([*verify, "--dataset", "none.csv"]) == 2
+    assert main([*VERIFY, "--dataset", "none.csv"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "give requests a label and name its key" in said

@@ -11,11 +11,11 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.adapter import GraphInterface
-from vinelm.adapters.langgraph.copied import copied, held_graph
 from vinelm.adapters.langgraph.inner_app import FunctionApp
 from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
 from vinelm.adapters.langgraph.nodes.route import UNDECLARED_TIMES
 from vinelm.adapters.langgraph.nodes.signature import marked
+from vinelm.adapters.langgraph.path.copied import copied, held_graph
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.path.within_node import with_path_channel
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, single_stages, wrapped_stages

@@ -10,8 +10,8 @@ from typing import Any
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
-from vinelm.adapters.langgraph.copied import copied
 from vinelm.adapters.langgraph.inner_app import FunctionApp
+from vinelm.adapters.langgraph.path.copied import copied
 from vinelm.adapters.langgraph.runs.run_context import RunContext, attach
 from vinelm.errors import VineLMError, WorkflowError
 from vinelm.requests.workflow import Request, Workflow

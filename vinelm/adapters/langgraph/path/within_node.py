@@ -12,7 +12,7 @@ from weakref import ref
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.copied import copied
+from vinelm.adapters.langgraph.path.copied import copied
 from vinelm.adapters.langgraph.path.path_channel import (
     PATH_KEY,
     ChannelSession,
