@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 from kit.catalogs import make_catalog
-from kit.wire.openai_format import answering
-from kit.wire.server import WireServer
+from kit.wire.openai_format import chunks, completion
+from kit.wire.server import WireServer, end_connections
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
@@ -14,6 +14,9 @@ from vinelm import Stage, Template, VineLM
 from vinelm.catalog import Catalog
 from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy
+
+# A client of an event loop that has ended leaves its connection to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 class Tracer(BaseCallbackHandler):
@@ -46,12 +49,25 @@ CALLS = {
 }
 
 
+async def _as_asked(asked, out):
+    """Answers as the model that the request names: what tracers read is the server's own word."""
+    name = asked.json["model"]
+    if not asked.json.get("stream"):
+        return await out.whole({**completion("yes"), "model": name})
+    await out.chunked()
+    for event in chunks("yes"):
+        await out.event({**event, "model": name})
+    await out.event("[DONE]")
+    return await out.finish()
+
+
 @pytest.fixture
 def server():
     found = WireServer()
-    found.answers(answering("yes"))
+    found.answers(_as_asked)
     yield found
     found.stop()
+    end_connections()
 
 
 @pytest.fixture

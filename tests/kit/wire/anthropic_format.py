@@ -64,7 +64,8 @@ def answering(*blocks, stop="end_turn", usage=USAGE, begun=BEGUN):
             for piece in pieces:
                 await event(out, "content_block_delta", index=index, delta=piece)
             await event(out, "content_block_stop", index=index)
-        last = {key: usage[key] for key in ("output_tokens", "output_tokens_details") if key in usage}
+        # The counts at the end are of the whole answer, but do not say how long a cache keeps what was written.
+        last = {key: value for key, value in usage.items() if key != "cache_creation"}
         await event(out, "message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=last)
         await event(out, "message_stop")
         return await out.finish()
@@ -100,7 +101,20 @@ KINDS = {401: "authentication_error", 429: "rate_limit_error", 500: "api_error"}
 
 
 def prompt_of(asked):
-    return asked.json["messages"][0]["content"][0]["text"]
+    said = asked.json["messages"][0]["content"]
+    return said if isinstance(said, str) else said[0]["text"]
+
+
+def calling(name, args):
+    """A server that answers with one tool call."""
+    return answering(call(name, args), stop="tool_use")
+
+
+def result_of(asked):
+    """What the last message gives back to the model as a tool's result."""
+    (part,) = [part for part in asked.json["messages"][-1]["content"] if part["type"] == "tool_result"]
+    said = part["content"]
+    return said if isinstance(said, str) else said[0]["text"]
 
 
 def refusal(status):

@@ -4,6 +4,8 @@ https://ai.google.dev/api/generate-content and https://ai.google.dev/gemini-api/
 google-genai.
 """
 
+import json
+
 USAGE = {
     "promptTokenCount": 20,
     "candidatesTokenCount": 4,
@@ -80,6 +82,17 @@ NAMES = {401: "UNAUTHENTICATED", 429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}
 
 def prompt_of(asked):
     return asked.json["contents"][0]["parts"][0]["text"]
+
+
+def calling(name, args):
+    """A server that answers with one tool call."""
+    return answering(call(name, args))
+
+
+def result_of(asked):
+    """What the last message gives back to the model as a tool's result."""
+    (part,) = [part for part in asked.json["contents"][-1]["parts"] if "functionResponse" in part]
+    return json.dumps(part["functionResponse"]["response"])  # langchain-google-genai sends the object that a result's text is
 
 
 def refusal(status):

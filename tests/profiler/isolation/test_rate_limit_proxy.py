@@ -96,7 +96,7 @@ PROVIDERS = {
     "openai": {"api_key_env": "TOY_API_KEY"},
     "bedrock": {"model_id": "amazon.nova-lite-v1:0", "options": {"region": "us-east-1"}},
     "gemini": {"api_key_env": "TOY_API_KEY"},
-    "sglang": {"api_base": "http://127.0.0.1:1", "options": {"chat_template": "chatml"}},
+    "sglang": {"api_base": "http://127.0.0.1:1"},
     "langchain": {"model_id": "live"},
 }
 

@@ -15,7 +15,7 @@ from langchain_core.prompt_values import ChatPromptValue
 
 from vinelm.adapters.calls.tool_binding import OPENAI_BODY, PARALLEL
 from vinelm.adapters.langgraph.structure.chat_search import CHAT_MARK
-from vinelm.errors import CallError, ConfigError, VineLMError
+from vinelm.errors import UNSUPPORTED_CALL, CallError, ConfigError, VineLMError, WorkflowError
 from vinelm.one_process import OneProcess
 
 ONE = {name: getattr(OneProcess, name) for name in ("__copy__", "__deepcopy__", "__reduce_ex__")}
@@ -101,6 +101,8 @@ _EVENTS = {"content-type": "text/event-stream"}
 
 def _asked(chat: BaseChatModel, body: Mapping[str, Any]) -> tuple[list[BaseMessage], dict[str, Any]]:
     """The messages of a call, and its options: every parameter of the request."""
+    if body.get("stream") and (body.get("n") or 1) > 1:
+        raise WorkflowError("a stream has one answer: leave out n, or stream", code=UNSUPPORTED_CALL)
     # A turn that only calls tools has no content, and the SDK's own objects leave it out.
     messages = convert_to_messages([{**message, "content": message.get("content") or ""} for message in body["messages"]])
     more = {key: value for key, value in body.items() if key not in (*_OURS, *_LIMITS) and value is not None}

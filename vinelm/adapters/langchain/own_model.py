@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.configurable import DynamicRunnable
+from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableAlternatives
 
 from vinelm.backends.remote.inner import InnerChat, limit_of
 from vinelm.catalog import Model
@@ -73,8 +73,10 @@ def _wrapped(made: Any, wrap: Callable[[BaseChatModel], BaseChatModel]) -> Any:
         is_same = inner is made.runnable and all(a is b for a, b in zip(others, made.fallbacks, strict=True))
         return made if is_same else made.model_copy(update={"runnable": inner, "fallbacks": others})
     if isinstance(made, DynamicRunnable):
-        default = _wrapped(made.default, wrap)
-        return made if default is made.default else made.model_copy(update={"default": default})
+        update: dict[str, Any] = {"default": _wrapped(made.default, wrap)}
+        if isinstance(made, RunnableConfigurableAlternatives):
+            update["alternatives"] = {name: _alternative(one, wrap) for name, one in made.alternatives.items()}
+        return made if update["default"] is made.default else made.model_copy(update=update)
     if isinstance(made, RunnableBindingBase):  # with_retry and with_config are bindings, too
         bound = _wrapped(made.bound, wrap)
         if bound is made.bound:
@@ -88,3 +90,8 @@ def _wrapped(made: Any, wrap: Callable[[BaseChatModel], BaseChatModel]) -> Any:
         steps = [_wrapped(step, wrap) for step in made.steps]
         return made if all(a is b for a, b in zip(steps, made.steps, strict=True)) else RunnableSequence(*steps, name=made.name)
     return made
+
+
+def _alternative(made: Any, wrap: Callable[[BaseChatModel], BaseChatModel]) -> Any:
+    """An alternative of a configurable model; one that is made when it is chosen is wrapped then."""
+    return _wrapped(made, wrap) if isinstance(made, Runnable) else lambda: _wrapped(made(), wrap)

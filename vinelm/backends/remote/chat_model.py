@@ -205,6 +205,8 @@ class RemoteChatModel(BoundChatModel):
         is_warned = "response_format" in options and package_of(bound.inner.given) == "langchain_openai"
         is_streamed = is_handed_out or is_heard or (bound.streams and not is_warned)
         request = request_of(bound.model, bound.inner, messages, stop, options, is_streamed=is_streamed)
+        if request.answers > 1 and not is_handed_out:  # LangChain joins the pieces of several answers to one
+            request = replace(request, is_streamed=False)
         if bound.chosen is not None:
             bound = bound.chosen(request)
         return _Account(bound, request, is_handed_out=is_handed_out)

@@ -398,7 +398,14 @@ def answer_of(pieces: Sequence[ChatGenerationChunk | ChatResult]) -> ChatResult 
     if not pieces:
         return None
     last = pieces[-1]
-    return last if isinstance(last, ChatResult) else generate_from_stream(iter(pieces))  # type: ignore[arg-type]
+    if isinstance(last, ChatResult):
+        return last
+    joined = generate_from_stream(iter(pieces))  # type: ignore[arg-type]
+    # Tracers read the name of the model there, and the caller has asked for a whole answer.
+    (generation,) = joined.generations
+    told = {**(generation.generation_info or {}), **generation.message.response_metadata}
+    name = told.get("model_name")
+    return joined if name is None else joined.model_copy(update={"llm_output": {"model_name": name}})
 
 
 def chunk_of(result: ChatResult) -> ChatGenerationChunk:

@@ -1,0 +1,253 @@
+"""``vine.around``: the application's own object is what runs, with all that was set on it, until a plan chooses another."""
+
+import asyncio
+from typing import TypedDict
+
+import pytest
+from kit.wire.client import PRICE
+from kit.wire.openai_format import completion, problem
+from kit.wire.openai_format import stream as streamed
+from kit.wire.server import WireServer, end_connections
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.rate_limiters import BaseRateLimiter
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.tools import tool
+from langgraph.graph import END, START, StateGraph
+from pydantic import BaseModel
+
+from vinelm import Stage, Template, VineChatModel, VineLM
+from vinelm.catalog import Catalog, Model
+from vinelm.errors import CallError, ConfigError
+from vinelm.policies import StaticPolicy
+
+langchain_openai = pytest.importorskip("langchain_openai")
+# A client of an event loop that has ended leaves its connection to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"sun in {city}"
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+
+
+async def named(asked, out):
+    """Answers with the name of the model that was asked, but for models that are broken."""
+    name = asked.json["model"]
+    if name == "gpt-4o":
+        return await out.whole(problem("invalid_api_key"), 401)
+    if asked.json.get("stream"):
+        return await streamed(out, name)
+    return await out.whole({**completion(name), "model": name})
+
+
+@pytest.fixture
+def server():
+    found = WireServer()
+    found.answers(named)
+    yield found
+    found.stop()
+    end_connections()
+
+
+@pytest.fixture
+def vine(server, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "sk-canary")
+    how = {"engine": "e", "price": PRICE, "price_id": "p", "timeout_s": 60.0, "api_key_env": "MY_KEY"}
+    other = Model(name="other", provider="openai", model_id="another-model", api_base=server.url, **how)
+    return VineLM(Catalog([other], {"openai": {"stream": False}}), template=Template((Stage("write"),)))
+
+
+def own(server, model="gpt-4.1-mini", **settings):
+    return langchain_openai.ChatOpenAI(model=model, base_url=server.url, api_key="sk-mine", **settings)
+
+
+def policy_of(vine, name):
+    return StaticPolicy(vine.template, (name,))
+
+
+SET = {"temperature": 0.25, "reasoning_effort": "low", "extra_body": {"mine": 1}, "model_kwargs": {"user": "u"}, "seed": 3}
+
+
+@pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream"])
+def test_the_object_asks_what_it_asks_without_us(vine, server, how):
+    calls = {
+        "invoke": lambda chat: chat.invoke("?").text,
+        "ainvoke": lambda chat: asyncio.run(chat.ainvoke("?")).text,
+        "stream": lambda chat: "".join(chunk.text for chunk in chat.stream("?")),
+    }
+    chat = own(server, **SET)
+    around = vine.around(chat, "write")
+    assert [calls[how](one) for one in (chat, around)] == ["gpt-4.1-mini"] * 2
+    bare, ours = server.asked
+    usage = {"stream_options": {"include_usage": True}} if how == "stream" else {}  # by which the call is booked
+    assert ours.json == {**bare.json, **usage}
+    assert ours.headers["authorization"] == "Bearer sk-mine"
+
+
+class Counting(BaseCallbackHandler):
+    def __init__(self):
+        self.starts = []
+
+    def on_chat_model_start(self, serialized, messages, *, tags=None, metadata=None, **kwargs):
+        self.starts.append((tuple(tags or ()), (metadata or {}).get("team")))
+
+
+class Limiter(BaseRateLimiter):
+    def __init__(self):
+        self.taken = 0
+
+    def acquire(self, *, blocking=True):
+        self.taken += 1
+        return True
+
+    async def aacquire(self, *, blocking=True):
+        return self.acquire()
+
+
+def test_its_callbacks_tags_and_rate_limiter_are_asked_once_a_call(vine, server):
+    seen, limiter = Counting(), Limiter()
+    chat = own(server, callbacks=[seen], tags=["mine"], metadata={"team": "red"}, rate_limiter=limiter)
+    vine.around(chat, "write").invoke("?")
+    assert seen.starts == [(("mine",), "red")]
+    assert limiter.taken == 1
+
+
+def test_its_cache_answers(vine, server):
+    around = vine.around(own(server, cache=InMemoryCache()), "write")
+    assert [around.invoke("?").text for _ in range(2)] == ["gpt-4.1-mini"] * 2
+    assert len(server.asked) == 1
+
+
+class State(TypedDict, total=False):
+    said: list
+
+
+def test_two_objects_in_one_node_stay_two(vine, server):
+    small, large = vine.around(own(server, "gpt-4.1-mini")), vine.around(own(server, "gpt-4.1"))
+
+    def write(state: State):
+        return {"said": [one.invoke("?").text for one in (small, large, small)]}
+
+    graph = StateGraph(State)
+    graph.add_node("write", write)
+    graph.add_edge(START, "write")
+    graph.add_edge("write", END)
+    assert graph.compile().invoke({})["said"] == ["gpt-4.1-mini", "gpt-4.1", "gpt-4.1-mini"]
+
+
+def test_a_retry_asks_again(vine, server):
+    async def second_time(asked, out):
+        await (out.whole(problem("x"), 400) if asked.number == 0 else named(asked, out))
+
+    server.answers(second_time)
+    around = vine.around(own(server).with_retry(stop_after_attempt=2, wait_exponential_jitter=False), "write")
+    assert around.invoke("?").text == "gpt-4.1-mini"
+    assert len(server.asked) == 2
+
+
+def test_a_fallback_answers_and_both_are_metered(vine, server):
+    around = vine.around(own(server, "gpt-4o").with_fallbacks([own(server)]), "write")
+    assert around.invoke("?").text == "gpt-4.1-mini"
+    assert {"gpt-4o", "gpt-4.1-mini"} <= set(vine.adapter.models.catalog.names)
+    assert all(isinstance(one, VineChatModel) for one in (around.runnable, *around.fallbacks))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda chat: chat.bind_tools([weather], tool_choice="weather"),
+        lambda chat: chat.bind(stop=["END"]).with_config(tags=["a"]),
+        lambda chat: ChatPromptTemplate.from_messages([("human", "{q}")]) | chat | StrOutputParser(),
+        lambda chat: RunnableLambda(lambda given: given["q"]) | chat.with_retry(),
+    ],
+    ids=["bind_tools", "bind", "chain", "retry in a chain"],
+)
+def test_what_is_made_of_the_object_asks_what_it_asks_without_us(vine, server, made):
+    bare = made(own(server))
+    asked = {"q": "?"} if hasattr(bare, "steps") else "?"
+    for one in (bare, vine.around(bare, "write")):
+        one.invoke(asked)
+    first, second = server.asked
+    assert second.json == first.json
+
+
+def test_a_configurable_field_and_a_configurable_alternative(vine, server):
+    field = own(server, temperature=0.5).configurable_fields(temperature=ConfigurableField(id="heat"))
+    vine.around(field, "write").invoke("?", {"configurable": {"heat": 0.75}})
+    assert server.asked[-1].json["temperature"] == 0.75
+    which = ConfigurableField(id="which")
+    chat = own(server).configurable_alternatives(which, large=own(server, "gpt-4.1"), late=lambda: own(server, "gpt-4.1-nano"))
+    around = vine.around(chat, "write")
+    for name, model in (("default", "gpt-4.1-mini"), ("large", "gpt-4.1"), ("late", "gpt-4.1-nano")):
+        policy = None
+        with vine.request() as request:
+            assert around.invoke("?", {"configurable": {"which": name}}).text == model
+            policy = request
+        assert policy is not None
+        assert model in vine.adapter.models.catalog  # it was metered
+
+
+def test_another_model_gets_the_settings_that_it_shares(vine, server):
+    around = vine.around(own(server, max_tokens=77, **SET), "write")
+    with vine.request(policy=policy_of(vine, "other")):
+        assert around.invoke("?").text == "another-model"
+    sent = server.asked[-1].json
+    assert (sent["temperature"], sent["seed"]) == (0.25, 3)
+    assert [sent[name] for name in ("max_tokens", "max_completion_tokens") if name in sent] == [77]
+    assert not {"mine", "user", "reasoning_effort"} & set(sent)
+    assert server.asked[-1].headers["authorization"] == "Bearer sk-canary"
+
+
+def test_another_model_gets_tools_and_a_schema_in_its_own_form(vine, server):
+    bound = vine.around(own(server).bind_tools([weather]), "write")
+    with vine.request(policy=policy_of(vine, "other")):
+        bound.invoke("?")
+    assert server.asked[-1].json["model"] == "another-model"
+    assert server.asked[-1].json["tools"][0]["function"]["name"] == "weather"
+
+
+def test_the_object_is_the_entry_that_names_it_and_gets_one_where_none_does(vine, server):
+    catalog = vine.adapter.models.catalog
+    vine.around(own(server, "another-model"), "write")
+    assert vine.adapter.models.catalog is catalog
+    vine.around(own(server), "write")
+    entry = vine.adapter.models.catalog["gpt-4.1-mini"]
+    assert (entry.model_id, entry.price.input) == ("gpt-4.1-mini", 0.4)
+    vine.around(own(server), "write")  # another object of the same model
+    assert set(vine.adapter.models.catalog.names) == {"other", "gpt-4.1-mini"}
+
+
+def test_a_price_that_nobody_knows_is_one_line(vine, server):
+    with pytest.raises(ConfigError, match="no price known") as raised:
+        vine.around(own(server, "nobody-knows-it"), "write")
+    assert "\n" not in str(raised.value)
+    price = {"input": 1.0, "output": 2.0, "source": "contract", "as_of": "2026-01-01"}
+    assert vine.around(own(server, "nobody-knows-it"), "write", price=price).invoke("?").text == "nobody-knows-it"
+
+
+def test_what_has_no_chat_model_inside_is_one_line(vine):
+    with pytest.raises(ConfigError, match="without a chat model inside") as raised:
+        vine.around(StrOutputParser())
+    assert "\n" not in str(raised.value)
+
+
+def test_around_twice_is_around_once(vine, server):
+    around = vine.around(own(server), "write")
+    assert vine.around(around, "write") is around or vine.around(around, "write") == around
+
+
+def test_its_failure_is_booked_and_shows_nothing_of_its_key(vine, server):
+    with vine.request(policy=policy_of(vine, "other")), pytest.raises(CallError) as raised:
+        server.answers(lambda asked, out: out.whole(problem("x"), 401))
+        vine.around(own(server), "write").invoke("?")
+    assert "sk-mine" not in str(raised.value)
