@@ -295,19 +295,27 @@ def test_an_application_is_read_without_a_call_and_checked(folder, capsys, kind,
     assert (TODAY in said) == (TODAY in questions)
 
 
-def test_settings_servers_and_todays_model_are_kept(folder, capsys):
+def test_the_line_stays_and_todays_model_is_in_the_catalog(folder, capsys):
     settings = 'temperature=0.3, max_retries=7, streaming=True, top_p=0.9, model_kwargs={"user": "me"}'
-    model = f'llm = ChatOpenAI(model="gpt-4o", {settings})\n'
-    found = init(folder, capsys, model + GRAPH, "graph", "--apply", "--json")
-    assert "vine.chat_model(temperature=0.3, streaming=True)" in (folder / "app_of_init.py").read_text()
+    model = f'ChatOpenAI(model="gpt-4o", {settings})'
+    found = init(folder, capsys, f"llm = {model}\n{GRAPH}", "graph", "--apply", "--json")
+    assert f"llm = vine.around({model})\n" in (folder / "app_of_init.py").read_text()
     catalog = (folder / "models.toml").read_text()
     assert catalog.count("api_base = ") == catalog.count("[[model]]")
-    assert 'options = { top_p = 0.9, max_tokens_parameter = "max_completion_tokens" }' in catalog
-    assert "max_retries = 7" in catalog
-    line = (HEAD + model).splitlines().index(model.strip()) + 1  # as the file was
-    assert found["not_kept"] == [f'app_of_init.py:{line}: model_kwargs={{"user": "me"}}']
+    assert "max_retries" not in catalog
+    assert "top_p" not in catalog
+    assert found["not_kept"] == []
     assert found["today"] == {"write": "gpt-4o"}
     assert 'Stage("write", default="gpt-4o")' in (folder / "workflow.py").read_text()
+
+
+def test_an_application_that_is_wrapped_is_read_again_with_its_models(folder, capsys):
+    first = init(folder, capsys, TWO_MODELS, "graph", "--apply", "--json")
+    text = (folder / "app_of_init.py").read_text()
+    assert main(["init", "app_of_init.py:graph", "--dataset", "q.jsonl", "--apply", "--json", "--force"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["today"], again["to_change"], again["edited"]) == (first["today"], [], [])
+    assert (folder / "app_of_init.py").read_text() == text
 
 
 def test_todays_model_is_that_which_a_nodes_own_code_reads(folder, capsys):

@@ -1,4 +1,4 @@
-"""Where an application makes its models, and the edit that hands this to VineLM."""
+"""Where an application makes its models, and the edit that puts ``vine.around(...)`` there and changes nothing else."""
 
 import gc
 import re
@@ -48,15 +48,17 @@ def app(folder, source: str) -> ModuleType:
         ("def node(state):\n    return Model().invoke(state)", "Model()", None),
     ],
 )
-def test_calls_that_make_a_model_are_found_and_replaced(tmp_path, line, call, model):
+def test_calls_that_make_a_model_are_found_and_wrapped(tmp_path, line, call, model):
     module = app(tmp_path, f'"""An app."""\nimport os\n\n{line}\n')
     (found,) = model_calls(module, tmp_path)
     assert (found.source, found.model) == (call, model)
     new = edited(found.path, [found], "models.toml")
-    assert line.replace(call, "vine.chat_model()") in new
-    assert new.index("import os") < new.index('vine = VineLM("models.toml")') < new.index("vine.chat_model()")
+    assert line.replace(call, f"vine.around({call})") in new
+    assert new.index("import os") < new.index('vine = VineLM("models.toml")') < new.index("vine.around(")
     compile(new, "app", "exec")
-    assert f"+{line.splitlines()[-1].replace(call, 'vine.chat_model()')}" in difference(found.path, new)
+    assert f"+{line.splitlines()[-1].replace(call, f'vine.around({call})')}" in difference(found.path, new)
+    found.path.write_text(new, encoding="utf-8")
+    assert all(one.is_wrapped for one in model_calls(module, tmp_path))
 
 
 def test_what_makes_no_model_is_left_alone(tmp_path):
@@ -64,17 +66,17 @@ def test_what_makes_no_model_is_left_alone(tmp_path):
     assert model_calls(app(tmp_path, source), tmp_path) == []
 
 
-def test_several_in_one_file_are_all_replaced(tmp_path):
+def test_several_in_one_file_are_all_wrapped(tmp_path):
     module = app(tmp_path, 'a = Model()\nb = [Model(), Model(model="claude-x")]\n')
     found = model_calls(module, tmp_path)
     assert len(found) == 3
-    assert edited(found[0].path, found, "m.toml").count("vine.chat_model()") == 3
+    assert edited(found[0].path, found, "m.toml").count("vine.around(Model(") == 3
 
 
 def test_an_import_behind_the_model_is_not_waited_for(tmp_path):
     found = model_calls(app(tmp_path, "import os\nllm = Model()\nimport sys\n"), tmp_path)
     lines = edited(found[0].path, found, "m.toml").splitlines()
-    assert lines.index('vine = VineLM("m.toml")') < lines.index("llm = vine.chat_model()") < lines.index("import sys")
+    assert lines.index('vine = VineLM("m.toml")') < lines.index("llm = vine.around(Model())") < lines.index("import sys")
 
 
 def test_line_ends_and_a_vine_that_is_there_stay(tmp_path):
@@ -82,7 +84,7 @@ def test_line_ends_and_a_vine_that_is_there_stay(tmp_path):
     path = tmp_path / "app_of_test.py"
     made = b"import os\r\nvine = VineLM('m.toml')\r\nllm = "
     path.write_bytes(made + b"Model()\r\n")
-    assert edited(path, model_calls(module, tmp_path), "m.toml") == f"{made.decode()}vine.chat_model()\r\n"
+    assert edited(path, model_calls(module, tmp_path), "m.toml") == f"{made.decode()}vine.around(Model())\r\n"
     path.write_bytes(b"import os\r\nllm = Model()\r\n")
     new = edited(path, model_calls(module, tmp_path), "m.toml")
     assert new.count("\r\n") == new.count("\n") == 6
@@ -98,8 +100,8 @@ def test_a_name_of_the_application_is_not_taken(tmp_path, source):
     (tmp_path / "app_of_test.py").write_text(source)
     new = edited(tmp_path / "app_of_test.py", model_calls(module, tmp_path), "m.toml")
     assert 'vinelm_models = VineLM("m.toml")' in new
-    assert "llm = vinelm_models.chat_model()" in new
-    assert source.replace("Model()", "vinelm_models.chat_model()").splitlines()[-1] in new
+    assert "llm = vinelm_models.around(Model())" in new
+    assert source.replace("Model()", "vinelm_models.around(Model())").splitlines()[-1] in new
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
@@ -112,7 +114,51 @@ def test_files_are_edited_whatever_ends_their_lines_and_begins_them(tmp_path, en
     new = edited(path, model_calls(module, tmp_path), "m.toml")
     added = ["from vinelm import VineLM", "", 'vine = VineLM("m.toml")']
     lines = [*added, first] if first != "import os" else [first, "", *added]
-    assert new == mark + end.join([*lines, "llm = vine.chat_model(temperature=0)", ""])
+    assert new == mark + end.join([*lines, "llm = vine.around(Model(temperature=0))", ""])
+
+
+WRITTEN = """
+import os
+
+settings = {"api_key": os.environ.get("KEY"), "timeout": 20}
+llm = Model(
+    model="claude-x",  # the large one
+    temperature=0.2,
+    model_kwargs={"user": "me"},
+    **settings,
+).with_fallbacks([lc.ChatAnthropic("claude-y", max_retries=9)]).with_retry()
+
+
+class Agents:
+    def __init__(self):
+        self.big, self.small = Model(model="claude-big"), Model(model="claude-small")
+
+
+def make(name, *, fast=False):
+    return Model(model=name, thinking={"budget_tokens": 9}) if fast else init_chat_model(name, model_provider="anthropic")
+"""
+
+
+def test_an_edit_only_adds(tmp_path):
+    """Without the wrappers and the two lines that make ``vine`` the file is what it was, comments and all."""
+    module = app(tmp_path, WRITTEN)
+    found = model_calls(module, tmp_path)
+    new = edited(found[0].path, found, "models.toml")
+    assert new.count("vine.around(") == len(found) == 6
+    bare = new.replace("from vinelm import VineLM\n", "", 1).replace('\nvine = VineLM("models.toml")\n', "", 1)
+    for call in found:
+        bare = bare.replace(f"vine.around({call.source})", call.source)
+    assert bare.split() == WRITTEN.split()
+    assert 'llm = vine.around(Model(\n    model="claude-x",  # the large one\n' in new
+
+
+def test_a_model_that_a_library_has_made_is_wrapped_where_it_comes(tmp_path):
+    module = app(tmp_path, "llm = library.make()\nother = library.name()\n")
+    library = ModuleType("library")
+    module.library, module.llm, module.other = library, ChatAnthropic(responses=["a"]), "text"
+    library.make = library.name = len  # of no file of the application
+    (found,) = model_calls(module, tmp_path)
+    assert found.source == "library.make()"
 
 
 def test_a_long_line_is_read_once(tmp_path, monkeypatch):
@@ -180,7 +226,7 @@ def test_modules_are_read_while_garbage_imports_more(tmp_path):
     ],
 )
 def test_the_edited_file_passes_the_usual_linter(tmp_path, head):
-    """No import that is unused now, and ours in the order of the others."""
+    """Every import is used as before, and ours stands in the order of the others."""
     used = [name for name in ("z", "own", "Path") if re.search(rf"import {name}\b", head)]
     if "FakeListChatModel" not in head:
         used.append("FakeListChatModel")

@@ -34,7 +34,7 @@ MAX_ERROR = "0.15"
 @option("--models NAME,NAME", "Models to choose from, as `vinelm init` takes them [default: the app's, and others like them].")
 @option("--today MODEL", "The model that your app runs today wherever its code does not say it, as PROVIDER:MODEL.")
 @option("--workers N", "Calls at a time [default: 4].", click.IntRange(min=1), default=4)
-@flag("--apply", "Let VineLM change the lines of the app that make its models.", into="is_applied")
+@flag("--apply", "Put vine.around(...) around the models that the app makes.", into="is_applied")
 @flag("--keep-going", "Go on even if none of the first ten answers is right, or all first rows of a stage fail alike.")
 @flag("--allow-unproven", "Print the lines that serve the plan also where it is not proven: it may be worse.")
 @flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
@@ -129,8 +129,8 @@ def _begin(
         places = ", ".join(dict.fromkeys(edit.partition(": ")[0] for edit in edits))
         if edits:
             raise ConfigError(
-                f"your app makes its own models ({places}), and VineLM chooses only those that it makes: run this line again "
-                "with --apply, which changes these lines, or change them as `vinelm init` says"
+                f"your app makes its own models ({places}), and VineLM chooses only where it is around them: run this line "
+                "again with --apply, which adds vine.around(...) there, or add it as `vinelm init` says"
             )
     if planned["asked_today"]:  # before anything is written: one answer for all steps is usual
         used = ", ".join(planned["models_today"]) or "no model"
@@ -148,7 +148,7 @@ def _begin(
 def _show_written(written: Mapping[str, Any]) -> None:
     """What `vinelm init` has to say, on stderr: only a verdict is data."""
     for path in written["edited"]:
-        echo(f"changed {os.path.relpath(path)}: VineLM makes its models now", err=True)
+        echo(f"changed {os.path.relpath(path)}: vine.around(...) is around its models", err=True)
     for todo in written["todo"]:
         echo(f"to do  {WORKFLOW}:{todo['line']}: {todo['text']}", err=True)
     for setting in written["not_kept"]:

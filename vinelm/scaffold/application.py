@@ -121,7 +121,7 @@ class AppGraph:
         nodes: All nodes of the graph; none of a function.
         template: Its stages, branches and loops; None where the graph does not say enough.
         reason: Why there is no template; None where there is one.
-        calls: The places where models are made that VineLM does not choose; empty if it makes them already.
+        calls: The places where models are made that VineLM does not choose; empty if ``vine.around(...)`` is around all.
         today: The models that each stage may run today, as ``provider:model``; none where neither source nor objects say it.
         input_keys: Keys of the state that an input may have.
         output_keys: Keys that the final state may have.
@@ -205,7 +205,7 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
             f"{target.spec}: none of its nodes ({', '.join(graph.builder.nodes)}) calls a LangChain chat model, so there is no "
             "model to choose: let an LLM node call one, such as ChatOpenAI, or vine.chat_model()"
         )
-    calls = () if target.kind in ("model-maker", "vine-maker") else tuple(model_calls(target.module, target.root))
+    places = () if target.kind in ("model-maker", "vine-maker") else tuple(model_calls(target.module, target.root))
     repeating = tuple(repeating_nodes(graph, (node for node, found in held.items() if found.names or found.makes_some)))
     read = partial(_template, graph, vine, held, repeating)
     template, reason = read(FEW_TURNS)
@@ -215,13 +215,13 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         nodes=tuple(graph.builder.nodes),
         template=template,
         reason=reason,
-        calls=calls,
-        today=models_today(stages, held, calls),
+        calls=_unwrapped(places),
+        today=models_today(stages, held, places),
         input_keys=_keys(graph, graph.builder.input_schema),
         output_keys=_keys(graph, graph.builder.output_schema),
         waiting=waiting_nodes(graph),
         read=read,
-        mentioned=_mentioned(target, calls),
+        mentioned=_mentioned(target, places),
         context=graph.context_schema if isinstance(graph.context_schema, type) else None,
         repeating=repeating,
         structured=_structured(graph),
@@ -235,6 +235,10 @@ def _mentioned(target: Target, calls: Sequence[ModelCall]) -> tuple[str, ...]:
     """The models that the source names anywhere, where a call that makes one does not name it."""
     is_said = all(call.model is not None or call.endpoint is not None for call in calls)
     return () if is_said else mentioned_models(target.module, target.root)
+
+
+def _unwrapped(places: Sequence[ModelCall]) -> tuple[ModelCall, ...]:
+    return tuple(call for call in places if not call.is_wrapped)
 
 
 def _of_code(target: Target) -> AppGraph:
@@ -262,7 +266,7 @@ def _of_code(target: Target) -> AppGraph:
         nodes=(),
         template=read(FEW_TURNS)[0],
         reason=None,
-        calls=calls,
+        calls=_unwrapped(calls),
         today=today,
         input_keys=keys.inputs,
         output_keys=keys.outputs,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -73,21 +72,6 @@ def chosen_models(choice: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AppSettings:
-    """What an application says of its models beside their names.
-
-    Attributes:
-        bases: Provider's prefix to (URL, where it is said) of the server that its calls go to.
-        options: ``provider:model`` to settings of its calls.
-        max_retries: Provider's prefix to the most retries of a failed call.
-    """
-
-    bases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    max_retries: Mapping[str, int] = field(default_factory=dict)
-
-
 def bases_of(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Return the servers that an environment sends calls to, by the provider's prefix, each with the variable that says so."""
     found: dict[str, tuple[str, str]] = {}
@@ -98,21 +82,23 @@ def bases_of(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def catalog_text(models: Iterable[str], settings: AppSettings | None = None) -> str:
+def catalog_text(models: Iterable[str], bases: Mapping[str, tuple[str, str]] = MappingProxyType({})) -> str:
     """Return the text of a catalog with an entry for each ``provider:model``; ``simulated`` gives two simulated models.
+
+    Args:
+        models: The models.
+        bases: Provider's prefix to (URL, where it is said) of the server that its calls go to.
 
     Raises:
         ConfigError: A model has no known price, or there is none.
     """
-    specs, settings = tuple(models), settings or AppSettings()
+    specs = tuple(models)
     if specs == (SIMULATED,):
         return _SIMULATED
     if not specs:
         raise ConfigError("no model is named: name at least one, such as openai:gpt-5-mini")
     found = dict(zip(specs, Catalog.from_strings(specs).models, strict=True))
-    tables = {found[spec].provider: settings.max_retries.get(_prefix(spec)) for spec in specs}
-    retries = [f"[backend.{provider}]\nmax_retries = {most}\n" for provider, most in tables.items() if most is not None]
-    return "\n".join([_HEAD, *(_entry(spec, model, settings) for spec, model in found.items()), *retries])
+    return "\n".join([_HEAD, *(_entry(spec, model, bases) for spec, model in found.items())])
 
 
 def entry_names(models: Iterable[str]) -> dict[str, str]:
@@ -131,14 +117,12 @@ def _name(model: Model) -> str:
     return model.model_id.partition(":")[2] if model.provider == "langchain" else model.model_id
 
 
-def _entry(spec: str, model: Model, settings: AppSettings) -> str:
+def _entry(spec: str, model: Model, bases: Mapping[str, tuple[str, str]]) -> str:
     price = model.price
     dollars = f"${price.input:g} in, ${price.output:g} out per million tokens ({price.as_of})"
-    base, said = settings.bases.get(_prefix(spec), ("", "")) if model.provider in _BASE_VARIABLES else ("", "")
-    given = dict(settings.options.get(spec, {}))
-    if base and model.provider == "openai":  # behind it are OpenAI's models, and not those of a compatible server
-        given["max_tokens_parameter"] = "max_completion_tokens"
-    options = ", ".join(f"{key} = {json.dumps(value)}" for key, value in given.items())
+    base, said = bases.get(_prefix(spec), ("", "")) if model.provider in _BASE_VARIABLES else ("", "")
+    # Behind the address of OpenAI's own client are OpenAI's models, and not those of a compatible server.
+    is_openai = bool(base) and model.provider == "openai"
     lines = [
         "[[model]]",
         f"name = {json.dumps(_name(model))}",
@@ -152,7 +136,7 @@ def _entry(spec: str, model: Model, settings: AppSettings) -> str:
         *([f"api_key_env = {json.dumps(model.api_key_env)}"] if model.api_key_env else []),
         *([f"engine = {json.dumps(model.engine)}"] if model.provider == "langchain" else []),
         f"max_tokens = {ANSWER_TOKENS}  # of an answer, reasoning included; a longer one is cut off and counts as failed",
-        *([f"options = {{ {options} }}"] if options else []),
+        *(['options = { max_tokens_parameter = "max_completion_tokens" }'] if is_openai else []),
         f"price_id = {json.dumps(model.price_id)}  # {dollars}",
     ]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The places of an application where its chat models are made, and the edit that lets VineLM make them.
+"""The places of an application where its chat models are made, and the edit that puts ``vine.around(...)`` around them.
 
 The source is read, not run. A name is looked up in the imported module, so that ``from x import ChatOpenAI as Model`` is found.
 """
@@ -17,12 +17,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
+
 from vinelm.adapters.langgraph.nodes.signature import is_user_code
 from vinelm.adapters.langgraph.structure.chat_search import makes_chat, makes_client
 
 
 def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named: bool = False) -> str:
-    """Return the source of a file in which VineLM makes the models of ``calls``.
+    """Return the source of a file in which ``vine.around(...)`` is around each of ``calls``, and nothing else is changed.
+
+    A client of the openai SDK, around which nothing can be put, becomes ``vine.openai_client()``.
 
     Args:
         path: The file.
@@ -38,7 +42,7 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named
         text = text[: call.start] + call.replacement(is_named=is_named, vine=vine) + text[call.start + len(call.source) :]
     if not is_made:
         text = _making_vine(path, text, tree, min(call.line for call in wanted), f'{vine} = VineLM("{models_file}")')
-    return without_unused(text, tree)
+    return without_unused(text, tree) if any(call.client for call in wanted) else text
 
 
 def _making_vine(path: Path, text: str, tree: ast.Module, first: int, made: str) -> str:
@@ -147,32 +151,6 @@ def _names_in(node: ast.AST) -> Iterator[str]:
         yield from node.names
 
 
-_KEPT = {
-    "temperature": "temperature",
-    "max_tokens": "max_tokens",
-    "max_completion_tokens": "max_tokens",
-    "timeout": "timeout",
-    "request_timeout": "timeout",
-    "stop": "stop",
-    "stop_sequences": "stop",
-    "streaming": "streaming",
-}
-"""A setting of LangChain's chat models to the field of ``VineChatModel`` that has its meaning."""
-_OPTIONS = frozenset({"top_p", "seed", "reasoning_effort", "presence_penalty", "frequency_penalty", "logprobs", "top_logprobs"})
-"""Settings that a catalog entry of OpenAI's has as ``options``."""
-_SAID = frozenset(
-    {
-        "model",
-        "model_name",
-        "model_provider",
-        "max_retries",
-        "api_key",
-        "openai_api_key",
-        "anthropic_api_key",
-        "configurable_fields",
-    }
-)
-"""Settings that the catalog says, or that a choice of models takes the place of."""
 _ENDPOINTS = frozenset({"base_url", "openai_api_base", "anthropic_api_url", "azure_endpoint", "endpoint_url"})
 PREFIXES = {
     "ChatOpenAI": "openai",
@@ -204,14 +182,11 @@ class ModelCall:
         model: The model as ``provider:model``; None if the source does not say, or names a server of its own.
         endpoint: The source of the argument that names a server, as in ``base_url="http://gpu-1:8000/v1"``; None without one.
         name: What the model is called where it is made: a variable, else the function.
-        settings: Field of ``VineChatModel`` to the source of its value, such as the temperature.
-        options: Settings that belong into the ``options`` of the model's catalog entry, and their values.
-        max_retries: The most retries of a failed call; None if the source does not say.
-        lost: The source of settings that neither VineLM nor the catalog has a place for.
         client: The class of the openai SDK that is made, ``OpenAI`` or ``AsyncOpenAI``; None for a chat model.
-        fields: The source of ``.configurable_fields(...)`` behind it, of the fields that VineLM's models have; may be empty.
         named_by: The name whose value the model is, where that is no constant: a parameter of the function around it.
         prefix: The provider's, as in ``provider:model``; None where the class does not say it.
+        settings: Of a client: its time limit, as source; ``lost``: what VineLM's client has no place for.
+        is_wrapped: Whether ``vine.around(...)`` is around it already.
     """
 
     path: Path
@@ -221,21 +196,20 @@ class ModelCall:
     model: str | None
     endpoint: str | None = None
     name: str = "model"
-    settings: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, object] = field(default_factory=dict)
-    max_retries: int | None = None
-    lost: tuple[str, ...] = ()
     client: str | None = None
-    fields: str = ""
     named_by: str | None = None
     prefix: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+    is_wrapped: bool = False
 
     def replacement(self, *, is_named: bool = False, vine: str = "vine") -> str:
-        """Return the code that stands in its place; it names its stage with ``is_named``, and the VineLM ``vine``."""
-        parts = [f'"{self.name}"'] if is_named else []
-        parts += ["is_async=True"] if self.client == "AsyncOpenAI" else []
-        made = "chat_model" if self.client is None else "openai_client"
-        return f"{vine}.{made}({', '.join([*parts, *(f'{key}={value}' for key, value in self.settings.items())])}){self.fields}"
+        """Return the code with the wrapper; it names its stage with ``is_named``, and the VineLM ``vine``."""
+        stage = [f'"{self.name}"'] if is_named else []
+        if self.client is None:
+            return f"{vine}.around({', '.join([self.source, *stage])})"
+        parts = [*stage, *(["is_async=True"] if self.client == "AsyncOpenAI" else [])]
+        return f"{vine}.openai_client({', '.join([*parts, *(f'{key}={value}' for key, value in self.settings.items())])})"
 
 
 def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
@@ -323,12 +297,12 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
     source, tree = _Source(text), ast.parse(_parsed(text))
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
-        settings = isinstance(node, ast.Call) and _is_theirs(value_of(node.func, names))
-        for made in [node] if settings else _named_models(node, names):
+        makes = isinstance(node, ast.Call) and (_is_theirs(value_of(node.func, names)) or _gives_chat(node, above, names))
+        for made in [node] if makes else _named_models(node, names):
             outer = _configured(made, above)
             if not isinstance(made, ast.expr) or not isinstance(outer, ast.expr):
                 continue
-            name, facts = _name_of(outer, above), _facts(made, outer, source, names)
+            name, facts = _name_of(outer, above), _facts(made, source, names)
             if facts.get("client") and not facts["endpoint"]:
                 facts["model"] = _asked_of(name, tree, names)
             yield ModelCall(
@@ -337,6 +311,7 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
                 source=source.of(outer),
                 start=source.start(outer),
                 name=name,
+                is_wrapped=_is_wrapped(outer, above),
                 **facts,
             )
 
@@ -360,34 +335,49 @@ def _dotted(expression: ast.expr) -> Iterator[str]:
         yield expression.id
 
 
-def _facts(made: ast.expr, outer: ast.expr, source: _Source, names: dict[str, Any]) -> dict[str, Any]:
-    """What a call says of its model and its settings; a text says the model only."""
+def _facts(made: ast.expr, source: _Source, names: dict[str, Any]) -> dict[str, Any]:
+    """What a call says of its model; a text is its name."""
     if not isinstance(made, ast.Call):
         return {"model": made.value if isinstance(made, ast.Constant) else None}
     endpoint = _endpoint_of(made, source)
     maker = value_of(made.func, names)
-    found: dict[str, Any] = {"endpoint": endpoint, "settings": {}, "options": {}, "lost": ()}
-    found["client"] = maker.__name__ if makes_client(maker) else None
+    found: dict[str, Any] = {"endpoint": endpoint, "client": maker.__name__ if makes_client(maker) else None}
     found["prefix"] = PREFIXES.get(getattr(maker, "__name__", ""))
     found["model"] = None if endpoint else _model_of(made, found["prefix"], names)
     if found["model"] is None and not endpoint:
         given = [keyword.value for keyword in made.keywords if keyword.arg in {"model", "model_name"}] or made.args[:1]
         found["named_by"] = next((one.id for one in given if isinstance(one, ast.Name)), None)
-    for keyword in made.keywords:
-        value = _constant(keyword.value, names)
-        if keyword.arg in _KEPT:
-            found["settings"][_KEPT[keyword.arg]] = source.of(keyword.value)
-        elif keyword.arg == "max_retries" and isinstance(value, int):
-            found["max_retries"] = value
-        elif keyword.arg in _OPTIONS and isinstance(value, str | int | float):
-            found["options"][keyword.arg] = value
-        elif keyword.arg not in _SAID | _ENDPOINTS:
-            found["lost"] += (source.of(keyword),)
-    if isinstance(outer, ast.Call) and outer is not made:
-        kept = [keyword for keyword in outer.keywords if keyword.arg in set(_KEPT.values())]
-        parts = ", ".join(source.of(keyword) for keyword in kept)
-        found["fields"] = f".configurable_fields({parts})" if kept else ""
+    if found["client"]:
+        found["settings"] = {keyword.arg: source.of(keyword.value) for keyword in made.keywords if keyword.arg == "timeout"}
+        known = {"timeout", "api_key", *_ENDPOINTS}
+        found["lost"] = tuple(source.of(keyword) for keyword in made.keywords if keyword.arg not in known)
     return found
+
+
+def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether ``vine.around(...)`` is around it, directly or around what is made of it in the same expression."""
+    at = above.get(made)
+    while isinstance(at, ast.expr | ast.keyword):
+        if isinstance(at, ast.Call) and isinstance(at.func, ast.Attribute) and at.func.attr == "around":
+            return True
+        at = above.get(at)
+    return False
+
+
+def _gives_chat(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping[str, Any]) -> bool:
+    """Whether a name of the module is a chat model that this call of somebody else's function has given.
+
+    A function of the application makes its model inside, where it is found.
+    """
+    statement, maker = above.get(call), value_of(call.func, names)
+    if not isinstance(statement, ast.Assign | ast.AnnAssign) or not isinstance(above.get(statement), ast.Module):
+        return False
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+    if not isinstance(target, ast.Name) or not inspect.isroutine(maker):
+        return False
+    file = getattr(sys.modules.get(maker.__module__ or ""), "__file__", None) or ""
+    chat = names.get(target.id)
+    return not is_user_code(maker.__module__ or "", file) and isinstance(chat, BaseChatModel) and _is_theirs(type(chat))
 
 
 def _configured(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> ast.AST:

@@ -13,8 +13,8 @@ from vinelm.datasets import RequestSet
 from vinelm.errors import ConfigError
 from vinelm.scaffold.application import AppGraph
 from vinelm.scaffold.applied import write_all
-from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, AppSettings, bases_of, catalog_text, entry_names
-from vinelm.scaffold.model_calls import ModelCall, edited
+from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, bases_of, catalog_text, entry_names
+from vinelm.scaffold.model_calls import edited
 from vinelm.scaffold.request_keys import request_keys
 from vinelm.scaffold.target import Target
 from vinelm.scaffold.workflow_file import TODO, WorkflowFile
@@ -106,7 +106,7 @@ def make_project(
         models: The models, each as ``provider:model``, or ``simulated``; empty to keep the catalog that is in the folder.
         dataset: The requests; None if they are still to be made.
         labels: The columns of the right answer; empty to look for one.
-        is_applied: Change the application, so that VineLM makes its models.
+        is_applied: Change the application: put ``vine.around(...)`` around its models.
 
     Raises:
         ConfigError: A model has no known price, or the dataset lacks a label.
@@ -129,7 +129,7 @@ def make_project(
     )
     files = {folder / WORKFLOW_FILE: file.text()}
     if models:
-        files[folder / MODELS_FILE] = catalog_text(models, app_settings(application.calls))
+        files[folder / MODELS_FILE] = catalog_text(models, bases_of(os.environ))
     paths = {call.path for call in application.calls} if is_applied else set()
     calls = {path: [call for call in application.calls if call.path == path] for path in sorted(paths)}
     return Project(
@@ -157,19 +157,6 @@ def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
     if bound.n_sequences <= MOST_SEQUENCES:
         return application
     return replace(application, template=replace(template, steps=remembering(template.steps, 1)))
-
-
-def app_settings(calls: Iterable[ModelCall]) -> AppSettings:
-    """Return what the application says of its models beside their names, and the environment of their servers."""
-    options: dict[str, Mapping[str, object]] = {}
-    retries: dict[str, int] = {}
-    for call in calls:
-        if call.model is not None:
-            options[call.model] = {**options.get(call.model, {}), **call.options}
-            prefix = call.model.partition(":")[0]
-            if call.max_retries is not None:
-                retries[prefix] = max(call.max_retries, retries.get(prefix, 0))
-    return AppSettings(bases=bases_of(os.environ), options=options, max_retries=retries)
 
 
 def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:

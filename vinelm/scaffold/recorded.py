@@ -34,8 +34,8 @@ def graph_workflow(spec: str, folder: Path, requests: RequestSet) -> tuple[Workf
     if app.calls and not (own is not None and own.catalog.live):
         places = ", ".join(f"{call.path.name}:{call.line}" for call in app.calls)
         raise ConfigError(
-            f"{app.target.spec} makes its own models ({places}), whose dollars VineLM cannot bound: change these lines as "
-            "`vinelm init` says, and run the same line again"
+            f"{app.target.spec} makes its own models ({places}), whose dollars VineLM cannot bound: put vine.around(...) "
+            "around them as `vinelm init` says, and run the same line again"
         )
     workflow = Workflow(
         name=app.target.module.__name__.rpartition(".")[2],

@@ -36,7 +36,7 @@ class WorkflowFile:
         dataset: The dataset, relative to the file; None writes the name of one that is still to be made.
         imports_from: The folder of the application, relative to the file; None if it is the same.
         is_simulated: Whether simulated models are to write answers.
-        is_edited: Whether the application's models are made by VineLM by now.
+        is_edited: Whether ``vine.around(...)`` is around the application's models by now.
         defaults: The catalog's name of the model that a stage runs today.
         asked: Stages of which that is not known, each with what is: ``write (gpt-4o or gpt-4o-mini)``.
     """
@@ -102,14 +102,14 @@ class WorkflowFile:
         app = self.application
         if app.calls and not self.is_edited:
             yield ""
-            yield "# VineLM chooses only models that it makes: change these lines of your application,"
+            yield "# VineLM chooses only where it is around a model: change these lines of your application,"
             for call in app.calls:
                 new = call.replacement(is_named=app.target.is_code)
                 yield f"#   {call.path.name}:{call.line}: {' '.join(call.source.split())}  ->  {new}"
             yield '# with `from vinelm import VineLM` and `vine = VineLM("models.toml")` above them.'
         elif not app.calls and app.models:
             yield ""
-            yield f"# {TODO}: no line of your code says {', '.join(app.models)}: pass vine.chat_model() instead."
+            yield f"# {TODO}: no line of your code makes {', '.join(app.models)}: put vine.around(...) around it."
         else:
             yield ""
         yield "def build(vine):"

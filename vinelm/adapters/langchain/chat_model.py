@@ -17,7 +17,7 @@ from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel,
 from vinelm.adapters.calls.fallback_model import REPEATABLE, failed_call
 from vinelm.adapters.calls.tool_binding import OWN_MODEL
 from vinelm.adapters.langchain.openai_client import openai_client
-from vinelm.adapters.langchain.own_model import OwnModel, told_of, wrapped
+from vinelm.adapters.langchain.own_model import OwnModel, Wrap, told_of, wrapped
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.runs.chat_call import ChatCall, halted_here, node_of
@@ -316,7 +316,8 @@ class VineInterface(GraphInterface):
         ``bind_tools``, ``with_fallbacks``, ``with_retry`` or ``with_config``, or a chain, is wrapped where its models are.
 
         Args:
-            model: a LangChain chat model, or what was made of one.
+            model: a LangChain chat model, or what was made of one; a text such as ``"openai:gpt-5"`` names one as for
+                ``init_chat_model``.
             stage: name of the stage; by default that of the node that makes the call.
             price: dollars per million tokens of a model that neither the catalog nor the list of prices knows:
                 ``{"input": ..., "output": ..., "source": ..., "as_of": ...}``.
@@ -324,6 +325,10 @@ class VineInterface(GraphInterface):
         Raises:
             ConfigError: there is no chat model inside, or its price is not known.
         """
+        if isinstance(model, str):  # where an agent takes the name of a model
+            from langchain.chat_models import init_chat_model
+
+            model = init_chat_model(model)
 
         def wrap(chat: BaseChatModel) -> BaseChatModel:
             if isinstance(chat, VineChatModel):
@@ -335,7 +340,7 @@ class VineInterface(GraphInterface):
             own = OwnModel.of(chat, models.catalog[entry.name])
             return VineChatModel(vine=self, stage=stage, default=entry.name, own=own, **told_of(chat))
 
-        return wrapped(model, wrap)
+        return wrapped(model, Wrap(self, stage, wrap))
 
     def openai_client(self, stage: str | None = None, *, is_async: bool = False, **settings: Any) -> Any:
         """Return an ``OpenAI`` client of the openai SDK whose every ``chat.completions.create`` is an invocation of ``stage``.

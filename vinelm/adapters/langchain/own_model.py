@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
@@ -50,8 +51,17 @@ def told_of(chat: BaseChatModel) -> dict[str, Any]:
     return {name: one for name in TOLD if (one := getattr(chat, name, None)) is not None}
 
 
-def wrapped(made: Runnable[Any, Any], wrap: Callable[[BaseChatModel], BaseChatModel]) -> Runnable[Any, Any]:
-    """Return what an application has made of a chat model, made of ``wrap(chat model)``: bindings, fallbacks, retries, chains.
+@dataclass(frozen=True, eq=False)
+class Wrap:
+    """What stands in the place of a chat model: ``chat_model(it)``, for calls that are invocations of ``stage`` of ``vine``."""
+
+    vine: Any
+    stage: str | None
+    chat_model: Callable[[BaseChatModel], BaseChatModel]
+
+
+def wrapped(made: Runnable[Any, Any], wrap: Wrap) -> Runnable[Any, Any]:
+    """Return what an application has made of a chat model (bindings, fallbacks, retries, chains), made of what takes its place.
 
     Raises:
         ConfigError: there is no chat model inside.
@@ -64,14 +74,16 @@ def wrapped(made: Runnable[Any, Any], wrap: Callable[[BaseChatModel], BaseChatMo
     return found
 
 
-def _wrapped(made: Any, wrap: Callable[[BaseChatModel], BaseChatModel]) -> Any:
+def _wrapped(made: Any, wrap: Wrap) -> Any:
     if isinstance(made, BaseChatModel):
-        return wrap(made)
+        return wrap.chat_model(made)
     if isinstance(made, RunnableWithFallbacks):
         inner = _wrapped(made.runnable, wrap)
         others = [_wrapped(one, wrap) for one in made.fallbacks]
         is_same = inner is made.runnable and all(a is b for a, b in zip(others, made.fallbacks, strict=True))
         return made if is_same else made.model_copy(update={"runnable": inner, "fallbacks": others})
+    if type(made).__name__ == "_ConfigurableModel" and type(made).__module__.startswith("langchain."):
+        return _late(made, wrap)
     if isinstance(made, DynamicRunnable):
         update: dict[str, Any] = {"default": _wrapped(made.default, wrap)}
         if isinstance(made, RunnableConfigurableAlternatives):
@@ -92,6 +104,35 @@ def _wrapped(made: Any, wrap: Callable[[BaseChatModel], BaseChatModel]) -> Any:
     return made
 
 
-def _alternative(made: Any, wrap: Callable[[BaseChatModel], BaseChatModel]) -> Any:
+def _alternative(made: Any, wrap: Wrap) -> Any:
     """An alternative of a configurable model; one that is made when it is chosen is wrapped then."""
     return _wrapped(made, wrap) if isinstance(made, Runnable) else lambda: _wrapped(made(), wrap)
+
+
+def _late(made: Any, wrap: Wrap) -> Any:
+    """Return a configurable model of ``init_chat_model``, which makes its chat model at each call, so that each is wrapped."""
+
+    class Late(type(made)):  # type: ignore[misc] # a private class of LangChain's, by which libraries know it
+        __vinelm_chat__: ClassVar[bool] = True
+        vine, stage, own = wrap.vine, wrap.stage, None
+
+        def _model(self, config: Any = None) -> Any:
+            return _wrapped(super()._model(config), wrap)
+
+        def with_config(self, config: Any = None, **kwargs: Any) -> Any:
+            return _as(super().with_config(config, **kwargs), Late)
+
+        def __getattr__(self, name: str) -> Any:
+            found = super().__getattr__(name)
+            return (lambda *args, **kwargs: _as(found(*args, **kwargs), Late)) if name in ON_EACH else found
+
+    return _as(copy(made), Late)
+
+
+ON_EACH = ("bind_tools", "with_structured_output")
+"""What a configurable model remembers, and does on each chat model that it makes."""
+
+
+def _as(one: Any, kind: type) -> Any:
+    one.__class__ = kind
+    return one

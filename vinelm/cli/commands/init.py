@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     click.IntRange(min=1),
 )
 @option("--out DIR", "Folder of the new files [default: the app's].", Path)
-@flag("--apply", "Also change the lines of the app that make its models.", into="is_applied")
+@flag("--apply", "Also put vine.around(...) around the models that the app makes.", into="is_applied")
 @flag("--force", "Replace workflow.py if it exists, and models.toml if --models is given.")
 @flag("--dry-run", "Say what would be written and changed. Writes nothing.")
 @flag("-y --yes", "Ask nothing: what is not given takes its default.")
@@ -170,7 +170,7 @@ def _asked_label(requests: RequestSet) -> tuple[str, ...]:
 def _asked_edit(found: AppGraph) -> bool:
     from rich.prompt import Confirm
 
-    echo("VineLM chooses models that it makes itself. It would change:")
+    echo("VineLM chooses where it is around a model. It would change:")
     for line in _edits(found):
         echo(f"  {line}")
     return Confirm.ask("Change these lines now?", default=False, console=stdout())
@@ -188,7 +188,7 @@ def _edits(found: AppGraph) -> list[str]:
 
 
 def _lost(found: AppGraph) -> list[str]:
-    """The settings that are in neither file."""
+    """The settings of clients that VineLM's has no place for."""
     return [f"{call.path.name}:{call.line}: {' '.join(text.split())}" for call in found.calls for text in call.lost]
 
 
@@ -232,8 +232,7 @@ def _show(found: AppGraph, project: Project, *, is_written: bool) -> None:
     for path in project.kept:
         say(f"Kept {path.name}, which was there.")
     for path in project.edits:
-        now = "VineLM makes its models now" if is_written else "VineLM would make its models"
-        say(f"{'Changed' if is_written else 'Would change'} {path.name}: {now}.")
+        say(f"{'Changed' if is_written else 'Would change'} {path.name}: vine.around(...) around its models.")
     if project.todos:
         echo("\nTo do in workflow.py:")
         for line, text in project.todos:
@@ -243,7 +242,7 @@ def _show(found: AppGraph, project: Project, *, is_written: bool) -> None:
         for edit in _edits(found):
             say(edit, indent="  ", hanging=2)
     if lost := _lost(found):
-        echo("\nNot kept, since VineLM has no place for it (options in models.toml may do):")
+        echo("\nNot kept, since VineLM's client has no place for it (options in models.toml may do):")
         for setting in lost:
             say(setting, indent="  ", hanging=2)
     echo("\nNext:")

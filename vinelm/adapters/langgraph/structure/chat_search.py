@@ -219,6 +219,8 @@ class ObjectSearch:
                 self._held.names.add(item.stage or self._node)
                 self._held.adapters.append(item.vine.adapter)
                 self._held.is_by_node |= not item.stage
+                if self._is_any and getattr(item, "own", None) is not None:
+                    self._held.chats.append(item.own.inner.given)
             elif self._is_any and is_chat(item):
                 self._held.names.add(self._node)
                 self._held.is_by_node = True
@@ -272,7 +274,8 @@ class ObjectSearch:
         self._held.functions.append(function)
         names = frozenset(code_names(function.__code__))
         owner = function.__globals__
-        if names & _MAKERS or (self._is_any and any(makes_chat(owner.get(name)) for name in names)):
+        makes = names & _MAKERS or ("around" in names and not any(_has_around(owner.get(name)) for name in names))
+        if makes or (self._is_any and any(makes_chat(owner.get(name)) for name in names)):
             self._held.makes_some = True
             self._held.makers.append(function.__code__)
         for value in (owner[name] for name in names if name in owner):
@@ -280,6 +283,11 @@ class ObjectSearch:
                 yield from (getattr(value, name, None) for name in names)
             else:
                 yield value
+
+
+def _has_around(value: Any) -> bool:
+    """Whether ``value`` is a module with a function ``around``, as numpy is: no VineLM, whose name its code means."""
+    return isinstance(value, ModuleType) and hasattr(value, "around")
 
 
 def _attributes_read(method: MethodType) -> list[Any] | None:
