@@ -29,7 +29,7 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
         "vertex": "vinelm.backends.gemini.provider:create_vertex",
     }
 )
-"""Maps a provider to the function that makes its backend of :class:`ProviderSettings`. Imported on first use: SDKs load slowly."""
+"""Maps a provider to the function that makes its backend. Imported on first use: SDKs load slowly."""
 
 
 CACHE_POINTS = ("anthropic", "bedrock", "openai", "azure")

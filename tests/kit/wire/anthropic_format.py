@@ -100,7 +100,20 @@ KINDS = {401: "authentication_error", 429: "rate_limit_error", 500: "api_error"}
 
 
 def prompt_of(asked):
-    return asked.json["messages"][0]["content"][0]["text"]
+    said = asked.json["messages"][0]["content"]
+    return said if isinstance(said, str) else said[0]["text"]
+
+
+def calling(name, args):
+    """A server that answers with one tool call."""
+    return answering(call(name, args), stop="tool_use")
+
+
+def result_of(asked):
+    """What the last message gives back to the model as a tool's result."""
+    (part,) = [part for part in asked.json["messages"][-1]["content"] if part["type"] == "tool_result"]
+    said = part["content"]
+    return said if isinstance(said, str) else said[0]["text"]
 
 
 def refusal(status):

@@ -104,6 +104,19 @@ def prompt_of(asked):
     return asked.json["messages"][0]["content"][0]["text"]
 
 
+def calling(name, args):
+    """A server that answers with one tool call."""
+    whole = {"toolUse": {"toolUseId": "c1", "name": name, "input": args}}
+    return answering(tool_start(0, name, "c1"), tool_piece(0, json.dumps(args)), content=[whole], stop="tool_use")
+
+
+def result_of(asked):
+    """What the last message gives back to the model as a tool's result."""
+    (part,) = [part for part in asked.json["messages"][-1]["content"] if "toolResult" in part]
+    (said,) = part["toolResult"]["content"]
+    return said["text"]
+
+
 def refusal(status):
     return {"message": "s3cret words"}, {"x_amzn_ErrorType": CODES.get(status, "InternalServerException")}
 

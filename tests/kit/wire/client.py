@@ -25,7 +25,7 @@ ONCE = {"max_retries": 0}
 
 
 def entry(url, **fields):
-    fields = {"name": "m", "model_id": "model-1", "engine": "e", "price": PRICE, "price_id": "p", "timeout_s": 5.0, **fields}
+    fields = {"name": "m", "model_id": "model-1", "engine": "e", "price": PRICE, "price_id": "p", "timeout_s": 60.0, **fields}
     return Model(**{"provider": "openai", "api_base": url, **fields})
 
 

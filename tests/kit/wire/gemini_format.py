@@ -82,6 +82,17 @@ def prompt_of(asked):
     return asked.json["contents"][0]["parts"][0]["text"]
 
 
+def calling(name, args):
+    """A server that answers with one tool call."""
+    return answering(call(name, args))
+
+
+def result_of(asked):
+    """What the last message gives back to the model as a tool's result."""
+    (part,) = [part for part in asked.json["contents"][-1]["parts"] if "functionResponse" in part]
+    return part["functionResponse"]["response"]["output"]
+
+
 def refusal(status):
     return problem(status, NAMES.get(status, "INTERNAL")), {}
 

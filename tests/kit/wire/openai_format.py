@@ -4,6 +4,8 @@ https://platform.openai.com/docs/api-reference/chat/object, https://platform.ope
 and https://platform.openai.com/docs/guides/error-codes. The bytes are parsed by the unmodified SDK.
 """
 
+import json
+
 USAGE = {
     "prompt_tokens": 20,
     "completion_tokens": 7,
@@ -46,7 +48,7 @@ def answering(*pieces, **how):
     """A server that answers so, streamed or not, as it is asked."""
 
     async def reply(asked, out):
-        if not asked.json["stream"]:
+        if not is_stream(asked):
             texts = [piece for piece in pieces if isinstance(piece, str)]
             more = {key: value for piece in pieces if not isinstance(piece, str) for key, value in piece.items()}
             return await out.whole(completion("".join(texts) or None, **how, **more), **HEADERS)
@@ -75,11 +77,22 @@ ODD = {"answer": ["s3cret"], "choices": "s3cret", "usage": 7}
 
 
 def is_stream(asked):
-    return asked.json["stream"]
+    return bool(asked.json.get("stream"))
 
 
 def prompt_of(asked):
     return asked.json["messages"][0]["content"]
+
+
+def calling(name, args):
+    """A server that answers with one tool call."""
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
+    return answering({"tool_calls": [call]}, finish_reason="tool_calls")
+
+
+def result_of(asked):
+    """What the last message gives back to the model as a tool's result."""
+    return asked.json["messages"][-1]["content"]
 
 
 def refusal(status):

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from kit.wire import anthropic_format, bedrock_format, gemini_format, openai_format, sglang_format
+from kit.wire import anthropic_format, bedrock_format, gemini_format, openai_format
 from kit.wire.client import KEY, Client
 from kit.wire.langchain_chat import OverTheSDK
 from vinelm.catalog import Catalog
@@ -32,21 +32,32 @@ class Provider:
 
     def client(self, server, **how):
         url = server.url.removesuffix("/v1") if self.has_root else server.url
-        if self.name == "langchain":
-            return _Ready(url, **how)
+        if self.name in READY:
+            return _Ready(READY[self.name], url, **how)
         return Client(url, **{"provider": self.name, **self.fields, **how})
 
 
+def chat_openai(url, timeout_s):
+    from langchain_openai import ChatOpenAI
+
+    return ChatOpenAI(model="model-1", base_url=url, api_key=KEY, timeout=timeout_s)
+
+
+def own_class(url, timeout_s):
+    return OverTheSDK(url, KEY, timeout_s)
+
+
+READY = {"langchain": chat_openai, "own class": own_class}
+"""Chat models that the application hands in: as LangChain's package makes one, and one of the application's own class."""
+
+
 class _Ready(Client):
-    """A ready chat model, as LangChain's packages give them."""
+    """A ready chat model, as the application made it: with a package's hidden retries, and without a limit of its own."""
 
-    def __init__(self, url, *, settings=None, timeout_s=5.0, **fields):
+    def __init__(self, make, url, *, settings=None, timeout_s=60.0, **fields):
         super().__init__(url, settings=settings, timeout_s=timeout_s, provider="langchain", model_id="model-1", **fields)
-        self.ready = OverTheSDK(url, KEY, timeout_s)
+        self.ready = make(url, timeout_s)
         self.backend = self.made(Catalog([self.model], {"langchain": self.table}, live={"m": self.ready}))
-
-    def close(self):
-        self.ready.sync.close()
 
 
 KEYED = {"api_key_env": "MY_KEY"}
@@ -59,8 +70,9 @@ PROVIDERS = {
         Provider("bedrock", bedrock_format, ACCESS_KEY, {"options": {"region": "us-east-1"}}),
         Provider("gemini", gemini_format, KEY, KEYED),
         Provider("vertex", gemini_format, f"Bearer {TOKEN}", {"options": {"project": "p-1", "location": "europe-west4"}}),
-        Provider("sglang", sglang_format, f"Bearer {KEY}", {**KEYED, "options": {"chat_template": "chatml"}}),
+        Provider("sglang", openai_format, f"Bearer {KEY}", KEYED),
         Provider("langchain", openai_format, f"Bearer {KEY}", has_root=False),
+        Provider("own class", openai_format, f"Bearer {KEY}", has_root=False),
     )
 }
 

@@ -1,57 +1,14 @@
-"""Pools of SDK clients: created on first use and shared by all calls to one server, with one async client per event loop."""
+"""Clients that belong to an event loop: created on first use, and closed with it."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Generic, TypeVar
 
-from vinelm.catalog import Model
-
-
-class Closes(Protocol):
-    """An object that holds connections."""
-
-    def close(self) -> None:
-        """Close the connections."""
-
-
-C = TypeVar("C", bound=Closes)
 S = TypeVar("S")
 A = TypeVar("A")
-
-
-class ClientPool(Generic[C]):
-    """One object per place: created by ``make(model)``, and shared by models with equal ``place(model)``. Thread-safe."""
-
-    def __init__(self, make: Callable[[Model], C], place: Callable[[Model], Hashable]) -> None:
-        self._make = make
-        self._place = place
-        self._made: dict[Hashable, C] = {}
-        self._lock = threading.Lock()
-
-    def of(self, model: Model) -> C:
-        """Return the object for the model's place; creates it on first use."""
-        place = self._place(model)
-        with self._lock:
-            if place not in self._made:
-                # With the lock held: of two that are made at once, one would never be closed.
-                self._made[place] = self._make(model)
-            return self._made[place]
-
-    def all(self) -> list[C]:
-        """Return the objects created so far."""
-        with self._lock:
-            return list(self._made.values())
-
-    def close(self) -> None:
-        """Close all objects; the next call creates new ones."""
-        with self._lock:
-            for made in self._made.values():
-                made.close()
-            self._made.clear()
 
 
 class EventLoopClients(Generic[S, A]):
@@ -119,24 +76,3 @@ class EventLoopClients(Generic[S, A]):
             with self._lock:
                 self._async.pop(loop, None)
             await aclose()
-
-
-def rehearsing_pool(make: Callable[[], tuple[S, Callable[[], None]]]) -> ClientPool[EventLoopClients[S, Any]]:
-    """Return a pool with one synchronous client, for calls that are answered from memory."""
-
-    def amake() -> Any:
-        raise NotImplementedError("a rehearsal has no event loop")
-
-    return ClientPool(lambda model: EventLoopClients(make, amake), lambda model: None)
-
-
-def keep_quiet(*names: str) -> None:
-    """Drop the debug and info records of these loggers; keep warnings and errors."""
-    for name in names:
-        logger = logging.getLogger(name)
-        if _is_loud not in logger.filters:
-            logger.addFilter(_is_loud)
-
-
-def _is_loud(record: logging.LogRecord) -> bool:
-    return record.levelno > logging.DEBUG

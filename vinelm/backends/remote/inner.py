@@ -43,6 +43,7 @@ class InnerChat:
         kept: LangChain's own settings of it.
         is_asynchronous: whether synchronous calls, too, are made on an event loop. Not where the owner has set only a
             synchronous client.
+        has_asynchronous: whether it has an asynchronous client at all; other calls are made in threads.
         wants_stream: its owner wants whole answers, too, to be streamed to it.
         states_reasons: whether every whole answer has a finish reason, so that one without was cut off.
         refused: settings that it has refused to take, in this process.
@@ -56,7 +57,8 @@ class InnerChat:
         )
         self.kept: Mapping[str, Any] = {name: getattr(chat, name) for name in KEPT if getattr(chat, name, None) is not None}
         is_owned = getattr(chat, "http_client", None) is not None and getattr(chat, "http_async_client", None) is None
-        self.is_asynchronous = type(chat)._agenerate is not BaseChatModel._agenerate and not is_owned
+        self.has_asynchronous = type(chat)._agenerate is not BaseChatModel._agenerate
+        self.is_asynchronous = self.has_asynchronous and not is_owned
         self.wants_stream = getattr(chat, "streaming", False) is True
         self.states_reasons = type(chat).__module__.partition(".")[0] in _WITH_REASONS
         self.refused: set[str] = set()

@@ -139,11 +139,6 @@ def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time
         return None
 
 
-def own_failure(error: BaseException) -> AttemptFailed | None:
-    """Return the failure that our own HTTP transport raised, if the SDK's ``error`` wraps one."""
-    return next((link for link in _chain(error) if isinstance(link, AttemptFailed)), None)
-
-
 def was_sent(error: BaseException) -> bool:
     """Return False if nothing of the request reached the server for certain: no address, no connection, no handshake."""
     return not any(base.__name__ in _UNSENT for link in _chain(error) for base in type(link).__mro__)
@@ -160,11 +155,6 @@ def status_may_be_billed(status: object, *, is_api_error: bool = True) -> bool:
     if 300 <= status < 500:
         return status in _WORKED_ON
     return not (status in _TURNED_DOWN or (status == 503 and is_api_error))
-
-
-def unforeseen(error: Exception) -> AttemptFailed:
-    """Return the failure for what an SDK raises on an answer that it did not foresee, such as JSON nested too deeply."""
-    return AttemptFailed("malformed", f"the server's answer cannot be parsed ({type(error).__name__})")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
