@@ -64,7 +64,8 @@ def answering(*blocks, stop="end_turn", usage=USAGE, begun=BEGUN):
             for piece in pieces:
                 await event(out, "content_block_delta", index=index, delta=piece)
             await event(out, "content_block_stop", index=index)
-        last = {key: usage[key] for key in ("output_tokens", "output_tokens_details") if key in usage}
+        # The counts at the end are of the whole answer, but do not say how long a cache keeps what was written.
+        last = {key: value for key, value in usage.items() if key != "cache_creation"}
         await event(out, "message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=last)
         await event(out, "message_stop")
         return await out.finish()

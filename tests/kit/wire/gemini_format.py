@@ -4,6 +4,8 @@ https://ai.google.dev/api/generate-content and https://ai.google.dev/gemini-api/
 google-genai.
 """
 
+import json
+
 USAGE = {
     "promptTokenCount": 20,
     "candidatesTokenCount": 4,
@@ -90,7 +92,7 @@ def calling(name, args):
 def result_of(asked):
     """What the last message gives back to the model as a tool's result."""
     (part,) = [part for part in asked.json["contents"][-1]["parts"] if "functionResponse" in part]
-    return part["functionResponse"]["response"]["output"]
+    return json.dumps(part["functionResponse"]["response"])  # langchain-google-genai sends the object that a result's text is
 
 
 def refusal(status):

@@ -60,6 +60,8 @@ class _Ready(Client):
         self.backend = self.made(Catalog([self.model], {"langchain": self.table}, live={"m": self.ready}))
 
 
+NOVA = "amazon.nova-pro-v1:0"
+"""langchain-aws streams nothing of a model whose maker it does not know."""
 KEYED = {"api_key_env": "MY_KEY"}
 PROVIDERS = {
     provider.name: provider
@@ -67,7 +69,7 @@ PROVIDERS = {
         Provider("openai", openai_format, f"Bearer {KEY}", KEYED, has_root=False),
         Provider("anthropic", anthropic_format, KEY, KEYED),
         Provider("azure", openai_format, KEY, {**KEYED, "options": {"api_version": "2025-01-01"}}),
-        Provider("bedrock", bedrock_format, ACCESS_KEY, {"options": {"region": "us-east-1"}}),
+        Provider("bedrock", bedrock_format, ACCESS_KEY, {"options": {"region": "us-east-1"}, "model_id": NOVA}),
         Provider("gemini", gemini_format, KEY, KEYED),
         Provider("vertex", gemini_format, f"Bearer {TOKEN}", {"options": {"project": "p-1", "location": "europe-west4"}}),
         Provider("sglang", openai_format, f"Bearer {KEY}", KEYED),

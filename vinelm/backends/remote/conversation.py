@@ -15,6 +15,8 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from vinelm.backends.remote.inner import package_of
+
 RESPONSES = "openai responses"
 _FAMILIES = {
     "anthropic": "anthropic",
@@ -95,7 +97,7 @@ def _begins_with_thought(message: AIMessage) -> bool:
 
 
 def _target(chat: BaseChatModel) -> str:
-    package = type(chat).__module__.partition(".")[0].removeprefix("langchain_")
+    package = package_of(chat).removeprefix("langchain_") or type(chat).__module__.partition(".")[0]
     family = _FAMILIES.get(package, package)
     if any(base.__module__.startswith("langchain_openai.") for base in type(chat).__mro__):
         return RESPONSES if _uses_responses(chat) else "openai"

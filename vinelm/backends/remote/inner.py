@@ -16,6 +16,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from vinelm.backends.remote.client_pool import EventLoopClients
+from vinelm.backends.remote.loop import shared_loop
 
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample", "num_predict")
 """The names by which LangChain's packages limit the tokens of an answer."""
@@ -60,7 +61,7 @@ class InnerChat:
         self.has_asynchronous = type(chat)._agenerate is not BaseChatModel._agenerate
         self.is_asynchronous = self.has_asynchronous and not is_owned
         self.wants_stream = getattr(chat, "streaming", False) is True
-        self.states_reasons = type(chat).__module__.partition(".")[0] in _WITH_REASONS
+        self.states_reasons = package_of(chat) in _WITH_REASONS
         self.refused: set[str] = set()
 
     def streams(self, tools: Any) -> bool:
@@ -80,12 +81,21 @@ class InnerChat:
         return await self._loops.asynchronous()
 
     def close(self) -> None:
-        """Forget the synchronous one; its connections close with it."""
-        self._loops.close()
+        """Close the connections of synchronous calls; the next one makes others."""
+        self._loops.close(shared_loop())
 
     def _for_this_loop(self) -> tuple[BaseChatModel, Callable[[], Awaitable[None]]]:
-        chat = self.given if self._remake is None else self._remake()
-        return with_own_connections(one_attempt(chat))
+        if self._remake is None:
+            return with_own_connections(one_attempt(self.given))
+        chat = self._remake()
+        made, close = with_own_connections(one_attempt(chat))
+        return made, close if close is not _nothing else _closer(chat)
+
+
+def package_of(chat: BaseChatModel) -> str:
+    """Return the LangChain package of a chat model's class, or of the class that it derives from; "" if there is none."""
+    homes = (kind.__module__.partition(".")[0] for kind in type(chat).__mro__)
+    return next((home for home in homes if home.startswith("langchain_") and home != "langchain_core"), "")
 
 
 def limit_field(chat: BaseChatModel) -> str | None:
@@ -109,11 +119,11 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
             if (client := getattr(chat, root, None)) is not None:
                 update[root] = client.with_options(max_retries=0)
                 update[leaf] = update[root].chat.completions
-    elif type(chat).__module__.startswith("langchain_aws."):
+    elif package_of(chat) == "langchain_aws":
         update |= _bedrock_client(chat)
     elif "max_retries" in type(chat).model_fields:
         # google-genai takes 0 for its default of several attempts, and 1 for one.
-        update["max_retries"] = 1 if type(chat).__module__.startswith("langchain_google") else 0
+        update["max_retries"] = 1 if package_of(chat).startswith("langchain_google") else 0
     if not update:
         return chat
     made = chat.model_copy(update=update)
@@ -132,7 +142,7 @@ def with_own_connections(chat: BaseChatModel) -> tuple[BaseChatModel, Callable[[
         http: Any = kind(base_url=root.base_url, timeout=root.timeout, limits=_limits(openai))
         own = root.with_options(http_client=http)
         return chat.model_copy(update={"root_async_client": own, "async_client": own.chat.completions}), http.aclose
-    if type(chat).__module__.startswith("langchain_anthropic."):
+    if package_of(chat) == "langchain_anthropic":
         import anthropic
 
         settings = dict(chat._client_params)  # type: ignore[attr-defined]
@@ -144,6 +154,14 @@ def with_own_connections(chat: BaseChatModel) -> tuple[BaseChatModel, Callable[[
         made.__dict__["_async_client"] = anthropic.AsyncClient(**settings, http_client=http)
         return made, http.aclose
     return chat, _nothing
+
+
+def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
+    """What closes the connections of a chat model that nobody else has."""
+    if package_of(chat) == "langchain_google_genai" and (client := getattr(chat, "client", None)) is not None:
+        close: Callable[[], Awaitable[None]] = client.aio.aclose
+        return close
+    return _nothing
 
 
 def _limits(sdk: Any) -> Any:

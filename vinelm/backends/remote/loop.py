@@ -33,6 +33,11 @@ def _loop() -> asyncio.AbstractEventLoop:
         return _LOOP
 
 
+def shared_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the loop of synchronous calls; None before the first of them."""
+    return _LOOP
+
+
 def _forget() -> None:
     """In a forked child the thread is gone, and nobody will ever run its loop."""
     global _LOOP, _LOCK

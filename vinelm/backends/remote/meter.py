@@ -240,7 +240,7 @@ class MeteredCall:
     def begin(self) -> None:
         """Start a new attempt."""
         self.attempts += 1
-        self.seen = Seen()
+        self.seen = Seen(_usage=UsageSum(self._keeps_an_hour))
         self._started_s, self._ended_s, self._ttft_s = self.context.clock.now(), None, None
         if self.request.is_streamed and self.context.on_text is not None:
             self._hear = self.context.on_text()
@@ -317,6 +317,10 @@ class MeteredCall:
         self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(seen.chars) if seen.chars else 0)
         self._is_estimated = True
         self._add(self.bound().usd)
+
+    def _keeps_an_hour(self) -> bool:
+        """Whether the prompt asks a cache to keep a part of it for an hour, as every provider that does calls it."""
+        return '"1h"' in self.request.prompt or "'1h'" in str(self.model.options)
 
     def _add(self, usd: Callable[[Price], float]) -> None:
         self._cost_usd += usd(self.model.price)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.messages.ai import UsageMetadata, add_usage
@@ -11,13 +11,18 @@ from vinelm.backends.base import Counts, counted
 
 TIERS = ("priority", "flex")
 """Service tiers by which langchain-openai prefixes the parts of its counts."""
+_KEPT = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
 
 class UsageSum:
-    """Adds up what the pieces of an answer state: some providers count the prompt first, and the answer at its end."""
+    """Adds up what the pieces of an answer state: some providers count the prompt first, and the answer at its end.
 
-    def __init__(self) -> None:
+    ``keeps_an_hour``: whether the prompt asks a cache to keep a part of it for an hour, so that a write may cost the price of that.
+    """
+
+    def __init__(self, keeps_an_hour: Callable[[], bool] = lambda: False) -> None:
         self._sum: UsageMetadata | None = None
+        self._keeps_an_hour = keeps_an_hour
 
     def add(self, usage: Any) -> Counts | None:
         """Add a piece's usage; returns the counts so far. After what cannot be added, nothing is known of the whole."""
@@ -25,10 +30,10 @@ class UsageSum:
             self._sum = add_usage(self._sum, usage)
         except (AttributeError, TypeError, ValueError, KeyError):
             self._sum = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
-        return counts_of(self._sum)
+        return counts_of(self._sum, self._keeps_an_hour)
 
 
-def counts_of(usage: Any) -> Counts | None:
+def counts_of(usage: Any, keeps_an_hour: Callable[[], bool] = lambda: False) -> Counts | None:
     """Return the token counts; None also for zero prompt tokens, which must not be accounted as free.
 
     Tokens that only the total shows are output: some servers leave reasoning out of the answer's count, and bill it.
@@ -42,6 +47,8 @@ def counts_of(usage: Any) -> Counts | None:
     hour = counted(into.get("ephemeral_1h_input_tokens")) or 0
     # Anthropic's and Amazon's packages state either the sum or, with 0 for the sum, how long the parts are kept.
     written = (counted(into.get("cache_creation")) or 0) + (counted(into.get("ephemeral_5m_input_tokens")) or 0) + hour
+    if written and not any(into.get(key) is not None for key in _KEPT) and keeps_an_hour():
+        hour = written  # Anthropic's streams do not say how long: the dearer of the two
     return Counts.stated(asked, answered, into.get("cache_read"), out.get("reasoning"), written=written, written_1h=hour)
 
 
