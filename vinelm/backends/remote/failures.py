@@ -59,6 +59,7 @@ _BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
         408: "timeout",
         409: "server",
         413: "context_length",
+        424: "server",
         429: "rate_limit",
         504: "timeout",
     }
@@ -219,6 +220,11 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
     """Nothing states a status: the connection failed, or the answer is none."""
     names = " ".join(base.__name__ for link in chain for base in type(link).__mro__)
     sent = was_sent(error) or has_begun
+    if re.search(r"\b(NewConnectionError|EndpointConnectionError|ConnectionRefusedError|gaierror)\b", names):
+        # urllib3's is a kind of timeout, too.
+        return AttemptFailed("server", "the connection failed or broke off", may_be_billed=has_begun)
+    if "InvalidEndpointConfigurationError" in names:
+        return AttemptFailed("auth", "an API key is sent over https only: see api_base", is_final=True, may_be_billed=False)
     if "Timeout" in names:
         return AttemptFailed("timeout", "the server took too long", may_be_billed=sent)
     if (

@@ -117,7 +117,7 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
     if getattr(chat, "root_async_client", None) is not None:  # langchain-openai, and what is derived from it
         for root, leaf in (("root_client", "client"), ("root_async_client", "async_client")):
             if (client := getattr(chat, root, None)) is not None:
-                update[root] = client.with_options(max_retries=0)
+                update[root] = _like(client, max_retries=0)
                 update[leaf] = update[root].chat.completions
     elif package_of(chat) == "langchain_aws":
         update |= _bedrock_client(chat)
@@ -140,7 +140,7 @@ def with_own_connections(chat: BaseChatModel) -> tuple[BaseChatModel, Callable[[
         root = chat.root_async_client  # type: ignore[attr-defined]
         kind: Any = getattr(chat, "http_clients", openai.DefaultAsyncHttpxClient)
         http: Any = kind(base_url=root.base_url, timeout=root.timeout, limits=_limits(openai))
-        own = root.with_options(http_client=http)
+        own = _like(root, http_client=http)
         return chat.model_copy(update={"root_async_client": own, "async_client": own.chat.completions}), http.aclose
     if package_of(chat) == "langchain_anthropic":
         import anthropic
@@ -162,6 +162,13 @@ def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
         close: Callable[[], Awaitable[None]] = client.aio.aclose
         return close
     return _nothing
+
+
+def _like(client: Any, **options: Any) -> Any:
+    """Return the OpenAI client with other options, for the same account: a copy would read one from the environment."""
+    made = client.with_options(**options)
+    made.organization, made.project = client.organization, client.project
+    return made
 
 
 def _limits(sdk: Any) -> Any:

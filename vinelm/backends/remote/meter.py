@@ -40,6 +40,8 @@ MOST_CHARS = 8
 """Characters of one token at most, on the average of an answer."""
 SPARED_CHARS = 64
 """A short answer may be one long word, or a line of blanks, of a few tokens."""
+PRIORITY_RATE = 2.0
+"""Of the list price, which a call costs that is served at OpenAI's tier "priority" (its guide to priority processing)."""
 NOT_REPORTED = "not_reported"
 _REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _THOUGHTS = ("thinking", "reasoning", "text", "refusal", "partial_json", "arguments", "input", "data")
@@ -312,7 +314,9 @@ class MeteredCall:
         if seen.counts is not None and seen.reason is not None:
             counts = self._counts = seen.counts
             known = counts.tokens_in, counts.tokens_out, counts.cached or 0, counts.written, counts.written_1h
-            self._add(lambda price: price.cost_usd(*known))
+            # A project's own setting serves calls at a dearer tier, too, and then the list price is not its price.
+            rate = PRIORITY_RATE if seen.service_tier == "priority" and self.model.price_id is not None else 1.0
+            self._add(lambda price: rate * price.cost_usd(*known))
             return
         self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(seen.chars) if seen.chars else 0)
         self._is_estimated = True
