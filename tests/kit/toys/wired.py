@@ -4,13 +4,16 @@ import threading
 import time
 from contextlib import contextmanager
 
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import Field
+
 from kit.toys.profiling import LoadedWorkflow, State, catalog_for, one_stage, toy
-from vinelm.backends.base import Counts
 from vinelm.backends.limits.rate_limits import EngineRateLimiter
 from vinelm.backends.remote.backend import RemoteBackend
-from vinelm.backends.remote.response import Delta
+from vinelm.backends.remote.provider import Provider
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import AttemptBound, Transport, TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.template import Stage, Template
 
@@ -19,42 +22,36 @@ CALLS = 2
 """That the stage makes."""
 
 
-class ToyWire(Transport):
+class ToyChat(BaseChatModel):
     """Each attempt takes a while; the first of a model's calls with ``flaky`` in its prompt is turned down."""
 
+    seconds: float = 0.0
+    max_tokens: int = 1024
+    turned_down: list = Field(default_factory=list)
+
+    @property
+    def _llm_type(self):
+        return "toy"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        time.sleep(self.seconds)
+        if "flaky" in str(messages[-1].content) and not self.turned_down:
+            self.turned_down.append(True)
+            raise AttemptFailed("rate_limit", "slow down", may_be_billed=False)
+        usage = {"input_tokens": TOKENS[0], "output_tokens": TOKENS[1], "total_tokens": sum(TOKENS)}
+        message = AIMessage("right", usage_metadata=usage, response_metadata={"finish_reason": "stop"})
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class ToyProvider(Provider):
     def __init__(self, seconds=0.0):
         self.seconds = seconds
-        self.refused = False
 
     def check(self, model):
         pass
 
-    def request(self, model, messages, options, *, is_streamed):
-        text = str(messages[-1].content)
-        return TransportRequest({"prompt": text, "max_tokens": model.max_tokens}, len(text), is_streamed)
-
-    @staticmethod
-    def attempt_bound(body):
-        return AttemptBound(1000, body["max_tokens"])
-
-    def connect(self, model):
-        pass
-
-    def send(self, model, request):
-        time.sleep(self.seconds)
-        if "flaky" in request.body["prompt"] and not self.refused:
-            self.refused = True
-            raise AttemptFailed("rate_limit", "slow down", may_be_billed=False)
-        yield Delta()
-        yield Delta(text="right", finish_reason="stop", counts=Counts(*TOKENS))
-
-    async def asend(self, model, request):
-        for delta in self.send(model, request):
-            yield delta
-
-    @staticmethod
-    def failed(error):
-        return None
+    def make(self, model):
+        return ToyChat(seconds=self.seconds, max_tokens=model.max_tokens)
 
 
 def generate(state: State, model) -> State:
@@ -78,7 +75,7 @@ def wired(n_requests=8, seconds=0.0, is_async=False):
     )
     catalog = catalog_for(workflow)
     setup = ProviderSettings(provider="test", catalog=catalog, table={"backoff_s": 0.001})
-    return LoadedWorkflow(workflow, catalog, {"test": RemoteBackend(setup, ToyWire(seconds))})
+    return LoadedWorkflow(workflow, catalog, {"test": RemoteBackend(setup, ToyProvider(seconds))})
 
 
 class CountingLimiter(EngineRateLimiter):
