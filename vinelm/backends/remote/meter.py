@@ -104,7 +104,7 @@ class Seen:
     reason: str | None = None
     counts: Counts | None = None
     counts_are_final: bool = False
-    """True if the counts came with the finish reason or after it. Earlier ones may be of a part of the answer."""
+    """True if nothing of the answer came after the counts. Earlier ones may be of a part of it."""
     request_id: str | None = None
     provider_latency_s: float | None = None
     service_tier: str | None = None
@@ -140,7 +140,7 @@ class Seen:
             self.counts_are_final = False  # what came after a count is not in it
         if usage:
             self.counts = self._usage.add(usage)
-            self.counts_are_final = self.reason is not None or is_whole
+            self.counts_are_final = True
         self.request_id = _label(told.get("id")) or self.request_id
         self.service_tier = told.get("service_tier") or self.service_tier
         metrics = told.get("metrics")
@@ -413,9 +413,9 @@ def chunk_of(result: ChatResult) -> ChatGenerationChunk:
         id=message.id,
         tool_calls=message.tool_calls,
         invalid_tool_calls=message.invalid_tool_calls,
-        usage_metadata=message.usage_metadata,
         chunk_position="last",
     )
+    chunk.usage_metadata = message.usage_metadata  # as it is: validated, odd counts would be no answer
     return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
 
 
