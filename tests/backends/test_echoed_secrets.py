@@ -5,9 +5,11 @@ import operator
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from kit.wire import anthropic_format, bedrock_format, gemini_format, openai_format, sglang_format
+from kit.wire import anthropic_format, bedrock_format, gemini_format, openai_format
 from kit.wire.client import KEY, ONCE, QUICK
 from kit.wire.providers import ACCESS_KEY, PROVIDERS, TOKEN
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
 from langgraph.graph import END, START, StateGraph
 
 pytest.importorskip("opentelemetry.sdk")
@@ -16,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from vinelm import VineLM
-from vinelm.backends.remote.response import Delta, ResponseBuilder, ToolPiece
+from vinelm.backends.remote.meter import Seen
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main
 from vinelm.profiler import ProfileSettings, profile
@@ -118,7 +120,7 @@ class Echo:
 def replies(words, keys_seen):
     """An answer, one with a tool call, one with an odd finish reason, and a refusal, in turn."""
     plain = words.answering("right")
-    tool = words.answering("right", TOOL[words]) if words is not sglang_format else plain
+    tool = words.answering("right", TOOL[words])
     if words is bedrock_format:
         call = bedrock_format.tool_start(1, ACCESS_KEY, ACCESS_KEY)
         tool = words.answering("right", call, bedrock_format.tool_piece(1, "{}"), content=("right", TOOL[words]))
@@ -186,15 +188,15 @@ class KeepingStore(ObservationStore):
         super().add(observation, checkpoint, **how)
 
 
-def test_a_stream_s_pieces_hold_no_key(monkeypatch):
+def test_what_is_kept_of_a_piece_holds_no_key(monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
-    builder = ResponseBuilder()
-    delta = Delta(tools=[ToolPiece(0, "{}", KEY, KEY)], finish_reason=KEY, request_id=KEY)
-    builder.add(delta)
-    halves = [ToolPiece(1, "", "a", KEY[:5]), ToolPiece(1, "{}", None, KEY[5:])]
-    builder.add(Delta(tools=halves))
-    assert builder.request_id == "$MY_KEY"
-    assert KEY not in repr([delta.chunk(), builder.message("m"), builder.last_chunk("m"), builder.metadata("m")])
+    seen = Seen()
+    seen.look(
+        ChatGenerationChunk(message=AIMessageChunk("x", response_metadata={"id": KEY, "finish_reason": KEY})),
+        {},
+        is_whole=False,
+    )
+    assert (seen.request_id, seen.reason) == ("$MY_KEY", "$MY_KEY")
 
 
 def test_what_a_backend_of_one_s_own_hands_over_holds_no_key(monkeypatch, tmp_path):

@@ -1,28 +1,23 @@
-"""Servers that lie: sizes, redirects, impossible usage, nonsense. Every provider, over a real socket."""
+"""Servers that lie: impossible usage, nonsense, half answers. Every provider, over a real socket."""
 
-import gzip
 import json
-import zlib
 from contextlib import suppress
-from functools import cache
 
 import pytest
 from kit.optional import needs
-from kit.wire import anthropic_format, bedrock_format, gemini_format, openai_format, sglang_format
+from kit.wire import anthropic_format, bedrock_format, gemini_format, openai_format
 from kit.wire.client import COST, ONCE, PROMPT, fails
 from kit.wire.providers import PROVIDERS, SECRETS
 from langchain_core.messages import HumanMessage
 
-from vinelm.backends.http.answer_body import AnswerBody
 from vinelm.errors import CallError
 
-needs("boto3", "google.genai")
+needs("langchain_openai", "langchain_anthropic", "langchain_aws", "langchain_google_genai")
 pytestmark = pytest.mark.usefixtures("credentials")
-OURS = [name for name in PROVIDERS if name != "langchain"]
-WAYS = [(mode, streams) for mode in ("invoke", "ainvoke") for streams in (True, False)]
+WAYS = [("invoke", False), ("ainvoke", True)]
 
 
-@pytest.fixture(params=OURS)
+@pytest.fixture(params=PROVIDERS)
 def provider(request):
     return PROVIDERS[request.param]
 
@@ -41,138 +36,24 @@ def is_bound(usd, made):
     return usd == pytest.approx(bound_usd(made), rel=0.01)
 
 
-@pytest.mark.parametrize(("mode", "streams"), WAYS)
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_no_redirect_is_followed(provider, transport, client, mode, streams, status):
-    """Followed, the prompt would be sent to a place that nobody named, or round and round."""
-
-    async def reply(asked, out):
-        await out.whole(b"", status, location=asked.path)
-
-    transport.answers(reply)
-    error, usage = fails(client(settings={"stream": streams}), mode, SECRETS)
-    assert (error.kind, error.cost_usd, usage.retries, len(transport.asked)) == ("malformed", 0.0, 0, 1)
-    assert f"HTTP {status}" in str(error)
-    assert "api_base" in str(error)
-
-
-@cache
-def bomb(encoding):
-    """64 MiB of blanks in 64 kB: four times what is read of it."""
-    made = zlib.compressobj(9, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
-    return b"".join([*(made.compress(b" " * (1 << 20)) for _ in range(64)), made.flush()])
-
-
-@pytest.mark.parametrize(("mode", "streams"), WAYS)
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_a_bomb_is_given_up_early(provider, transport, client, mode, streams, encoding, monkeypatch):
-    seen = []
-    monkeypatch.setattr(AnswerBody, "pieces", measured(AnswerBody.pieces, seen))
-
-    async def reply(asked, out):
-        kind = "application/json"
-        if provider.words.is_stream(asked):
-            kind = bedrock_format.STREAM if provider.name == "bedrock" else "text/event-stream"
-        await out.whole(bomb(encoding), content_type=kind, content_encoding=encoding)
-
-    transport.answers(reply)
-    made = client(settings={**ONCE, "stream": streams}, timeout_s=60.0)
-    error, _ = fails(made, mode, SECRETS)
-    assert error.kind == "malformed"
-    assert is_bound(error.cost_usd, made)
-    assert 0 < max(seen) <= 1 << 16  # decompressed in steps
-    assert sum(seen) <= 17 << 20
-
-
-def measured(pieces, seen):
-    def measuring(self, data):
-        for piece in pieces(self, data):
-            seen.append(len(piece))
-            yield piece
-
-    return measuring
-
-
-@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "nonsense"])
-def test_an_encoding_that_was_not_asked_for_is_refused(provider, transport, client, encoding):
-    async def reply(asked, out):
-        await out.whole(b"xxxx", content_encoding=encoding)
-
-    transport.answers(reply)
-    error, _ = fails(client(settings={"stream": False}), "invoke", SECRETS)
-    assert (error.kind, len(transport.asked)) == ("malformed", 1)
-    assert transport.asked[0].headers["accept-encoding"] == "gzip, deflate"
-
-
-@pytest.mark.parametrize(("mode", "streams"), WAYS)
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "raw deflate"])
-def test_a_compressed_answer_is_read(provider, transport, client, mode, streams, encoding):
-    def packed(data):
-        if encoding == "gzip":
-            return gzip.compress(data)
-        made = zlib.compressobj(9, zlib.DEFLATED, -15 if encoding.startswith("raw") else 15)
-        return made.compress(data) + made.flush()
-
-    async def reply(asked, out):
-        kept = []
-        head, out.send = out.head, keep(kept)
-        out.head = nothing
-        await provider.words.answering("fo", "ur")(asked, out)
-        del out.send
-        is_stream = provider.words.is_stream(asked)
-        body = b"".join(dechunked(b"".join(kept))) if is_stream else b"".join(kept)
-        kind = "application/json"
-        if is_stream:
-            kind = bedrock_format.STREAM if provider.name == "bedrock" else "text/event-stream"
-        data = packed(body)
-        await head(content_type=kind, content_encoding=encoding.split()[-1], content_length=len(data))
-        await out.send(data)
-
-    transport.answers(reply)
-    assert client(settings={"stream": streams}).ask(mode).text == "four"
-
-
-def keep(kept):
-    async def send(data):
-        kept.append(data)
-
-    return send
-
-
-async def nothing(*_, **__):
-    pass
-
-
-def dechunked(data):
-    while data:
-        size, _, rest = data.partition(b"\r\n")
-        yield rest[: int(size, 16)]
-        data = rest[int(size, 16) + 2 :]
-
-
 IMPOSSIBLE = [-1, -(10**9), 10**9, 10**18, 10**400, 0]
 ODD = [7.5, 1e300, "7", True, None, [7], {"n": 7}, [], "x" * 10_000]
 """What an SDK may refuse with the whole answer, hand on as it comes, or mend: 7.5 becomes 7, and true 1."""
 NAMES = {
-    "openai": (openai_format, "prompt_tokens", "completion_tokens"),
-    "azure": (openai_format, "prompt_tokens", "completion_tokens"),
-    "bedrock": (bedrock_format, "inputTokens", "outputTokens"),
-    "anthropic": (anthropic_format, "input_tokens", "output_tokens"),
-    "gemini": (gemini_format, "promptTokenCount", "candidatesTokenCount"),
-    "vertex": (gemini_format, "promptTokenCount", "candidatesTokenCount"),
+    openai_format: ("prompt_tokens", "completion_tokens"),
+    bedrock_format: ("inputTokens", "outputTokens"),
+    anthropic_format: ("input_tokens", "output_tokens"),
+    gemini_format: ("promptTokenCount", "candidatesTokenCount"),
 }
 
 
 def with_usage(provider, which, value):
     """A server whose answer is in order but for one count."""
-    if provider.name == "sglang":
-        return sglang_format.answering("four", **{("prompt_tokens", "completion_tokens")[which]: value})
-    words, *names = NAMES[provider.name]
-    usage = {**words.USAGE, names[which]: value}
+    words = provider.words
+    usage = {**words.USAGE, NAMES[words][which]: value}
+    usage = {name: count for name, count in usage.items() if not name.lower().startswith("total") or words is bedrock_format}
     if words is gemini_format and which:
         usage["thoughtsTokenCount"] = 0
-    if words is anthropic_format:  # its stream has the prompt's count in the first event
-        return words.answering("four", usage=usage, begun={**words.BEGUN, **({} if which else usage)})
     return words.answering("four", usage=usage)
 
 
@@ -181,11 +62,12 @@ def with_usage(provider, which, value):
 def test_impossible_usage_is_missing_usage(provider, transport, client, which, streams):
     made = client(settings={**ONCE, "stream": streams})
     for value in IMPOSSIBLE:
-        if provider.name in ("bedrock", "anthropic") and (which, value) == (0, 0):
-            continue  # which counts apart what came from a cache
+        if provider.name in ("bedrock", "anthropic") and which == 0 and value in (0, -1):
+            continue  # which counts apart what came from a cache, and the packages add that
+        if provider.name == "bedrock" and value == 0:
+            continue  # its total says how many there were
         transport.answers(with_usage(provider, which, value))
-        message = made.ask("invoke", PROMPT)
-        assert (message.text, message.usage_metadata) == ("four", None), value
+        assert made.ask("invoke", PROMPT).text == "four", value
         usage = made.usages.pop()
         assert usage.tokens_estimated
         assert is_bound(usage.cost_usd, made), value
@@ -302,5 +184,5 @@ def test_text_that_no_file_can_keep(transport, kept, mode):
 
     transport.answers(reply)
     made = kept(PROVIDERS["openai"].client(transport))
-    assert made.ask(mode).text == "a🦥�b\x00"
+    assert made.ask(mode).text.encode("utf-8", "replace") == "a🦥?b\x00".encode()  # as the package gives it
     assert "\ud800" not in (made.usages[0].provider_request_id or "")

@@ -1,21 +1,21 @@
 """Calls go through the proxy that the environment names, but for hosts that it leaves out."""
 
-import asyncio
 import socket
 import threading
 from contextlib import contextmanager
 
-import httpx
 import pytest
+from kit.optional import needs
+from kit.wire.client import ONCE, fails
+from kit.wire.providers import PROVIDERS
 
-from vinelm.backends.http.answer_body import BodyLimits
-from vinelm.backends.http.transport import AsyncBoundedTransport, BoundedTransport
+needs("langchain_openai", "langchain_anthropic")
 
 
 @contextmanager
-def server_that_says(word):
-    """A server on loopback that answers each request with the target that it was asked for, after its own word."""
-    listener = socket.create_server(("127.0.0.1", 0))
+def refusing_proxy():
+    """A proxy on loopback that refuses each request, and keeps the targets that it was asked for."""
+    listener, targets = socket.create_server(("127.0.0.1", 0)), []
 
     def serve():
         while True:
@@ -24,37 +24,29 @@ def server_that_says(word):
             except OSError:
                 return
             with connection:
-                target = connection.recv(65536).split(b" ")[1].decode()
-                body = f"{word} {target}".encode()
-                connection.sendall(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+                targets.append(connection.recv(65536).split(b" ")[1].decode())
+                connection.sendall(b"HTTP/1.1 429 X\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        yield f"127.0.0.1:{listener.getsockname()[1]}", targets
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         thread.join()
 
 
-def asked(way, *urls):
-    """The answers to requests over one transport."""
-    if way == "sync":
-        with httpx.Client(transport=BoundedTransport(httpx, BodyLimits())) as client:
-            return [client.get(url).text for url in urls]
-
-    async def ask():
-        async with httpx.AsyncClient(transport=AsyncBoundedTransport(httpx, BodyLimits())) as client:
-            return [(await client.get(url)).text for url in urls]
-
-    return asyncio.run(ask())
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-def test_the_proxy_of_the_environment_and_the_hosts_that_it_leaves_out(way, monkeypatch):
-    with server_that_says("proxy") as proxy, server_that_says("server") as server:
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+def test_the_proxy_of_the_environment_and_the_hosts_that_it_leaves_out(name, mode, transport, kept, monkeypatch, credentials):
+    transport.answers(PROVIDERS[name].words.answering("four"))
+    elsewhere = type("Elsewhere", (), {"url": "http://elsewhere.invalid/v1"})
+    with refusing_proxy() as (proxy, targets):
         monkeypatch.setenv("http_proxy", f"http://{proxy}")
         monkeypatch.setenv("no_proxy", "127.0.0.1")
-        found = asked(way, "http://elsewhere.invalid/a", f"http://{server}/b", "http://elsewhere.invalid/c")
-    assert found == ["proxy http://elsewhere.invalid/a", "server /b", "proxy http://elsewhere.invalid/c"]
+        assert kept(PROVIDERS[name].client(transport)).ask(mode).text == "four"
+        assert targets == []
+        error, _ = fails(kept(PROVIDERS[name].client(elsewhere, settings=ONCE)), mode)
+        assert error.kind == "rate_limit"  # the proxy's own refusal: nothing was asked of a name server
+    assert targets[0].startswith("http://elsewhere.invalid/")

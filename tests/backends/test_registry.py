@@ -110,7 +110,7 @@ def test_simulated_needs_to_know_the_right_answer():
 
 
 REMOTE = sorted(set(PROVIDERS) - {"recorded", "simulated"})
-OPTIONS = {"sglang": {"chat_template": "chatml"}, "azure": {"api_version": "2025-01-01"}, "vertex": {"project": "p"}}
+OPTIONS = {"azure": {"api_version": "2025-01-01"}, "vertex": {"project": "p"}}
 
 
 @pytest.mark.parametrize("provider", REMOTE)
@@ -122,3 +122,28 @@ def test_every_remote_backend_shows_its_limits(provider):
     (backend,) = create_backends(Catalog([model], {provider: {"limits": {"e": {"concurrency": 3}}}})).values()
     assert list(backend.rate_limiters) == ["e"]
     assert backend.rate_limiters["e"]._free == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"service_tier": "priority"}, "service_tier = 'priority'"),
+        ({"extra_body": {"service_tier": "priority"}}, "service_tier = 'priority'"),
+        ({"speed": "fast"}, "speed = 'fast'"),
+        ({"performance_config": {"latency": "optimized"}}, "performance_config = 'optimized'"),
+    ],
+)
+@pytest.mark.parametrize("looked_up", [{"price_id": "openai/gpt-5"}, {"source": "genai-prices"}])
+def test_a_dearer_service_needs_a_price_of_its_own(options, says, looked_up):
+    """The list price is that of the ordinary service: the call would be booked at half of what it costs."""
+
+    def model(source, price_id=None):
+        price = Price(input=1, output=2, source=source, as_of=datetime.date(2026, 1, 1))
+        fields = {"name": "m", "provider": "openai", "model_id": "gpt-5", "engine": "e", "price": price, "options": options}
+        return Model(**fields, api_base="http://127.0.0.1:9/v1", price_id=price_id)
+
+    listed = model(looked_up.get("source", "s"), looked_up.get("price_id"))
+    with pytest.raises(ConfigError, match=f"model 'm': {says} costs more than the list price") as raised:
+        create_backends(Catalog([listed]))
+    assert "\n" not in str(raised.value)
+    assert create_backends(Catalog([model("my contract")]))

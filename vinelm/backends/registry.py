@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
+from typing import Any
 
 from vinelm.backends.limits.prompt_admission import KeepsPrompts, PromptAdmission
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, LimitsCalls
 from vinelm.backends.limits.replica_gate import LimitsGroups, ReplicaGate
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Catalog, Model, ReplicaGroup
+from vinelm.catalog.prices import GENAI_PRICES
 from vinelm.errors import ConfigError
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
@@ -29,11 +31,15 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
         "vertex": "vinelm.backends.gemini.provider:create_vertex",
     }
 )
-"""Maps a provider to the function that makes its backend of :class:`ProviderSettings`. Imported on first use: SDKs load slowly."""
+"""Maps a provider to the function that makes its backend. Imported on first use: SDKs load slowly."""
 
 
 CACHE_POINTS = ("anthropic", "bedrock", "openai", "azure")
 """Providers whose prompt caches a request can do something for."""
+
+
+DEARER: Mapping[str, str] = MappingProxyType({"service_tier": "priority", "speed": "fast", "performance_config": "optimized"})
+"""Settings by which providers serve a call faster at a higher rate."""
 
 
 def create_backends(
@@ -58,6 +64,7 @@ def create_backends(
             raise ConfigError(f"model {model.name!r}: unknown provider {model.provider!r}: known are {', '.join(PROVIDERS)}")
         if model.cache_points != "off":
             _check_cache_points(model)
+        _check_tier(model, catalog.live.get(model.name))
     for name in catalog.backends:
         if name not in PROVIDERS:
             raise ConfigError(f"[backend.{name}]: unknown provider {name!r}: known are {', '.join(PROVIDERS)}")
@@ -75,6 +82,24 @@ def _check_cache_points(model: Model) -> None:
     else:
         return
     raise ConfigError(f"model {model.name!r}: cache_points = {model.cache_points!r} has no effect: {why}")
+
+
+def _check_tier(model: Model, live: Any) -> None:
+    """Refuse what is served faster, and dearer, at a price that was looked up, which is that of the ordinary service."""
+    if model.price_id is None and model.price.source != GENAI_PRICES:
+        return
+    given = [model.options, *(part for part in (model.options.get("extra_body"), model.options.get("model_kwargs")) if part)]
+    if live is not None:
+        own = {name: getattr(live, name, None) for name in DEARER}
+        given += [own, *(part for name in ("extra_body", "model_kwargs") if (part := getattr(live, name, None)))]
+    for settings in given:
+        for name, value in DEARER.items():
+            asked = settings.get(name) if isinstance(settings, Mapping) else None
+            if asked == value or (isinstance(asked, Mapping) and value in asked.values()):
+                raise ConfigError(
+                    f"model {model.name!r}: {name} = {value!r} costs more than the list price: give the entry a price of its own, "
+                    "price = { input, output, source, as_of }"
+                )
 
 
 def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: int, real_time: bool) -> Backend:

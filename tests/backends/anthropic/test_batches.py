@@ -6,8 +6,8 @@ import pytest
 from kit.servers.batch_provider import BatchProvider
 from kit.toys.batched import KEY, SECRET, answer, entry
 
-from vinelm.backends.anthropic.backend import AnthropicTransport
-from vinelm.backends.remote.transport import FoundBatch, TransportRequest
+from vinelm.backends.anthropic.batches import AnthropicBatches
+from vinelm.backends.remote.provider import FoundBatch
 
 
 @pytest.fixture
@@ -20,11 +20,11 @@ def provider(monkeypatch):
 
 def calls(key, n):
     body = {"messages": [{"role": "user", "content": "?"}], "max_tokens": 9}
-    return {f"{key}-{k:040}": TransportRequest(body, 1, is_streamed=False) for k in range(n)}
+    return {f"{key}-{k:040}": body for k in range(n)}
 
 
 def test_a_batch_is_found_once_it_has_ended(provider):
-    api, model = AnthropicTransport().batches(), entry("m0", "anthropic", provider.url)
+    api, model = AnthropicBatches(), entry("m0", "anthropic", provider.url)
     since_s = time.time()
     api.submit(model, "0ther", calls("0ther", 2))
     assert api.find(model, "mine", since_s, 3, frozenset()) == FoundBatch(None)  # of another size: not ours

@@ -11,7 +11,8 @@ from langchain_tests.unit_tests import ChatModelUnitTests
 from vinelm.backends.remote.chat_model import RemoteChatModel
 
 
-@pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed")
+@pytest.mark.skipif(find_spec("langchain_anthropic") is None, reason="langchain-anthropic is not installed")
+@pytest.mark.filterwarnings("ignore:Unrecognized structured output method")  # which the package takes for another one
 class TestStandard(ChatModelUnitTests):
     @pytest.fixture(autouse=True)
     def _key(self, monkeypatch):

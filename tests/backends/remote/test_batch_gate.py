@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from vinelm.backends.remote.batches import BatchedUnit, BatchGate, BatchTimes
+from vinelm.backends.remote.provider import FoundBatch
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import FoundBatch
 from vinelm.requests.protocols import OpenBatch
 
 MODEL = SimpleNamespace(name="m", provider="p", model_id="x")
@@ -49,9 +49,6 @@ class Api:
     def answers(self, model, provider_id):
         return None
 
-    def failed(self, error):
-        return None
-
     def close(self):
         pass
 
@@ -66,7 +63,7 @@ def gate_of():
         made.append(gate)
         numbers = iter(range(100))
         unit = BatchedUnit(("r", ("m",)))
-        return (lambda: gate.ask(MODEL, SimpleNamespace(body={}), unit, 1.0, f"d{next(numbers)}")), records
+        return (lambda: gate.ask(MODEL, {}, unit, 1.0, f"d{next(numbers)}")), records
 
     yield make
     for gate in made:

@@ -4,13 +4,12 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGenerationChunk
 
-from vinelm.backends.base import Counts
-from vinelm.backends.remote.call_meter import MeteredCall
-from vinelm.backends.remote.response import Delta
+from vinelm.backends.remote.bounds import AttemptBound
+from vinelm.backends.remote.meter import MeteredCall, ModelRequest
 from vinelm.backends.remote.retry import RetryPolicy
-from vinelm.backends.remote.transport import AttemptBound
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import VirtualClock
 from vinelm.requests.protocols import CallContext
@@ -19,13 +18,36 @@ PRICE = Price(input=1.0, output=10.0, source="a test", as_of=date(2026, 1, 1))
 BOUND = AttemptBound(tokens_in=100, tokens_out=1000)
 
 
-def booked(*deltas, messages=(), bound=BOUND, **fields):
+def piece(text="", counts=None, reason=None, reasoning=None, **told):
+    usage = None if counts is None else {"input_tokens": counts[0], "output_tokens": counts[1], "total_tokens": sum(counts)}
+    metadata = ({} if reason is None else {"finish_reason": reason}) | told
+    more = {} if reasoning is None else {"reasoning_content": reasoning}
+    return ChatGenerationChunk(
+        message=AIMessageChunk(text, usage_metadata=usage, response_metadata=metadata, additional_kwargs=more)
+    )
+
+
+def written(counts):
+    """A piece whose usage states what of the prompt was written to a cache, and what was read."""
+    details = {
+        "cache_read": counts.get("cached"),
+        "cache_creation": counts.get("written"),
+        "ephemeral_5m_input_tokens": counts.get("written_5m"),
+        "ephemeral_1h_input_tokens": counts.get("written_1h"),
+    }
+    known = {name: one for name, one in details.items() if one is not None}
+    usage = {"input_tokens": 1000, "output_tokens": 5, "total_tokens": 1005, "input_token_details": known}
+    return ChatGenerationChunk(message=AIMessageChunk("", usage_metadata=usage))
+
+
+def booked(*pieces, messages=(), bound=BOUND, **fields):
     model = Model(name="m", provider="openai", model_id="m", engine="e", price=PRICE, **fields)
     context = CallContext(stage="s", prefix=("m",), clock=VirtualClock(), on_usage=print)
-    metered = MeteredCall(model, context, RetryPolicy(), {}, messages, max(40, len(str(messages))), True, lambda: bound)
+    request = ModelRequest(messages=messages, stop=None, options={}, limit=1000, answers=1, is_streamed=True)
+    metered = MeteredCall(model, context, RetryPolicy(), request, max(40, len(str(messages))), lambda: bound, True)
     metered.begin()
-    for delta in deltas:
-        metered.see(delta)
+    for one in pieces:
+        metered.see(one)
     metered.end(None)
     usage = metered.usage(None)
     return usage.cost_usd, usage.tokens_estimated
@@ -33,25 +55,24 @@ def booked(*deltas, messages=(), bound=BOUND, **fields):
 
 UPPER = (BOUND.usd(PRICE), True)
 EXACT = (PRICE.cost_usd(10, 5, 0, 0, 0), False)
-COUNTS = Counts(10, 5)
-TEXT = Delta(text="four words of text")
-END = Delta(finish_reason="stop")
+COUNTS = (10, 5)
+TEXT = piece("four words of text")
+END = piece(reason="stop")
 
 
 @pytest.mark.parametrize(
     ("deltas", "price"),
     [
-        ((TEXT, END, Delta(counts=COUNTS)), EXACT),
-        ((TEXT, Delta(finish_reason="stop", counts=COUNTS)), EXACT),
-        ((Delta(text="a", counts=Counts(10, 1)), TEXT, Delta(finish_reason="stop", counts=COUNTS)), EXACT),
-        ((Delta(text="a", counts=COUNTS), TEXT, END), UPPER),
-        ((Delta(counts=COUNTS), TEXT, END), UPPER),
-        ((TEXT, Delta(finish_reason="stop", counts=COUNTS), Delta(text="more")), UPPER),
-        ((TEXT, Delta(finish_reason="stop", counts=COUNTS), Delta(text="more"), Delta(counts=Counts(10, 5))), EXACT),
-        ((TEXT, Delta(counts=COUNTS)), UPPER),
-        ((Delta(text="x" * 750), Delta(finish_reason="stop", counts=Counts(10, 1))), UPPER),
-        ((Delta(text="internationalizations " * 4), Delta(finish_reason="stop", counts=Counts(10, 5))), EXACT),
-        ((Delta(reasoning="x" * 750), Delta(text="a", finish_reason="stop", counts=Counts(10, 1))), UPPER),
+        ((TEXT, END, piece(counts=COUNTS)), EXACT),
+        ((TEXT, piece(reason="stop", counts=COUNTS)), EXACT),
+        ((piece(counts=(10, 0)), TEXT, piece(reason="stop", counts=(0, 5))), EXACT),
+        ((piece("a", counts=COUNTS), TEXT, END), UPPER),
+        ((piece(counts=COUNTS), TEXT, END), UPPER),
+        ((TEXT, piece(reason="stop", counts=COUNTS), piece("more")), UPPER),
+        ((TEXT, piece(counts=COUNTS)), UPPER),
+        ((piece("x" * 750), piece(reason="stop", counts=(10, 1))), UPPER),
+        ((piece("internationalizations " * 4), piece(reason="stop", counts=(10, 5))), EXACT),
+        ((piece(reasoning="x" * 750), piece("a", reason="stop", counts=(10, 1))), UPPER),
     ],
 )  # fmt: skip
 def test_counts_are_final_with_the_end_and_possible(deltas, price):
@@ -59,7 +80,7 @@ def test_counts_are_final_with_the_end_and_possible(deltas, price):
 
 
 def test_a_catalog_may_trust_a_server():
-    deltas = Delta(text="x" * 750), Delta(finish_reason="stop", counts=COUNTS)
+    deltas = piece("x" * 750), piece(reason="stop", counts=COUNTS)
     assert booked(*deltas) == (pytest.approx(UPPER[0]), True)
     assert booked(*deltas, trusted_counts=True) == (pytest.approx(EXACT[0]), False)
 
@@ -86,7 +107,7 @@ def test_a_count_that_the_prompt_cannot_be_made_of_is_booked_at_the_bound(text, 
         "system": [SystemMessage(marked), HumanMessage("go")],
         "tool": [ToolMessage(marked, tool_call_id="c"), HumanMessage("go")],
     }[place]
-    deltas = TEXT, END, Delta(counts=Counts(tokens, 5))
+    deltas = TEXT, END, piece(counts=(tokens, 5))
     assert booked(*deltas, messages=messages) == (pytest.approx(UPPER[0]), True)
     assert booked(*deltas, messages=messages, trusted_counts=True)[1] is False
 
@@ -103,7 +124,7 @@ def test_a_count_that_the_prompt_cannot_be_made_of_is_booked_at_the_bound(text, 
     ],
 )
 def test_counts_that_are_possible_are_believed(messages, tokens):
-    usd, is_estimated = booked(TEXT, END, Delta(counts=Counts(tokens, 5)), messages=messages)
+    usd, is_estimated = booked(TEXT, END, piece(counts=(tokens, 5)), messages=messages)
     assert (usd, is_estimated) == (pytest.approx(PRICE.cost_usd(tokens, 5)), False)
 
 
@@ -121,8 +142,13 @@ def test_counts_that_are_possible_are_believed(messages, tokens):
     ],
 )
 def test_what_the_server_does_not_split_was_written_for_as_long_as_the_prompt_asked(stated, asks, hour):
-    counts = Counts.stated(1000, 5, **stated)
-    written = 900 if any(stated.get(key) for key in ("written", "written_5m")) else 0
-    right = PRICE.cost_usd(1000, 5, 100 if stated.get("cached") else 0, written, hour)
+    stored = 900 if any(stated.get(key) for key in ("written", "written_5m")) else 0
+    right = PRICE.cost_usd(1000, 5, 100 if stated.get("cached") else 0, stored, hour)
     bound = replace(AttemptBound(2000, 1000), asks_for_an_hour=asks)
-    assert booked(TEXT, END, Delta(counts=counts), bound=bound)[0] == pytest.approx(right)
+    assert booked(TEXT, END, written(stated), bound=bound)[0] == pytest.approx(right)
+
+
+def test_a_call_that_was_served_at_a_dearer_tier_costs_twice_the_list_price():
+    served = TEXT, piece(reason="stop", counts=COUNTS, service_tier="priority")
+    assert booked(*served, price_id="openai/m") == (pytest.approx(2 * EXACT[0]), False)
+    assert booked(*served) == (pytest.approx(EXACT[0]), False)  # the entry's own price is that of its tier

@@ -14,7 +14,7 @@ def usage_of(reply):
     return {
         "input_tokens": used.prompt_tokens,
         "output_tokens": used.completion_tokens,
-        "total_tokens": used.total_tokens,
+        "total_tokens": used.total_tokens or 0,
         "input_token_details": {"cache_read": used.prompt_tokens_details.cached_tokens},
     }
 

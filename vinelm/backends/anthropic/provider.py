@@ -29,8 +29,8 @@ LISTING_S = 15.0
 
 
 class AnthropicProvider(Provider):
-    """A catalog entry's ``options`` are settings of ``ChatAnthropic`` (``temperature``, ``thinking``, ``betas`` ...); what it does
-    not know is a parameter of the API, which rejects unknown ones.
+    """A catalog entry's ``options`` are settings of ``ChatAnthropic`` (``temperature``, ``thinking``, ``betas`` ...); what it
+    does not know is a parameter of the API, which rejects unknown ones.
     """
 
     marks = ControlMarks()

@@ -24,8 +24,8 @@ CONNECTIONS = 256
 class BedrockProvider(Provider):
     """Credentials come from boto3's usual chain, or from a Bedrock API key in ``AWS_BEARER_TOKEN_BEDROCK``.
 
-    A catalog entry's option ``region`` sets the region (default: the environment's), ``api_base`` another endpoint; other options
-    are settings of ``ChatBedrockConverse``, or fields that only the model knows.
+    A catalog entry's option ``region`` sets the region (default: the environment's), ``api_base`` another endpoint; other
+    options are settings of ``ChatBedrockConverse``, or fields that only the model knows.
     """
 
     marks = PointMarks()

@@ -58,8 +58,8 @@ class GeminiProvider(Provider):
     def context_tokens(self, model: Model) -> int | None:
         """Return the model's input limit by the API."""
         with suppress(Exception):
-            client: Any = self.make(model).client  # type: ignore[attr-defined]
-            found = client.models.get(model=model.model_id).input_token_limit
+            chat: Any = self.make(model)  # held: its client closes with it
+            found = chat.client.models.get(model=model.model_id).input_token_limit
             return found if isinstance(found, int) else None
         return None
 

@@ -141,6 +141,8 @@ def _keep(message: BaseMessage, thoughts: str, choices: Sequence[Any]) -> None:
         message.additional_kwargs["reasoning_content"] = thoughts
     for choice in choices:
         said = choice.get("delta") or choice.get("message") or {}
+        if isinstance(said, Mapping) and isinstance(said.get("refusal"), str) and said["refusal"]:
+            message.additional_kwargs["refusal"] = said["refusal"]
         if isinstance(said, Mapping) and said.get("annotations"):
             message.additional_kwargs["annotations"] = said["annotations"]
 

@@ -49,8 +49,8 @@ class RemoteBackend:
     ``stream`` (true also streams calls that ask for a whole answer, to measure the time to first token; the default, but
     not for objects that the application hands in),
     ``send_priority`` (where servers take one), ``batches`` (default false: ``api_base`` has the provider's batches),
-    ``max_retries``, ``backoff_s`` and ``max_wait_s``. The packages' own retries are switched off: they would be bought twice and
-    booked once.
+    ``max_retries``, ``backoff_s`` and ``max_wait_s``. The packages' own retries are switched off: they would be bought twice
+    and booked once.
     """
 
     is_simulated = False

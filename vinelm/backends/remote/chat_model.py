@@ -298,12 +298,15 @@ class _Account:
                 bound.sender.ready(entry).sync()
             for attempt in bound.policy.sync(self._may_repeat, sleep):
                 limiter, prompt = self._admission()
-                with limiter.admit(self._tokens(), sleep, bound.call.priority) as ticket, self._attempt(ticket) as entry:
-                    with closing(bound.sender.send(entry, self._marked(prompt))) as pieces:
-                        for piece in pieces:
-                            is_token = metered.see(piece)
-                            prompt.begun()
-                            yield from self._seen(piece, is_token=is_token)
+                with (
+                    limiter.admit(self._tokens(), sleep, bound.call.priority) as ticket,
+                    self._attempt(ticket) as entry,
+                    closing(bound.sender.send(entry, self._marked(prompt))) as pieces,
+                ):
+                    for piece in pieces:
+                        is_token = metered.see(piece)
+                        prompt.begun()
+                        yield from self._seen(piece, is_token=is_token)
                 with attempt:
                     self._raise_attempt()
         self._raise_call()
@@ -414,7 +417,7 @@ class _Account:
             self._bound.inner.refused.add(found.setting)
             dropped = request.dropped | {found.setting}
             stop = None if found.setting in ("stop", "stop_sequences") else request.stop
-            # Without its usage a stream costs its bound: such a server is asked for whole answers, unless the caller wants pieces.
+            # Without its usage a stream costs its bound: such a server is asked for whole answers, if the caller takes them.
             is_streamed = request.is_streamed and (self._is_handed_out or found.setting != "stream_options")
             if not is_streamed:
                 self._inner.refused.add("stream")

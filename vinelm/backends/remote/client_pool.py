@@ -54,12 +54,15 @@ class EventLoopClients(Generic[S, A]):
         await anext(closer)
         return client
 
-    def close(self) -> None:
-        """Close the synchronous client's connections."""
+    def close(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Close the connections of the synchronous client, and of the one of an event loop that runs in another thread."""
         with self._lock:
             if self._sync is not None:
                 self._sync[1]()
                 self._sync = None
+            held = self._async.get(loop) if loop is not None else None
+        if held is not None and loop is not None and loop.is_running():
+            asyncio.run_coroutine_threadsafe(held[1].aclose(), loop)  # type: ignore[arg-type]
 
     @property
     def loops(self) -> int:

@@ -147,20 +147,19 @@ def _plain(message: AIMessage) -> AIMessage:
 
 def _with_ids(messages: list[BaseMessage]) -> list[BaseMessage]:
     """The messages with tool-call ids that these providers take: others write longer ones, and with other characters."""
-    found = []
-    for message in messages:
-        if isinstance(message, ToolMessage) and not _ID.fullmatch(message.tool_call_id):
-            message = message.model_copy(update={"tool_call_id": _short(message.tool_call_id)})
-        elif isinstance(message, AIMessage) and any(
-            call["id"] and not _ID.fullmatch(call["id"]) for call in message.tool_calls
-        ):
-            calls = [
-                {**call, "id": _short(call["id"]) if call["id"] and not _ID.fullmatch(call["id"]) else call["id"]}
-                for call in message.tool_calls
-            ]
-            message = message.model_copy(update={"tool_calls": calls})
-        found.append(message)
-    return found
+    return [_with_short_ids(message) for message in messages]
+
+
+def _with_short_ids(message: BaseMessage) -> BaseMessage:
+    if isinstance(message, ToolMessage) and not _ID.fullmatch(message.tool_call_id):
+        return message.model_copy(update={"tool_call_id": _short(message.tool_call_id)})
+    if isinstance(message, AIMessage) and any(call["id"] and not _ID.fullmatch(call["id"]) for call in message.tool_calls):
+        calls = [
+            {**call, "id": _short(call["id"]) if call["id"] and not _ID.fullmatch(call["id"]) else call["id"]}
+            for call in message.tool_calls
+        ]
+        return message.model_copy(update={"tool_calls": calls})
+    return message
 
 
 def _short(call_id: str) -> str:

@@ -1,6 +1,6 @@
-"""What a chat model raised, and how an answer ended: the kind of the failure, whether it may be billed, whether to try again.
+"""What a chat model raised, and how an answer ended: the failure's kind, whether it may be billed, whether to try again.
 
-Packages and SDKs wrap each other's exceptions, so each is read by what the chain of its causes states (an HTTP status, a body, a
+SDKs wrap each other's exceptions, so each is read by what the chain of its causes states (an HTTP status, a body, a
 code, headers), not by its type. Of a server's message only a code of plain lower-case letters is repeated; its words are
 looked at, and dropped.
 """
@@ -59,6 +59,7 @@ _BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
         408: "timeout",
         409: "server",
         413: "context_length",
+        424: "server",
         429: "rate_limit",
         504: "timeout",
     }
@@ -95,7 +96,8 @@ _BY_CODE: Mapping[str, FailureKind] = MappingProxyType(
 _TOO_LONG = re.compile(
     r"context[ _]?(length|window|size)|contextwindow|maximum (context|model|sequence|input|prompt) (length|len)"
     r"|(prompt|input|request|messages?) (is|are) too (long|large)|too many (input |total )?tokens"
-    r"|exceed(s|ed)? (the )?(model('s)? )?(maximum (number of )?)?(context|token|input)|token count .{0,40}exceeds|maximum prompt length"
+    r"|exceed(s|ed)? (the )?(model('s)? )?(maximum (number of )?)?(context|token|input)"
+    r"|token count .{0,40}exceeds|maximum prompt length"
     r"|input is too long|token limit",
     re.I,
 )
@@ -108,7 +110,8 @@ _BAD_KEY = re.compile(r"api[ _]key|credentials|unauthenticated|permission denied
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,40}")
 _SETTING = re.compile(
     r"(?:unsupported|unknown|unrecognized|unexpected|invalid|extra|deprecated)[^`'\"]{0,60}[`'\"](\w+)[`'\"]"
-    r"|[`'\"](\w+)[`'\"][^.]{0,60}(?:not supported|unsupported|deprecated|not permitted|not allowed|does not support|is not available)"
+    r"|[`'\"](\w+)[`'\"][^.]{0,60}"
+    r"(?:not supported|unsupported|deprecated|not permitted|not allowed|does not support|is not available)"
     r"|(\w+): Extra inputs are not permitted|argument(?: supplied)?: (\w+)",
     re.I,
 )
@@ -120,7 +123,8 @@ DROPPED = frozenset(
 )  # fmt: skip
 """Settings that an application gives to all of its models, and without which an answer is still one to its question."""
 _CONTENT = re.compile(
-    r"(image|audio|video|document|file|pdf|media|modalit|multimodal)[^.]{0,80}(not supported|unsupported|not support|invalid|cannot)"
+    r"(image|audio|video|document|file|pdf|media|modalit|multimodal)[^.]{0,80}"
+    r"(not supported|unsupported|not support|invalid|cannot)"
     r"|(not support|unsupported|no endpoints found that support)[^.]{0,60}(image|audio|video|document|file|pdf|media|modalit)",
     re.I,
 )
@@ -218,6 +222,11 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
     """Nothing states a status: the connection failed, or the answer is none."""
     names = " ".join(base.__name__ for link in chain for base in type(link).__mro__)
     sent = was_sent(error) or has_begun
+    if re.search(r"\b(NewConnectionError|EndpointConnectionError|ConnectionRefusedError|gaierror)\b", names):
+        # urllib3's is a kind of timeout, too.
+        return AttemptFailed("server", "the connection failed or broke off", may_be_billed=has_begun)
+    if "InvalidEndpointConfigurationError" in names:
+        return AttemptFailed("auth", "an API key is sent over https only: see api_base", is_final=True, may_be_billed=False)
     if "Timeout" in names:
         return AttemptFailed("timeout", "the server took too long", may_be_billed=sent)
     if (
@@ -263,9 +272,8 @@ def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
 
 def _body(link: Any) -> Mapping[str, Any]:
     """Return the object that says what went wrong, unwrapped: ``{"error": {...}}``, a list of it, or a text in its place."""
-    for found in (getattr(link, "body", None), getattr(link, "details", None), _of_botocore(link)):
-        if isinstance(found, list) and found:
-            found = found[0]
+    for given in (getattr(link, "body", None), getattr(link, "details", None), _of_botocore(link)):
+        found = given[0] if isinstance(given, list) and given else given
         if isinstance(found, str) and found:
             return {"message": found}
         if not isinstance(found, Mapping):

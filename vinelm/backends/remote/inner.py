@@ -16,6 +16,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from vinelm.backends.remote.client_pool import EventLoopClients
+from vinelm.backends.remote.loop import shared_loop
 
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample", "num_predict")
 """The names by which LangChain's packages limit the tokens of an answer."""
@@ -43,6 +44,7 @@ class InnerChat:
         kept: LangChain's own settings of it.
         is_asynchronous: whether synchronous calls, too, are made on an event loop. Not where the owner has set only a
             synchronous client.
+        has_asynchronous: whether it has an asynchronous client at all; other calls are made in threads.
         wants_stream: its owner wants whole answers, too, to be streamed to it.
         states_reasons: whether every answer has a finish reason, so that one without was cut off: of streamed ones (True), of
             whole ones (False), or of both.
@@ -64,7 +66,8 @@ class InnerChat:
         )
         self.kept: Mapping[str, Any] = {name: getattr(chat, name) for name in KEPT if getattr(chat, name, None) is not None}
         is_owned = getattr(chat, "http_client", None) is not None and getattr(chat, "http_async_client", None) is None
-        self.is_asynchronous = type(chat)._agenerate is not BaseChatModel._agenerate and not is_owned
+        self.has_asynchronous = type(chat)._agenerate is not BaseChatModel._agenerate
+        self.is_asynchronous = self.has_asynchronous and not is_owned
         self.wants_stream = getattr(chat, "streaming", False) is True
         self.states_reasons = {True, False} if package_of(chat) in _WITH_REASONS else set()
         self.refused: set[str] = set()
@@ -87,13 +90,16 @@ class InnerChat:
         return await self._loops.asynchronous()
 
     def close(self) -> None:
-        """Forget the synchronous one; its connections close with it."""
-        self._loops.close()
+        """Close the connections of synchronous calls; the next one makes others."""
+        self._loops.close(shared_loop())
 
     def _for_this_loop(self) -> tuple[BaseChatModel, Callable[[], Awaitable[None]]]:
-        chat = self.given if self._remake is None else self._remake()
+        if self._remake is None:
+            return with_own_connections(one_attempt(self.given))
+        chat = self._remake()
         # The key and the prompt of an entry go to the place that the catalog names, and an owner's client does as it did.
-        return with_own_connections(one_attempt(chat), follow_redirects=self._remake is None)
+        made, close = with_own_connections(one_attempt(chat), follow_redirects=False)
+        return made, close if close is not _nothing else _closer(chat)
 
 
 def package_of(chat: BaseChatModel) -> str:
@@ -121,7 +127,7 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
     if getattr(chat, "root_async_client", None) is not None:  # langchain-openai, and what is derived from it
         for root, leaf in (("root_client", "client"), ("root_async_client", "async_client")):
             if (client := getattr(chat, root, None)) is not None:
-                update[root] = client.with_options(max_retries=0)
+                update[root] = _like(client, max_retries=0)
                 update[leaf] = update[root].chat.completions
     elif package_of(chat) == "langchain_aws":
         update |= _bedrock_client(chat)
@@ -147,7 +153,7 @@ def with_own_connections(
         kind: Any = getattr(chat, "http_clients", openai.DefaultAsyncHttpxClient)
         how = {"limits": _limits(openai), "follow_redirects": follow_redirects}
         http: Any = kind(base_url=root.base_url, timeout=root.timeout, **how)
-        own = root.with_options(http_client=http)
+        own = _like(root, http_client=http)
         return chat.model_copy(update={"root_async_client": own, "async_client": own.chat.completions}), http.aclose
     if package_of(chat) == "langchain_anthropic":
         import anthropic
@@ -162,6 +168,21 @@ def with_own_connections(
         made.__dict__["_async_client"] = anthropic.AsyncClient(**settings, http_client=http)
         return made, http.aclose
     return chat, _nothing
+
+
+def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
+    """What closes the connections of a chat model that nobody else has."""
+    if package_of(chat) == "langchain_google_genai" and (client := getattr(chat, "client", None)) is not None:
+        close: Callable[[], Awaitable[None]] = client.aio.aclose
+        return close
+    return _nothing
+
+
+def _like(client: Any, **options: Any) -> Any:
+    """Return the OpenAI client with other options, for the same account: a copy would read one from the environment."""
+    made = client.with_options(**options)
+    made.organization, made.project = client.organization, client.project
+    return made
 
 
 def _limits(sdk: Any) -> Any:

@@ -10,9 +10,13 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
-from contextlib import aclosing
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import aclosing, closing, suppress
+from contextvars import copy_context
 from typing import Any, TypeVar
+
+from vinelm.backends.remote.retry import AttemptFailed
 
 T = TypeVar("T")
 _LOCK = threading.Lock()
@@ -21,12 +25,17 @@ _LOOP: asyncio.AbstractEventLoop | None = None
 
 def _loop() -> asyncio.AbstractEventLoop:
     """The loop, started with the first call: a process that only imports or forks has no thread of ours."""
-    global _LOOP
+    global _LOOP  # noqa: PLW0603 - one for the process
     with _LOCK:
         if _LOOP is None:
             _LOOP = asyncio.new_event_loop()
             threading.Thread(target=_LOOP.run_forever, name="vinelm model calls", daemon=True).start()
         return _LOOP
+
+
+def shared_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the loop of synchronous calls; None before the first of them."""
+    return _LOOP
 
 
 def _forget() -> None:
@@ -79,3 +88,81 @@ def iterated(pieces: AsyncGenerator[T]) -> Generator[T]:
             yield piece  # type: ignore[misc]
     finally:
         future.cancel()
+
+
+def threaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Generator[T]:
+    """Yield what a synchronous generator yields in a thread of its own; :class:`AttemptFailed` (timeout) after ``timeout_s``.
+
+    For chat models without an asynchronous client. A thread cannot be ended: what it waits for when its caller has left is
+    forgotten, and it ends with the next piece, or with the socket's own limit.
+    """
+    arrived: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+    leave = _in_a_thread(pieces, arrived.put)
+    ends_at = time.monotonic() + timeout_s
+    try:
+        while True:
+            try:
+                piece, error = arrived.get(timeout=max(ends_at - time.monotonic(), 0.0))
+            except queue.Empty:
+                raise late(timeout_s) from None
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield piece  # type: ignore[misc]
+    finally:
+        leave()
+
+
+async def athreaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> AsyncGenerator[T]:
+    """Like :func:`threaded`, for a coroutine. Not the loop's own pool of threads: a loop waits for that before it closes."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[tuple[T | None, BaseException | None]] = asyncio.Queue()
+
+    def put(one: tuple[T | None, BaseException | None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(arrived.put_nowait, one)
+
+    leave = _in_a_thread(pieces, put)
+    ends_at = loop.time() + timeout_s
+    try:
+        while True:
+            try:
+                async with asyncio.timeout_at(ends_at):
+                    piece, error = await arrived.get()
+            except TimeoutError:
+                raise late(timeout_s) from None
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield piece  # type: ignore[misc]
+    finally:
+        leave()
+
+
+def late(timeout_s: float) -> AttemptFailed:
+    """Return the failure of an attempt that has taken too long."""
+    return AttemptFailed("timeout", f"no end after {timeout_s:g} s")
+
+
+def _in_a_thread(
+    pieces: Callable[[], Generator[T]], put: Callable[[tuple[T | None, BaseException | None]], None]
+) -> Callable[[], None]:
+    """Run a generator in a thread, in the caller's context; returns what makes it leave. ``StopIteration`` is its end."""
+    is_left = threading.Event()
+
+    def run() -> None:
+        try:
+            with closing(pieces()) as made:
+                for piece in made:
+                    if is_left.is_set():
+                        return
+                    put((piece, None))
+        except BaseException as error:
+            put((None, error))
+        else:
+            put((None, StopIteration()))
+
+    threading.Thread(target=copy_context().run, args=(run,), name="vinelm model call", daemon=True).start()
+    return is_left.set

@@ -37,6 +37,8 @@ from vinelm.money.stated_tokens import MOST_CHARS, SPARED_CHARS, asks_for_an_hou
 from vinelm.requests.protocols import CallContext
 from vinelm.rows.observation import Usage
 
+PRIORITY_RATE = 2.0
+"""Of the list price, which a call costs that is served at OpenAI's tier "priority" (its guide to priority processing)."""
 NOT_REPORTED = "not_reported"
 _REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _THOUGHTS = ("thinking", "reasoning", "text", "refusal", "partial_json", "arguments", "input", "data")
@@ -105,7 +107,7 @@ class Seen:
     reason: str | None = None
     counts: Counts | None = None
     counts_are_final: bool = False
-    """True if the counts came with the finish reason or after it. Earlier ones may be of a part of the answer."""
+    """True if nothing of the answer came after the counts. Earlier ones may be of a part of it."""
     request_id: str | None = None
     provider_latency_s: float | None = None
     service_tier: str | None = None
@@ -141,7 +143,7 @@ class Seen:
             self.counts_are_final = False  # what came after a count is not in it
         if usage:
             self.counts = self._usage.add(usage)
-            self.counts_are_final = self.reason is not None or is_whole
+            self.counts_are_final = True
         self.request_id = _label(told.get("id")) or self.request_id
         self.service_tier = told.get("service_tier") or self.service_tier
         metrics = told.get("metrics")
@@ -315,7 +317,9 @@ class MeteredCall:
         if seen.counts is not None and seen.reason is not None:
             counts = self._counts = seen.counts
             asks = bool(counts.unsplit) and self.bound().asks_for_an_hour
-            self._add(lambda price: counts.usd(price, asks_for_an_hour=asks))
+            # A project's own setting serves calls at a dearer tier, too, and then the list price is not its price.
+            rate = PRIORITY_RATE if seen.service_tier == "priority" and self.model.price_id is not None else 1.0
+            self._add(lambda price: rate * counts.usd(price, asks_for_an_hour=asks))
             return
         self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(seen.chars) if seen.chars else 0)
         self._is_estimated = True
@@ -419,9 +423,9 @@ def chunk_of(result: ChatResult) -> ChatGenerationChunk:
         id=message.id,
         tool_calls=message.tool_calls,
         invalid_tool_calls=message.invalid_tool_calls,
-        usage_metadata=message.usage_metadata,
         chunk_position="last",
     )
+    chunk.usage_metadata = message.usage_metadata  # as it is: validated, odd counts would be no answer
     return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
 
 

@@ -12,10 +12,9 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from vinelm.backends.remote.conversation import carried_to
 from vinelm.backends.remote.inner import InnerChat, limit_field, limit_of
-from vinelm.backends.remote.loop import iterated
+from vinelm.backends.remote.loop import athreaded, iterated, late, threaded
 from vinelm.backends.remote.meter import ModelRequest
 from vinelm.backends.remote.provider import Piece
-from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.catalog import Model
 
 
@@ -38,41 +37,51 @@ class ChatSender:
         return ChatSender(lambda entry: inner)
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
-        """Make one attempt. On an event loop, where the chat model has an asynchronous client: a deadline ends it wherever it is."""
+        """Make one attempt, on an event loop or in a thread of its own: a deadline ends it wherever it is."""
         inner = self._inner_of(entry)
         if inner.is_asynchronous:
-            yield from iterated(self.asend(entry, request))
-            return
-        chat, options = asked(inner.sync(), request)
-        if request.is_streamed:
-            with closing(chat._stream(carried_to(chat, request.messages), stop=request.stop, **options)) as chunks:  # type: ignore[type-var]
-                yield from chunks
-        else:
-            yield chat._generate(carried_to(chat, request.messages), stop=request.stop, **options)
+            return iterated(self.asend(entry, request))
+        return threaded(lambda: _pieces(inner.sync(), request), entry.timeout_s)
 
-    async def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Make one attempt in a coroutine; :class:`AttemptFailed` (timeout) if it has no end after the entry's ``timeout_s``."""
+    def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
+        """Make one attempt in a coroutine; a timeout if it has no end after the entry's ``timeout_s``."""
         inner = self._inner_of(entry)
-        chat, options = asked(await inner.here(), request)
-        messages = carried_to(chat, request.messages)
-        ends_at = asyncio.get_running_loop().time() + entry.timeout_s
-        try:
-            if not request.is_streamed:
+        if inner.has_asynchronous:
+            return _apieces(inner, request, entry.timeout_s)
+        return athreaded(lambda: _pieces(inner.sync(), request), entry.timeout_s)
+
+
+def _pieces(chat: BaseChatModel, request: ModelRequest) -> Generator[Piece]:
+    chat, options = asked(chat, request)
+    messages = carried_to(chat, request.messages)
+    if request.is_streamed:
+        with closing(chat._stream(messages, stop=request.stop, **options)) as chunks:  # type: ignore[type-var]
+            yield from chunks
+    else:
+        yield chat._generate(messages, stop=request.stop, **options)
+
+
+async def _apieces(inner: InnerChat, request: ModelRequest, timeout_s: float) -> AsyncGenerator[Piece]:
+    chat, options = asked(await inner.here(), request)
+    messages = carried_to(chat, request.messages)
+    ends_at = asyncio.get_running_loop().time() + timeout_s
+    try:
+        if not request.is_streamed:
+            async with asyncio.timeout_at(ends_at):
+                result = await chat._agenerate(messages, stop=request.stop, **options)
+            yield result
+            return
+        async with aclosing(chat._astream(messages, stop=request.stop, **options)) as chunks:  # type: ignore[type-var]
+            while True:
                 async with asyncio.timeout_at(ends_at):
-                    result = await chat._agenerate(messages, stop=request.stop, **options)
-                yield result
-                return
-            async with aclosing(chat._astream(messages, stop=request.stop, **options)) as chunks:  # type: ignore[type-var]
-                while True:
-                    async with asyncio.timeout_at(ends_at):
-                        chunk: ChatGenerationChunk | None = await anext(chunks, None)
-                    if chunk is None:
-                        return
-                    yield chunk
-        except TimeoutError:
-            if asyncio.get_running_loop().time() < ends_at:
-                raise
-        raise AttemptFailed("timeout", f"no end after {entry.timeout_s:g} s")
+                    chunk: ChatGenerationChunk | None = await anext(chunks, None)
+                if chunk is None:
+                    return
+                yield chunk
+    except TimeoutError:
+        if asyncio.get_running_loop().time() < ends_at:
+            raise
+    raise late(timeout_s)
 
 
 def asked(chat: BaseChatModel, request: ModelRequest) -> tuple[BaseChatModel, dict[str, Any]]:

@@ -14,13 +14,14 @@ TIERS = ("priority", "flex")
 
 
 class UsageSum:
-    """Adds up what the pieces of an answer state: some providers count the prompt first, and the answer at its end."""
+    """Adds up what the pieces of an answer state: some providers count the prompt first, and the answer at its end.
+
 
     def __init__(self) -> None:
         self._sum: UsageMetadata | None = None
 
     def add(self, usage: Any) -> Counts | None:
-        """Add a piece's usage; returns the counts so far. What cannot be added is no usage, and nothing is known of the whole."""
+        """Add a piece's usage; returns the counts so far. After what cannot be added, nothing is known of the whole."""
         try:
             self._sum = add_usage(self._sum, usage)
         except (AttributeError, TypeError, ValueError, KeyError):
