@@ -38,7 +38,9 @@ async def anthropic(asked, out):
     thinks = asked.json.get("thinking", {}).get("type") == "enabled"
     called = [turn for turn in asked.json["messages"] if turn["role"] == "assistant" and isinstance(turn["content"], list)]
     if thinks and called and called[-1]["content"][0]["type"] != "thinking":
-        return await out.whole(anthropic_format.problem("invalid_request_error", "Expected `thinking`, but found `tool_use`"), 400)
+        return await out.whole(
+            anthropic_format.problem("invalid_request_error", "Expected `thinking`, but found `tool_use`"), 400
+        )
     if called:
         return await anthropic_format.answering("5" if own else "five")(asked, out)
     blocks = anthropic_format.thought("hm", "SIG"), anthropic_format.call("add", ARGUMENTS)

@@ -191,7 +191,11 @@ class KeepingStore(ObservationStore):
 def test_what_is_kept_of_a_piece_holds_no_key(monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
     seen = Seen()
-    seen.look(ChatGenerationChunk(message=AIMessageChunk("x", response_metadata={"id": KEY, "finish_reason": KEY})), {}, is_whole=False)
+    seen.look(
+        ChatGenerationChunk(message=AIMessageChunk("x", response_metadata={"id": KEY, "finish_reason": KEY})),
+        {},
+        is_whole=False,
+    )
     assert (seen.request_id, seen.reason) == ("$MY_KEY", "$MY_KEY")
 
 

@@ -334,7 +334,10 @@ def test_a_schema_is_asked_for_as_a_tool(packaged, transport, kept, raw):
 def test_a_setting_that_the_model_refuses_is_left_out_and_remembered(transport, kept):
     async def reply(asked, out):
         if "temperature" in asked.json:
-            problem = {"message": "Unsupported value: 'temperature' does not support 0.5 with this model.", "param": "temperature"}
+            problem = {
+                "message": "Unsupported value: 'temperature' does not support 0.5 with this model.",
+                "param": "temperature",
+            }
             return await out.whole({"error": {**problem, "type": "invalid_request_error", "code": "unsupported_value"}}, 400)
         return await PROVIDERS["openai"].words.answering("four")(asked, out)
 
@@ -353,4 +356,3 @@ def test_a_setting_that_is_not_one_of_an_application_for_all_its_models_is_a_fai
     transport.answers(reply)
     error, usage = fails(made, "invoke")
     assert (error.kind, error.cost_usd, usage.retries) == ("malformed", 0.0, 0)
-

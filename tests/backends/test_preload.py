@@ -1,7 +1,6 @@
 """What a backend does ahead of its first call: it calls nobody, and leaves nothing that would not survive a fork."""
 
 import os
-import socket
 import threading
 from pathlib import Path
 

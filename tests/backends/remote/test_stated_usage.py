@@ -3,7 +3,6 @@
 from datetime import date
 
 import pytest
-
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 

@@ -50,7 +50,9 @@ def test_parts_of_a_tier_s_counts_are_parts(tier):
     assert (counts.cached, counts.reasoning) == (30, 4)
 
 
-@pytest.mark.parametrize("stated", [None, "many", [], usage(0), {"input_tokens": 5}, usage(-5), {**usage(), "output_tokens": "7"}])
+@pytest.mark.parametrize(
+    "stated", [None, "many", [], usage(0), {"input_tokens": 5}, usage(-5), {**usage(), "output_tokens": "7"}]
+)
 def test_what_is_no_count_is_none(stated):
     assert counts_of(stated) is None
 

@@ -17,7 +17,8 @@ _KEPT = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 class UsageSum:
     """Adds up what the pieces of an answer state: some providers count the prompt first, and the answer at its end.
 
-    ``keeps_an_hour``: whether the prompt asks a cache to keep a part of it for an hour, so that a write may cost the price of that.
+    ``keeps_an_hour``: whether the prompt asks a cache to keep a part of it for an hour, so that a write may cost
+    the price of that.
     """
 
     def __init__(self, keeps_an_hour: Callable[[], bool] = lambda: False) -> None:
