@@ -6,12 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 from kit.optional import needs
-from kit.wire.anthropic_format import answering
+from kit.wire import openai_format
+from kit.wire.anthropic_format import answering, prompt_of
 from kit.wire.client import KEY, MODES, Client
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from vinelm.backends.bedrock import cache_marks as bedrock
 from vinelm.backends.registry import create_backends
+from vinelm.backends.remote.marks import ControlMarks, PointMarks, prompt_parts
+from vinelm.backends.remote.meter import ModelRequest
 from vinelm.catalog import Catalog, Price
 from vinelm.errors import ConfigError
 from vinelm.profiler import ExecutionConfig, ProfileSettings, RayCluster, WorkflowSource
@@ -25,7 +27,7 @@ MARK = {"type": "ephemeral"}
 
 @pytest.fixture
 def client(transport, kept, monkeypatch):
-    needs("anthropic")
+    needs("langchain_anthropic")
     monkeypatch.setenv("MY_KEY", KEY)
 
     def make(**how):
@@ -36,7 +38,9 @@ def client(transport, kept, monkeypatch):
 
 
 def marks_of(body):
-    parts = [*body.get("tools", []), *body.get("system", []), *[part for turn in body["messages"] for part in turn["content"]]]
+    turns = [turn["content"] for turn in body["messages"] if isinstance(turn["content"], list)]
+    system = body.get("system", [])
+    parts = [*body.get("tools", []), *(system if isinstance(system, list) else []), *[part for turn in turns for part in turn]]
     return [number for number, part in enumerate(parts) if part.get("cache_control") == MARK]
 
 
@@ -47,7 +51,7 @@ def test_the_instructions_are_marked(transport, client, mode):
     made.ask(mode, [ROLE, HumanMessage("2 + 2?")])
     body = transport.asked[0].json
     assert marks_of(body) == [0]
-    assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]
+    assert body["messages"] == [{"role": "user", "content": "2 + 2?"}]
 
 
 def test_without_cache_points_and_where_the_application_marks_the_request_stays_as_it_is(transport, client):
@@ -72,9 +76,9 @@ def test_calls_of_a_profile_wait_for_the_first_one(transport, client):
     order = []
 
     async def reply(asked, out):
-        order.append(("asked", asked.json["messages"][0]["content"][0]["text"]))
+        order.append(("asked", prompt_of(asked)))
         await asyncio.sleep(0.05)
-        order.append(("answered", asked.json["messages"][0]["content"][0]["text"]))
+        order.append(("answered", prompt_of(asked)))
         return await answering("four")(asked, out)
 
     transport.answers(reply)
@@ -122,57 +126,60 @@ def test_a_ray_cluster_refuses_them_in_one_line(whose):
         make_worker(ProfileSettings(execution=execution), units, {})
 
 
-def test_openai_is_told_which_calls_belong_together():
-    from kit.wire.client import entry
+def test_openai_is_told_which_calls_belong_together(transport, kept, monkeypatch):
+    """Its own servers: others may refuse what they do not know."""
+    from vinelm.backends.openai.provider import OpenAIProvider
 
-    from vinelm.backends.openai.backend import OpenAITransport
+    monkeypatch.setenv("MY_KEY", KEY)
+    made = kept(Client(transport.url, price=PRICE, api_key_env="MY_KEY", cache_points="auto"))
+    for is_its_own in (True, False):
+        monkeypatch.setattr(OpenAIProvider, "keeps_by_key", lambda self, model, its=is_its_own: its)
+        transport.answers(openai_format.answering("four"))
+        for question in "ab":
+            made.ask("invoke", [ROLE, HumanMessage(question)])
+        keys = [asked.json.get("prompt_cache_key") for asked in transport.asked]
+        assert keys[0] == keys[1]
+        assert (keys[0] is not None) is is_its_own
 
-    transport = OpenAITransport()
-    model, own = entry(None, price=PRICE), entry("http://localhost:9", price=PRICE)
-    bodies = [transport.request(model, [ROLE, HumanMessage(text)], {}, is_streamed=False).body for text in "ab"]
-    assert transport.prompt_parts(bodies[0])[0] == transport.prompt_parts(bodies[1])[0]
-    assert transport.marked(model, bodies[0], (), 5)["prompt_cache_key"] == "0000000000000005"
-    assert transport.marked(model, {**bodies[0], "prompt_cache_key": "mine"}, (), 5)["prompt_cache_key"] == "mine"
-    assert "prompt_cache_key" not in transport.marked(own, bodies[0], (), 5)  # other servers may refuse what they do not know
+
+CALL = {"name": "look", "args": {"x": 1}, "id": "t1", "type": "tool_call"}
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+MESSAGES = [
+    ROLE,
+    HumanMessage("q"),
+    AIMessage("hm", tool_calls=[CALL]),
+    ToolMessage("found", tool_call_id="t1"),
+    HumanMessage("so?"),
+]
+
+
+def request(messages, tools):
+    return ModelRequest(messages=messages, stop=None, options={"tools": tools}, limit=9, answers=1, is_streamed=False)
+
+
+def test_every_part_of_a_conversation_with_tools_can_be_marked():
+    asked = request(MESSAGES, [TOOL])
+    assert len(prompt_parts(asked)) == 6
+    for index in range(6):
+        messages, options = ControlMarks().placed(asked, (index,))
+        blocks = [part for message in messages if isinstance(message.content, list) for part in message.content]
+        marked = [one for one in (*options["tools"], *blocks) if one.get("cache_control") == MARK]
+        assert len(marked) == 1
+        assert ("function" in marked[0]) is (index == 0)
+        assert prompt_parts(request(messages, options["tools"])) == []  # what is marked already is left alone
+    assert asked.messages == MESSAGES
 
 
 def test_bedrock_has_blocks_of_their_own_for_marks():
-    body = {
-        "toolConfig": {"tools": [{"toolSpec": {"name": "a"}}], "toolChoice": {"any": {}}},
-        "system": [{"text": "role"}],
-        "messages": [
-            {"role": "user", "content": [{"text": "q"}, {"image": {"format": "png", "source": {"bytes": b"\x00\xff"}}}]},
-            {"role": "assistant", "content": [{"text": "a"}]},
-        ],
-    }
-    assert len(bedrock.prompt_parts(body)) == 5
-    marked = bedrock.marked(body, (0, 1, 3))
-    assert marked["toolConfig"] == {"tools": [{"toolSpec": {"name": "a"}}, bedrock.MARK], "toolChoice": {"any": {}}}
-    assert marked["system"] == [{"text": "role"}, bedrock.MARK]
-    assert marked["messages"][0]["content"][2] == bedrock.MARK
-    assert marked["messages"][1] == body["messages"][1]
-    assert bedrock.prompt_parts(marked) == []
-    assert len(body["system"]) == 1
+    point = {"cachePoint": {"type": "default"}}
+    messages, options = PointMarks().placed(request(MESSAGES, [TOOL]), (0, 1, 2))
+    assert options["tools"] == [TOOL, point]
+    assert [message.content[-1] for message in messages[:2]] == [point, point]
+    assert messages[2:] == MESSAGES[2:]
 
 
-def test_every_part_of_a_conversation_with_tools_can_be_marked(client):
-    transport = client().backend.transport
-    call = {"name": "look", "args": {"x": 1}, "id": "t1", "type": "tool_call"}
-    messages = [
-        ROLE,
-        HumanMessage("q"),
-        AIMessage("hm", tool_calls=[call]),
-        ToolMessage("found", tool_call_id="t1"),
-        HumanMessage("so?"),
-    ]
-    model = client(cache_points="auto").model
-    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
-    body = transport.request(model, messages, {"tools": tools}, is_streamed=False).body
-    parts = transport.prompt_parts(body)
-    assert len(parts) == 7
-    for index in range(7):
-        assert marks_of(transport.marked(model, body, (index,), 0)) == [index]
-    assert marks_of(body) == []
-    forced = transport.request(model, messages, {"tools": tools, "tool_choice": "any"}, is_streamed=False).body
-    same = [a == b for a, b in zip(parts, transport.prompt_parts(forced), strict=True)]
-    assert same == [True, True, False, True, True, True, True]  # tools and instructions stay in the cache, the rest does not
+def test_the_role_of_a_conversation_is_marked_wherever_it_stands():
+    moved = [HumanMessage("q"), ROLE]
+    messages, _ = ControlMarks().placed(request(moved, []), (0,))
+    assert messages[0] == moved[0]
+    assert messages[1].content[0]["cache_control"] == MARK

@@ -106,7 +106,7 @@ def chat_anthropic(url):
     from langchain_anthropic import ChatAnthropic
 
     thinking = {"type": "enabled", "budget_tokens": 1024}
-    return ChatAnthropic(model="claude-sonnet-4-5", base_url=url, api_key=KEY, max_tokens=3000, thinking=thinking)
+    return ChatAnthropic(model="claude-test-1", base_url=url, api_key=KEY, max_tokens=3000, thinking=thinking)
 
 
 def chat_responses(url):

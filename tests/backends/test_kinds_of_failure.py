@@ -1,4 +1,4 @@
-"""What each provider's words are, by kind: refusals, ends that are failures, errors in place of an answer. Through its package."""
+"""What each provider's words are, by kind: refusals, ends that are failures, errors in place of an answer."""
 
 import asyncio
 

@@ -97,8 +97,8 @@ def _check_tier(model: Model, live: Any) -> None:
             asked = settings.get(name) if isinstance(settings, Mapping) else None
             if asked == value or (isinstance(asked, Mapping) and value in asked.values()):
                 raise ConfigError(
-                    f"model {model.name!r}: {name} = {value!r} costs more than the list price: give the entry a price of its own, "
-                    "price = { input, output, source, as_of }"
+                    f"model {model.name!r}: {name} = {value!r} costs more than the list price: give the entry a price of its "
+                    "own, price = { input, output, source, as_of }"
                 )
 
 

@@ -19,7 +19,7 @@ def provider(monkeypatch):
 
 
 def calls(key, n):
-    body = {"messages": [{"role": "user", "content": "?"}], "max_tokens": 9}
+    body = {"model": "model-m0", "messages": [{"role": "user", "content": "?"}], "max_tokens": 9}
     return {f"{key}-{k:040}": body for k in range(n)}
 
 

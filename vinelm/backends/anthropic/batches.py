@@ -5,8 +5,15 @@ Wire format: https://platform.claude.com/docs/en/build-with-claude/batch-process
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import json
 from collections.abc import Iterator, Mapping, Sequence
+||||||| 77281178
+from collections.abc import Mapping
+=======
+import os
+from collections.abc import Mapping
+>>>>>>> h-n
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +34,11 @@ if TYPE_CHECKING:
     from anthropic import Anthropic
 
 KEY_ENV = "ANTHROPIC_API_KEY"
+HOME = "https://api.anthropic.com"
+VERSION = "2023-06-01"
+"""The API version that is asked for, whatever the SDK's: 2026-10-21 refuses ``temperature``, which LangChain users set."""
+AMBIENT_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
+"""A variable with headers that the SDK would send to every server."""
 _NOT_IN_A_BATCH = ("stream", "extra_headers", "extra_query", "extra_body", "timeout")
 _ENDED: Mapping[str, Mapping[str, Any]] = {
     "expired": failure("timeout", "the batch expired before the call was made"),
@@ -102,7 +114,18 @@ class AnthropicBatches(BatchApi):
 def _client(model: Model) -> Anthropic:
     from anthropic import Anthropic
 
-    return Anthropic(api_key=named_key(model, KEY_ENV), base_url=model.api_base, max_retries=0)
+    key, base = named_key(model, KEY_ENV), model.api_base or HOME
+    headers = {"anthropic-version": str(model.options.get("anthropic_version", VERSION)), **own_headers(key, base)}
+    return Anthropic(api_key=key, base_url=base, max_retries=0, default_headers=headers)
+
+
+def own_headers(key: str, base: str) -> dict[str, Any]:
+    """Return the headers with which a server gets this key, and no other credentials that the SDK finds in the environment."""
+    from anthropic import Omit
+
+    lines = "" if base.startswith(HOME) else os.environ.get(AMBIENT_HEADERS, "")
+    foreign = {line.partition(":")[0].strip(): Omit() for line in lines.split("\n") if ":" in line}
+    return {**foreign, "x-api-key": key, "Authorization": Omit()}
 
 
 def _results(lines: Iterator[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.backends.anthropic.batches import KEY_ENV, AnthropicBatches
+from vinelm.backends.anthropic.batches import HOME, KEY_ENV, VERSION, AnthropicBatches, own_headers
 from vinelm.backends.keys import named_key
 from vinelm.backends.making import check_base, check_options, keep_quiet, made, split_options
 from vinelm.backends.remote.backend import RemoteBackend
@@ -20,11 +19,6 @@ from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 from vinelm.extras import required_extra
 
-HOME = "https://api.anthropic.com"
-VERSION = "2023-06-01"
-"""The API version that is asked for, whatever the SDK's: 2026-10-21 refuses ``temperature``, which LangChain users set."""
-AMBIENT_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
-"""A variable with headers that the SDK would send to every server."""
 LISTING_S = 15.0
 
 
@@ -82,7 +76,6 @@ class AnthropicProvider(Provider):
 
 @cache
 def _chat_class() -> type[BaseChatModel]:
-    from anthropic import Omit
     from langchain_anthropic import ChatAnthropic
 
     class CatalogAnthropic(ChatAnthropic):
@@ -95,10 +88,8 @@ def _chat_class() -> type[BaseChatModel]:
         @property
         def _client_params(self) -> dict[str, Any]:  # type: ignore[override]
             params = dict(ChatAnthropic._client_params.func(self))  # type: ignore[attr-defined]
-            headers = {**(params.get("default_headers") or {}), "x-api-key": params["api_key"], "Authorization": Omit()}
-            if not str(params["base_url"]).startswith(HOME):
-                lines = os.environ.get(AMBIENT_HEADERS, "").split("\n")
-                headers = {line.partition(":")[0].strip(): Omit() for line in lines if ":" in line} | headers
+            own = own_headers(params["api_key"], str(params["base_url"]))
+            headers = {**(params.get("default_headers") or {}), **own}
             return {**params, "default_headers": headers}
 
     return CatalogAnthropic

@@ -110,7 +110,10 @@ class OpenAIBatches(BatchApi):
 def _client(model: Model) -> OpenAI:
     from openai import OpenAI
 
-    return OpenAI(api_key=own_or_no_key(model, "OPENAI_API_KEY"), base_url=model.api_base, max_retries=0)
+    client = OpenAI(api_key=own_or_no_key(model, "OPENAI_API_KEY"), base_url=model.api_base, max_retries=0)
+    if model.api_base is not None:  # the account that the SDK finds in the environment is OpenAI's business alone
+        client.organization = client.project = None
+    return client
 
 
 def _line(name: str, body: Mapping[str, Any]) -> str:

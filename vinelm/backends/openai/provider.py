@@ -48,7 +48,8 @@ class OpenAIProvider(Provider):
         if base is None or base.startswith(HOME):
             from langchain_openai import ChatOpenAI
 
-            return made(model, ChatOpenAI, **_settings(model, ChatOpenAI, key, base))
+            # Named, or the package would take an address of the environment, and send the entry's key there.
+            return made(model, ChatOpenAI, **_settings(model, ChatOpenAI, key, base or f"{HOME}v1"))
         from vinelm.backends.openai.compatible import CompatibleChat
 
         options = {name: value for name, value in model.options.items() if name != "max_tokens_parameter"}

@@ -62,7 +62,7 @@ class EventLoopClients(Generic[S, A]):
                 self._sync = None
             held = self._async.get(loop) if loop is not None else None
         if held is not None and loop is not None and loop.is_running():
-            asyncio.run_coroutine_threadsafe(held[1].aclose(), loop)  # type: ignore[arg-type]
+            asyncio.run_coroutine_threadsafe(held[1].aclose(), loop)
 
     @property
     def loops(self) -> int:
