@@ -335,13 +335,7 @@ def test_a_setting_that_the_model_refuses_is_left_out_and_remembered(transport, 
     async def reply(asked, out):
         if "temperature" in asked.json:
             problem = {
-<<<<<<< HEAD
-                "message": "Unsupported value: 'temperature' does not support 0.5 with this model.",
-||||||| 77281178
-            problem = {"message": "Unsupported value: 'temperature' does not support 0.5 with this model.", "param": "temperature"}
-=======
                 "message": "Unsupported value: 'temperature' does not support 0.5 here.",
->>>>>>> h-n
                 "param": "temperature",
             }
             return await out.whole({"error": {**problem, "type": "invalid_request_error", "code": "unsupported_value"}}, 400)

@@ -4,14 +4,7 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
-<<<<<<< HEAD
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
-||||||| 77281178
-
-from langchain_core.messages import AIMessageChunk
-=======
-from langchain_core.messages import AIMessageChunk
->>>>>>> h-n
 from langchain_core.outputs import ChatGenerationChunk
 
 from vinelm.backends.remote.bounds import AttemptBound

@@ -5,15 +5,9 @@ Wire format: https://platform.claude.com/docs/en/build-with-claude/batch-process
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import json
-from collections.abc import Iterator, Mapping, Sequence
-||||||| 77281178
-from collections.abc import Mapping
-=======
 import os
-from collections.abc import Mapping
->>>>>>> h-n
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 

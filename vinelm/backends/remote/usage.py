@@ -14,17 +14,7 @@ TIERS = ("priority", "flex")
 
 
 class UsageSum:
-    """Adds up what the pieces of an answer state: some providers count the prompt first, and the answer at its end.
-
-<<<<<<< HEAD
-||||||| 77281178
-    ``keeps_an_hour``: whether the prompt asks a cache to keep a part of it for an hour, so that a write may cost the price of that.
-    """
-=======
-    ``keeps_an_hour``: whether the prompt asks a cache to keep a part of it for an hour, so that a write may cost
-    the price of that.
-    """
->>>>>>> h-n
+    """Adds up what the pieces of an answer state: some providers count the prompt first, and the answer at its end."""
 
     def __init__(self) -> None:
         self._sum: UsageMetadata | None = None
