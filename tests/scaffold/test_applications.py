@@ -470,3 +470,72 @@ def test_a_graph_that_a_node_calls_is_run_from_the_start(folder, capsys):
     assert isinstance(found, dict), found
     assert "replay=True," in (folder / "workflow.py").read_text(encoding="utf-8")
     assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+
+
+MADE_IN_A_NODE = """
+def make():
+    return ChatOpenAI(model="gpt-4o")
+def search(state: State):
+    return {"draft": make().invoke(state["question"]).text}
+searcher = one_node("search", search).compile()
+def research(state: State):
+    return {"draft": searcher.invoke({"question": state["question"]})["draft"]}
+def write(state: State):
+    return {"answer": make().invoke(state["draft"]).text}
+builder = one_node("research", research)
+builder.add_node("write", write)
+builder.add_edge("research", "write")
+graph = builder.compile()
+"""
+
+
+def test_stages_of_a_graph_called_in_a_node_are_in_the_template_wherever_their_models_are_made(folder, capsys):
+    found = init(folder, capsys, MADE_IN_A_NODE, "graph", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert (found["stages"], found["today"]) == (["search", "write"], {"search": "gpt-4o", "write": "gpt-4o"})
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+
+
+MODELS_OF_A_CLASS = """
+class Models:
+    def __init__(self):
+        big, self.small = ChatOpenAI(model="gpt-4o"), ChatOpenAI(model="gpt-4o-mini")
+        self.writer = RunnableLambda(str) | big
+    def rate(self, text):
+        return self.small.invoke(text).text
+class Nodes:
+    def __init__(self):
+        self.models = Models()
+    def write(self, state: State):
+        return {"draft": self.models.writer.invoke(state["question"]).text}
+    def check(self, state: State):
+        return {"answer": self.models.rate(state["draft"])}
+models = Models()
+def write(state: State):
+    return {"draft": models.writer.invoke(state["question"]).text}
+def check(state: State):
+    return {"answer": models.rate(state["draft"])}
+def drawn(write, check):
+    builder = one_node("write", write)
+    builder.add_node("check", check)
+    builder.add_edge("write", "check")
+    return builder.compile()
+of_methods, of_functions = drawn(Nodes().write, Nodes().check), drawn(write, check)
+"""
+
+
+@pytest.mark.parametrize("name", ["of_methods", "of_functions"])
+def test_todays_model_is_that_which_a_node_uses_of_an_object_that_holds_several(folder, capsys, name):
+    found = init(folder, capsys, MODELS_OF_A_CLASS, name, "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert found["today"] == {"write": "gpt-4o", "check": "gpt-4o-mini"}
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+
+
+@pytest.mark.parametrize("used", ["pick(models)", 'getattr(models, "writer")', "(lambda any_of: any_of.writer)(models)"])
+def test_an_object_that_is_used_whole_may_use_any_of_its_models(folder, capsys, used):
+    helper = "def pick(of):\n    return of.writer\n"
+    source = helper + MODELS_OF_A_CLASS.replace(": models.writer.invoke", f": {used}.invoke")
+    found = init(folder, capsys, source, "of_functions", "--apply", "--json")
+    assert found["stages"] == ["write", "check"]
+    assert found["today"] == {"check": "gpt-4o-mini"}
