@@ -637,3 +637,23 @@ def test_what_code_reads_of_an_input_and_no_column_has_is_asked_for(folder, caps
     source = SIDE_BY_SIDE.replace('item["question"]})', 'item["question"] + item["currency"]})')
     found = init(folder, capsys, LLM + source, "graph", "--apply", "--json")
     assert any("give currency of data, too" in todo["text"] for todo in found["todo"])
+
+
+SUMMARISED = """
+from langchain.agents.middleware import ModelFallbackMiddleware, SummarizationMiddleware
+small = ChatOpenAI(model="gpt-4o-mini")
+summaries = SummarizationMiddleware(model=small, trigger=("messages", 1), keep=("messages", 1))
+def find(query: str) -> str:
+    "Finds a fact."
+    return "The answer is 42."
+graph = create_agent(llm, [find], middleware=[summaries, ModelFallbackMiddleware(small)])
+"""
+
+
+def test_the_model_inside_a_prebuilt_middleware_is_a_stage_that_runs_when_there_is_need(folder, capsys):
+    found = init(folder, capsys, LLM + SUMMARISED, "graph", "--apply", "--json")
+    assert isinstance(found, dict), found
+    hook = "SummarizationMiddleware.before_model"
+    assert found["today"] == {"model": "gpt-4o", hook: "gpt-4o-mini"}
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert f"model > {hook} > model, each from a checkpoint" in " ".join(capsys.readouterr().out.split())

@@ -98,8 +98,9 @@ def request_keys(
     answer, is_read = _answer(outputs, labels), True
     is_guessed = answer is None
     if answer is None:  # by a part of its name: ``generated_email``, ``llm_output``
-        telling = (key for key in outputs if key.startswith(_MADE) or key.endswith(tuple(f"_{name}" for name in _ANSWERED)))
-        answer = next(telling, None)
+        made = [key for key in outputs if key.startswith(_MADE)]
+        made += [key for key in outputs if key.endswith(tuple(f"_{name}" for name in _ANSWERED))]
+        answer = next(iter(made), None)
     field = None
     if answer == MESSAGES and STRUCTURED in output_keys and structured:
         wanted = [name for name in (*labels, *_ANSWERED) if name in structured]

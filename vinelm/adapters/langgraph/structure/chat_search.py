@@ -202,7 +202,10 @@ class ObjectSearch:
 
     def held_by(self, target: Any) -> HeldStages:
         """Return what was found, in ``target`` and in what was searched before."""
-        waiting = [target]
+        # A prebuilt middleware's hook (``SummarizationMiddleware.before_model``) calls the model that it was made with. Those
+        # around the agent's own call, such as for a fallback, are not the node's.
+        owners = (getattr(held_attribute(target, name), "__self__", None) for name in ("func", "afunc"))
+        waiting = [target, *(vars(owner) for owner in owners if _is_middleware(owner))]
         # An agent's own nodes know its tools, and call none of them: its ``ToolNode`` does.
         calls_no_tools = any(_is_of_agents(held_attribute(target, name)) for name in ("func", "afunc"))
         while waiting and len(self._seen) < MOST_OBJECTS:
@@ -356,6 +359,10 @@ def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
         else:
             found += _of_object(members[0], [chain[1:] for chain in chains if chain[0] == name])
     return found
+
+
+def _is_middleware(value: Any) -> bool:
+    return any(kind.__module__.startswith("langchain.agents.middleware") for kind in type(value).__mro__)
 
 
 def _is_of_agents(function: Any) -> bool:
