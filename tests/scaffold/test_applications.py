@@ -95,7 +95,7 @@ APPS = {  # name: (source, what is named, stages, the questions that remain)
     "an agent by the name of its model": (
         'import kit.openai_like\ngraph = create_deep_agent("openai:gpt-5", [lookup], subagents=['
         '{"name": "critic", "system_prompt": "criticise", "model": "openai:gpt-5-mini"}])',
-        "graph", ["model", "tools/model"], [TURNS],
+        "graph", ["model", "tools/model", "SummarizationMiddleware.before_model"], [TURNS],
     ),
     "supervisor": (
         f"{LLM}{AGENTS}graph = create_supervisor([a, b], model=llm).compile()",
@@ -473,3 +473,192 @@ def test_a_graph_that_a_node_calls_is_run_from_the_start(folder, capsys):
     assert isinstance(found, dict), found
     assert "replay=True," in (folder / "workflow.py").read_text(encoding="utf-8")
     assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+
+
+MADE_IN_A_NODE = """
+def make():
+    return ChatOpenAI(model="gpt-4o")
+def search(state: State):
+    return {"draft": make().invoke(state["question"]).text}
+searcher = one_node("search", search).compile()
+def research(state: State):
+    return {"draft": searcher.invoke({"question": state["question"]})["draft"]}
+def write(state: State):
+    return {"answer": make().invoke(state["draft"]).text}
+builder = one_node("research", research)
+builder.add_node("write", write)
+builder.add_edge("research", "write")
+graph = builder.compile()
+"""
+
+
+def test_stages_of_a_graph_called_in_a_node_are_in_the_template_wherever_their_models_are_made(folder, capsys):
+    found = init(folder, capsys, MADE_IN_A_NODE, "graph", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert (found["stages"], found["today"]) == (["search", "write"], {"search": "gpt-4o", "write": "gpt-4o"})
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+
+
+MODELS_OF_A_CLASS = """
+class Models:
+    def __init__(self):
+        big, self.small = ChatOpenAI(model="gpt-4o"), ChatOpenAI(model="gpt-4o-mini")
+        self.writer = RunnableLambda(str) | big
+    def rate(self, text):
+        return self.small.invoke(text).text
+class Nodes:
+    def __init__(self):
+        self.models = Models()
+    def write(self, state: State):
+        return {"draft": self.models.writer.invoke(state["question"]).text}
+    def check(self, state: State):
+        return {"answer": self.models.rate(state["draft"])}
+models = Models()
+def write(state: State):
+    return {"draft": models.writer.invoke(state["question"]).text}
+def check(state: State):
+    return {"answer": models.rate(state["draft"])}
+def drawn(write, check):
+    builder = one_node("write", write)
+    builder.add_node("check", check)
+    builder.add_edge("write", "check")
+    return builder.compile()
+of_methods, of_functions = drawn(Nodes().write, Nodes().check), drawn(write, check)
+"""
+
+
+@pytest.mark.parametrize("name", ["of_methods", "of_functions"])
+def test_todays_model_is_that_which_a_node_uses_of_an_object_that_holds_several(folder, capsys, name):
+    found = init(folder, capsys, MODELS_OF_A_CLASS, name, "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert found["today"] == {"write": "gpt-4o", "check": "gpt-4o-mini"}
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+
+
+@pytest.mark.parametrize("used", ["pick(models)", 'getattr(models, "writer")', "(lambda any_of: any_of.writer)(models)"])
+def test_an_object_that_is_used_whole_may_use_any_of_its_models(folder, capsys, used):
+    helper = "def pick(of):\n    return of.writer\n"
+    source = helper + MODELS_OF_A_CLASS.replace(": models.writer.invoke", f": {used}.invoke")
+    found = init(folder, capsys, source, "of_functions", "--apply", "--json")
+    assert found["stages"] == ["write", "check"]
+    assert found["today"] == {"check": "gpt-4o-mini"}
+
+
+SIDE_BY_SIDE = """
+from langchain_core.messages import AIMessage
+from langchain_core.prompts import PromptTemplate
+import json, operator
+from typing import Annotated
+class Facts(TypedDict):
+    messages: Annotated[list, operator.add]
+    data: Annotated[dict, lambda old, new: {**old, **new}]
+def ask(state, style):
+    item = state["data"]
+    prompt = PromptTemplate.from_template("{style}: {question}")
+    for attempt in range(3):
+        try:
+            return llm.invoke(prompt.invoke({"style": style, "question": item["question"]})).text
+        except ValueError:
+            pass
+def bold(state: Facts):
+    return {"data": {"bold": ask(state, "bold")}}
+def careful(state: Facts):
+    return {"data": {"careful": ask(state, "careful")}}
+def limits(state: Facts):
+    return {"data": {"limit": 5}}
+def manager(state: Facts):
+    answer = ask(state, f"{state['data']['bold']} {state['data']['careful']} {state['data']['limit']}")
+    return {"messages": [AIMessage(json.dumps({"answer": answer}))]}
+builder = StateGraph(Facts)
+builder.add_node("begin", lambda state: {})
+for node in (bold, careful, limits, manager):
+    builder.add_node(node.__name__, node)
+builder.add_edge(START, "begin")
+for name in ("bold", "careful"):
+    builder.add_edge("begin", name)
+    builder.add_edge(name, "limits")
+builder.add_edge("limits", "manager")
+builder.add_edge("manager", END)
+graph = builder.compile()
+"""
+
+
+def test_analysts_side_by_side_a_node_without_a_model_and_a_manager(folder, capsys):
+    found = init(folder, capsys, LLM + SIDE_BY_SIDE, "graph", "--apply", "--json")
+    assert isinstance(found, dict), found
+    written = (folder / "workflow.py").read_text(encoding="utf-8")
+    assert found["stages"] == ["bold", "careful", "manager"]
+    assert "Parallel(" in written
+    assert "Loop(" not in written
+    assert '{"data": {"question": request.data["question"]}}' in written
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "it calls the scripted answer right" in " ".join(capsys.readouterr().out.split())
+
+
+def test_stages_that_start_together_and_perhaps_call_several_times_have_a_template(folder, capsys):
+    twice = "def bold(state: Facts):\n    found = RunnableLambda(str)\n    found.invoke(1)\n"  # which might be a model
+    source = LLM + SIDE_BY_SIDE.replace("def bold(state: Facts):\n", twice)
+    assert isinstance(found := init(folder, capsys, source, "graph", "--apply", "--json"), dict), found
+    assert found["stages"] == ["bold", "careful", "manager"]
+    written = (folder / "workflow.py").read_text(encoding="utf-8")
+    assert "Parallel(" in written
+    assert "replay=True," in written
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+
+
+OBJECTS = """
+from dataclasses import dataclass
+@dataclass
+class Mail:
+    body: str
+    sender: str = ""
+class Inbox(TypedDict):
+    mails: list[Mail]
+    generated_reply: str
+def write(state: Inbox):
+    mails = [one if isinstance(one, Mail) else Mail(**one) for one in state["mails"]]
+    return {"generated_reply": llm.invoke(mails[-1].body).text}
+graph = one_node("write", write, Inbox).compile()
+"""
+
+
+def test_an_input_that_holds_a_list_of_objects_gets_the_column_as_their_field(folder, capsys):
+    rows = [{"id": f"q{n}", "mail_body": f"{n} + 1?", "reply": str(n + 1)} for n in range(12)]
+    (folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = init(folder, capsys, LLM + OBJECTS, "graph", "--label-field", "reply", "--apply", "--json")
+    assert isinstance(found, dict), found
+    written = (folder / "workflow.py").read_text(encoding="utf-8")
+    assert '{"mails": [{"body": request.data["mail_body"]}]}' in written
+    assert {todo["text"].partition("?")[0] for todo in found["todo"]} == {
+        "is this the key with the answer", "is this what the graph is invoked with",
+    }  # fmt: skip
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "it calls the scripted answer right" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_code_reads_of_an_input_and_no_column_has_is_asked_for(folder, capsys):
+    source = SIDE_BY_SIDE.replace('item["question"]})', 'item["question"] + item["currency"]})')
+    found = init(folder, capsys, LLM + source, "graph", "--apply", "--json")
+    assert any("give currency of data, too" in todo["text"] for todo in found["todo"])
+
+
+SUMMARISED = """
+from langchain.agents.middleware import ModelFallbackMiddleware, SummarizationMiddleware
+small = ChatOpenAI(model="gpt-4o-mini")
+summaries = SummarizationMiddleware(model=small, trigger=("messages", 1), keep=("messages", 1))
+def find(query: str) -> str:
+    "Finds a fact."
+    return "The answer is 42."
+graph = create_agent(llm, [find], middleware=[summaries, ModelFallbackMiddleware(small)])
+"""
+
+
+def test_the_model_inside_a_prebuilt_middleware_is_a_stage_that_runs_when_there_is_need(folder, capsys):
+    found = init(folder, capsys, LLM + SUMMARISED, "graph", "--apply", "--json")
+    assert isinstance(found, dict), found
+    hook = "SummarizationMiddleware.before_model"
+    assert found["today"] == {"model": "gpt-4o", hook: "gpt-4o-mini"}
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "up to 3 times" in said  # each turn runs the model, behind a summary or not: not any of the two up to 6 times
+    assert f"model > {hook} > model, each from a checkpoint" in said

@@ -11,6 +11,7 @@ from vinelm.scaffold.repeated_calls import repeating_nodes
 
 HEAD = """
 from langchain_core.language_models import FakeListChatModel
+from langchain_core.prompts import PromptTemplate
 from langgraph.types import interrupt
 llm = FakeListChatModel(responses=["yes"])
 chain = llm.with_retry()
@@ -80,6 +81,11 @@ def test_an_inbox_is_answered_by_what_it_allows(graph):
         ("llm.invoke(1)\nreturn helper(2)", True),
         ("try:\n    return llm.invoke(1)\nexcept ValueError:\n    return llm.invoke(2)", True),
         ('model = llm.bind(stop="x")\nmodel.invoke(1)\nreturn model.invoke(2)', True),
+        ("for _ in state:\n    try:\n        return llm.invoke(1)\n    except ValueError:\n        pass", False),
+        ("while True:\n    try:\n        a = llm.invoke(1)\n    except ValueError:\n        continue\n    return a", False),
+        ("for _ in state:\n    a = llm.invoke(1)\n    if a:\n        return a", True),
+        ("prompt = PromptTemplate.from_template('{a}')\nreturn llm.invoke(prompt.invoke({'a': 1}))", False),
+        ("made = PromptTemplate.from_template('{a}') | llm\nmade.invoke(1)\nreturn made.invoke(1)", True),
     ],
 )
 def test_nodes_that_may_call_a_model_again(graph, body, repeats):

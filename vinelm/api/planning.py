@@ -79,7 +79,7 @@ def plan(
 
     Examples:
         >>> import vinelm
-        >>> decision = vinelm.plan("my-app.vine", maximize="accuracy", max_cost_usd=0.001)
+        >>> decision = vinelm.plan("my-app.vine", maximize="accuracy", max_cost_usd=0.001, mix=False)
         >>> decision.path
         ('small', 'large')
         >>> decision.is_feasible

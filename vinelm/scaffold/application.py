@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
+from langchain_core.messages import BaseMessage
 from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph import template_of_graph
 from vinelm.adapters.langgraph.build import nodes_of_stages
 from vinelm.adapters.langgraph.exits import with_graph_exits
-from vinelm.adapters.langgraph.nodes.signature import held_attribute, user_place
+from vinelm.adapters.langgraph.nodes.signature import held_attribute, is_user_code, user_place
 from vinelm.adapters.langgraph.path.path_channel import WITHIN
-from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, makes_client
+from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, file_of, makes_client
 from vinelm.adapters.langgraph.structure.graph_tools import tools_of
 from vinelm.adapters.langgraph.structure.reading import read_template
 from vinelm.adapters.langgraph.structure.ways import Choice, Ways, all_ways
@@ -30,9 +33,9 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.scaffold.factories import names_asked
 from vinelm.scaffold.interrupts import waiting_nodes
 from vinelm.scaffold.model_calls import PREFIXES, ModelCall, mentioned_models, model_calls, named_model, sources
-from vinelm.scaffold.plain_code import CodeKeys, code_keys, referred_to
+from vinelm.scaffold.plain_code import CodeKeys, Fields, code_keys, fields_read, referred_to
 from vinelm.scaffold.repeated_calls import repeating_nodes
-from vinelm.scaffold.target import Target, find_target
+from vinelm.scaffold.target import Target, find_target, required_of
 from vinelm.template import Template
 
 
@@ -108,6 +111,7 @@ def _made_in(code: CodeType, calls: Sequence[ModelCall], functions: Sequence[Fun
 FEW_TURNS = 3
 """The turns of a loop whose graph names no bound, until the author says how many it takes."""
 _STORES = frozenset({"store", "get_store"})
+_JSON_WRITERS = re.compile(r"json\.dumps|model_dump_json")
 _Read = tuple[Template | None, str | None]
 
 
@@ -134,7 +138,9 @@ class AppGraph:
         turns: How many turns that is, where the author has said it.
         structured: The fields of the response that an agent of LangChain is asked for (``response_format``); empty without.
         calls_graphs: Nodes whose code calls another graph, inside of which no checkpoint can be resumed.
+        fields: What the keys of an input hold that are no plain values, as far as types and code say it.
         forces_tools: Whether its code makes a model call a tool, so that an answer may be the arguments of a call.
+        writes_json: Whether its code writes JSON, so that an answer may be a field of one.
     """
 
     target: Target
@@ -155,7 +161,9 @@ class AppGraph:
     turns: int | None = None
     structured: tuple[str, ...] = ()
     forces_tools: bool = False
+    writes_json: bool = False
     calls_graphs: tuple[str, ...] = ()
+    fields: Mapping[str, Fields] = field(default_factory=dict)
 
     @property
     def open_loops(self) -> bool:
@@ -226,7 +234,9 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         repeating=repeating,
         structured=_structured(graph),
         calls_graphs=_calling_graphs(graph),
+        fields=_fields(graph, held),
         forces_tools=any("tool_choice" in text for text in sources(target.module, target.root)),
+        writes_json=any(_JSON_WRITERS.search(text) for text in sources(target.module, target.root)),
         wants_store=graph.store is None and any(_STORES & set(code.co_names + code.co_varnames) for code in _codes(graph)),
     )
 
@@ -306,6 +316,32 @@ def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str,
                 found.append(node)
                 break
     return tuple(found)
+
+
+def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, Fields]:
+    """What the keys of an input hold that are dicts or objects of the application's, or lists of those."""
+    try:
+        hints = get_type_hints(graph.builder.input_schema)
+    except (NameError, TypeError, AttributeError):  # names that are imported for type checkers only
+        hints = {}
+    runnables = [spec.runnable for spec in graph.builder.nodes.values()]
+    own = [one for runnable in runnables for name in ("func", "afunc") if callable(one := held_attribute(runnable, name))]
+    plain = (inspect.unwrap(one) for one in (*own, *(one for found in held.values() for one in found.functions)))
+    functions = list(dict.fromkeys(getattr(one, "__func__", one) for one in plain if inspect.isroutine(one)))
+    found: dict[str, Fields] = {}
+    for key in _keys(graph, graph.builder.input_schema):
+        kind = hints.get(key)
+        is_list = get_origin(kind) in {list, Sequence, tuple}
+        inner = get_args(kind)[0] if is_list and get_args(kind) else kind
+        if isinstance(inner, type) and issubclass(inner, BaseMessage):
+            continue
+        if inner is dict or get_origin(inner) in {dict, Mapping} or (inner is None and not hints):
+            read = fields_read(functions, key)
+            found |= {key: read} if read.names and not is_list else {}
+        elif isinstance(inner, type) and is_user_code(inner.__module__, file_of(inner)) and not issubclass(inner, Enum):
+            names = tuple(getattr(inner, "model_fields", None) or getattr(inner, "__annotations__", {}))
+            found |= {key: Fields(names=names, needed=tuple(required_of(inner)), is_list=is_list)} if names else {}
+    return found
 
 
 def _structured(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:

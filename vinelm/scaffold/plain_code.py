@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -143,15 +143,67 @@ def _is_dict(function: Callable[..., Any], name: str, tree: ast.AST) -> bool:
 
 def _read_of(tree: ast.AST, name: str) -> Iterator[str]:
     """The keys that are read of a dict: ``name["key"]`` and ``name.get("key")``."""
-    for node in ast.walk(tree):
-        key: ast.expr | None = None
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == name:
-            key = node.slice
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
-            owner = node.func.value
-            key = node.args[0] if isinstance(owner, ast.Name) and owner.id == name else None
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            yield key.value
+    for found in filter(None, map(_item, ast.walk(tree))):
+        if isinstance(found[0], ast.Name) and found[0].id == name:
+            yield found[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """What a key of a state holds.
+
+    Attributes:
+        names: The fields that its type has, or that code reads of it.
+        needed: Those of them that code cannot do without, and writes nowhere.
+        is_list: Whether it is a list of such things.
+    """
+
+    names: tuple[str, ...]
+    needed: tuple[str, ...] = ()
+    is_list: bool = False
+
+
+def fields_read(functions: Iterable[Callable[..., Any]], key: str) -> Fields:
+    """Return what functions read of a key of the state: ``state["data"]["ticker"]``, also by a name for ``state["data"]``."""
+    read, needed, written = dict[str, None](), dict[str, None](), set[str]()
+    for tree in map(source_of, functions):
+        names = {
+            target.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign) and _is_key(node.value, key, frozenset())
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Dict):
+                written |= {one.value for one in node.keys if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+            field = _item(node)
+            if field is not None and _is_key(field[0], key, names):
+                read[field[1]] = None
+                needed |= {field[1]: None} if isinstance(node, ast.Subscript) else {}
+    return Fields(names=tuple(read), needed=tuple(name for name in needed if name not in written))
+
+
+def _item(node: ast.AST) -> tuple[ast.expr, str] | None:
+    """What ``owner["key"]`` and ``owner.get("key")`` read: the owner and the key."""
+    key: ast.expr | None = None
+    owner: ast.expr | None = None
+    if isinstance(node, ast.Subscript):
+        owner, key = node.value, node.slice
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+        owner, key = node.func.value, node.args[0]
+    if owner is not None and isinstance(key, ast.Constant) and isinstance(key.value, str):
+        return owner, key.value
+    return None
+
+
+def _is_key(node: ast.expr, key: str, names: Collection[str]) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in names
+    if isinstance(node, ast.Attribute):
+        return node.attr == key
+    found = _item(node)
+    return found is not None and found[1] == key
 
 
 def _returned(tree: ast.AST) -> Iterator[str]:

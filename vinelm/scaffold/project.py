@@ -119,7 +119,14 @@ def make_project(
     file = WorkflowFile(
         name=_readable(target),
         application=application,
-        keys=request_keys(application.input_keys, application.output_keys, dataset, labels, structured=application.structured),
+        keys=request_keys(
+            application.input_keys,
+            application.output_keys,
+            dataset,
+            labels,
+            structured=application.structured,
+            fields=application.fields,
+        ),
         dataset=None if dataset is None else _relative(dataset.path, folder),
         imports_from=None if target.root.resolve() == folder.resolve() else _relative(target.root, folder),
         is_simulated=is_simulated,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
+from langchain_core.prompts import BasePromptTemplate
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.nodes.signature import code_of, held_attribute, is_user_code
@@ -47,6 +48,7 @@ class _Count:
     def __init__(self, within: frozenset[Any]) -> None:
         self._within = within
         self._names: dict[str, Any] = {}
+        self._prompts: set[str] = set()
 
     def of(self, function: Any) -> int:
         if not isinstance(function, FunctionType) or function in self._within:
@@ -57,6 +59,7 @@ class _Count:
         self._names = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
         self._names = {name: self._names[name] for name in self._names if name not in function.__code__.co_varnames}
         tree = source_of(function)
+        self._prompts = {name for one in ast.walk(tree) for name in self._made_prompts(one)}
         bodies = [one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)][:1]
         return sum(map(self._block, bodies))
 
@@ -69,9 +72,9 @@ class _Count:
                     return tested + max(taken, self._block([*one.orelse, *statements[number + 1 :]]))
                 count = tested + max(taken, self._block(one.orelse))
             elif isinstance(one, ast.For | ast.AsyncFor):
-                count += _MANY * self._block(one.body) + self._inside(one.iter)
+                count += _turns(one.body) * self._block(one.body) + self._inside(one.iter)
             elif isinstance(one, ast.While):
-                count += _MANY * (self._block(one.body) + self._inside(one.test))
+                count += _turns(one.body) * (self._block(one.body) + self._inside(one.test))
             elif isinstance(one, ast.Try):
                 handlers = max((self._block(handler.body) for handler in one.handlers), default=0)
                 count += self._block(one.body) + handlers + self._block(one.orelse) + self._block(one.finalbody)
@@ -98,4 +101,22 @@ class _Count:
         while isinstance(owner, ast.Attribute | ast.Call | ast.Subscript):
             owner = owner.func if isinstance(owner, ast.Call) else owner.value
         name = owner.id if isinstance(owner, ast.Name) else ""
-        return 0 if name in self._names and not holds_chat(self._names[name]) else 1
+        return 0 if name in self._prompts or (name in self._names and not holds_chat(self._names[name])) else 1
+
+    def _made_prompts(self, node: ast.AST) -> Iterator[str]:
+        """The local names that are a prompt template, which is invoked, too: ``prompt = PromptTemplate.from_template(..)``."""
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made = node.value.func
+            kind = self._names.get(getattr(made.value if isinstance(made, ast.Attribute) else made, "id", ""))
+            if isinstance(kind, type) and issubclass(kind, BasePromptTemplate):
+                yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def _turns(body: Sequence[ast.stmt]) -> int:
+    """How often a loop runs unless something fails: one that returns at the end of its first turn only tries again."""
+    last = body[-1]
+    if isinstance(last, ast.Try):
+        return _turns(last.orelse or last.body)
+    if isinstance(last, ast.With | ast.AsyncWith):
+        return _turns(last.body)
+    return 1 if isinstance(last, ast.Return | ast.Break) else _MANY

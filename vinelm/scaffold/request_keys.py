@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as field_
 
 from vinelm.datasets import RequestSet
 from vinelm.errors import ConfigError
+from vinelm.scaffold.plain_code import Fields
 
 MESSAGES, STRUCTURED = "messages", "structured_response"
 """The keys of LangChain's agents: the conversation, and the object that ``response_format`` asks for."""
@@ -16,6 +18,7 @@ _ANSWERED = (
     "prediction", "reply", "label", "category", "sql", "code", "report", "summary", "draft", "text",
 )  # fmt: skip
 _LABELS = ("label", "expected", "expected_answer", "expected_output", "gold", "target", "ground_truth", "answer")
+_MADE = ("final_", "generated_")
 """Names that people give to the question the answer and the right answer, the most telling first."""
 
 
@@ -31,6 +34,9 @@ class RequestKeys:
         is_sure: Whether the names of columns and keys agree; else they were guessed.
         is_json: Whether the first label is a JSON object or list, so that right answers are equal to it as JSON.
         field: The field of the structured response that is the answer; None where the answer is no such response.
+        fields: The field of its key that a column becomes, for keys that hold a dict or an object.
+        lists: The keys that hold a list of those.
+        missing: What the code reads of these keys besides, and no column has: ``model of task``.
         is_read: Whether it is known where the answer is; else the place is the most likely one of several.
     """
 
@@ -42,6 +48,9 @@ class RequestKeys:
     is_json: bool = False
     field: str | None = None
     is_read: bool = True
+    fields: Mapping[str, str] = field_(default_factory=dict)
+    lists: frozenset[str] = frozenset()
+    missing: tuple[str, ...] = ()
 
     @property
     def label(self) -> str | None:
@@ -56,6 +65,7 @@ def request_keys(
     labels: Sequence[str] = (),
     *,
     structured: Sequence[str] = (),
+    fields: Mapping[str, Fields] | None = None,
 ) -> RequestKeys:
     """Return the keys for a graph and its dataset.
 
@@ -65,6 +75,7 @@ def request_keys(
         dataset: The requests; None if they do not exist yet.
         labels: The columns with the right answer; empty to look for one.
         structured: The fields of the structured response that an agent of LangChain was asked for; empty without one.
+        fields: What input keys hold that are no plain values.
 
     Raises:
         ConfigError: The dataset has no such column; the message names those that it has.
@@ -77,8 +88,19 @@ def request_keys(
     labels = tuple(dict.fromkeys(labels)) or (() if likely is None else (likely,))
     given = tuple(column for column in columns if column not in (*labels, "id") and column not in _hidden(dataset))
     inputs, is_sure = _inputs(input_keys, given, is_known=dataset is not None)
-    outputs = [key for key in output_keys if (key not in dict(inputs) or key == MESSAGES) and key != STRUCTURED]
+    inside: dict[str, str] = {}
+    missing: tuple[str, ...] = ()
+    within = None if set(input_keys) & set(given) else _inside(fields or {}, given)
+    if within is not None and (within.is_same or not is_sure):
+        inputs, inside, missing, is_sure = within.pairs, within.fields, within.missing, within.is_same and not within.missing
+    asked = {key for key, _ in inputs} - {MESSAGES} if not inside else set()  # nodes write into a dict that they are given
+    outputs = [key for key in output_keys if key not in asked and key != STRUCTURED]
     answer, is_read = _answer(outputs, labels), True
+    is_guessed = answer is None
+    if answer is None:  # by a part of its name: ``generated_email``, ``llm_output``
+        made = [key for key in outputs if key.startswith(_MADE)]
+        made += [key for key in outputs if key.endswith(tuple(f"_{name}" for name in _ANSWERED))]
+        answer = next(iter(made), None)
     field = None
     if answer == MESSAGES and STRUCTURED in output_keys and structured:
         wanted = [name for name in (*labels, *_ANSWERED) if name in structured]
@@ -89,11 +111,12 @@ def request_keys(
             outputs == [MESSAGES] or STRUCTURED in output_keys
         )  # an agent of LangChain; else a state with keys of its own may have the answer in any of them
     shared = labels if len(labels) > 1 and set(labels) <= set(outputs) else ()
-    is_sure = is_sure and (bool(shared) or (answer is not None and len(labels) < 2))
+    is_sure = is_sure and (bool(shared) or (answer is not None and not is_guessed and len(labels) < 2))
     is_json = bool(labels) and dataset is not None and isinstance(dataset.requests[0].data[labels[0]], dict | list)
     return RequestKeys(
         inputs=inputs, labels=labels, answer=answer, is_sure=is_sure, shared=shared, is_json=is_json,
-        field=field, is_read=is_read or bool(shared),
+        field=field, is_read=is_read or bool(shared), fields=inside, missing=missing,
+        lists=frozenset(key for key, _ in inputs if inside and (fields or {})[key].is_list),
     )  # fmt: skip
 
 
@@ -119,6 +142,36 @@ def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> t
         return ((MESSAGES, column),), is_asked or not is_known
     named = [name for name in (*_ASKED, *keys) if name in keys]
     return (((named[0], column),), False) if named else ((), False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Inside:
+    """Columns that are fields of what keys hold: pairs of key and column, the field of each, and what no column has."""
+
+    pairs: tuple[tuple[str, str], ...]
+    fields: dict[str, str]
+    missing: tuple[str, ...]
+    is_same: bool
+
+
+def _inside(fields: Mapping[str, Fields], columns: Sequence[str]) -> _Inside | None:
+    """The columns that have the name of a field, or else a name that ends with it."""
+    for is_same in (True, False):
+        found: dict[str, tuple[str, str]] = {}
+        for key, held in fields.items():
+            for column in columns:
+                likely = [name for name in held.names if name == column or (not is_same and column.endswith(f"_{name}"))]
+                if likely:
+                    found.setdefault(column, (key, likely[0]))
+        if found:
+            keys, given = dict.fromkeys(key for key, _ in found.values()), set(found.values())
+            return _Inside(
+                pairs=tuple((key, column) for column, (key, _) in found.items()),
+                fields={column: name for column, (_, name) in found.items()},
+                missing=tuple(f"{name} of {key}" for key in keys for name in fields[key].needed if (key, name) not in given),
+                is_same=is_same,
+            )
+    return None
 
 
 def _answer(keys: Sequence[str], labels: Sequence[str]) -> str | None:

@@ -62,7 +62,7 @@ class WorkflowFile:
         yield ""
         if inspect.iscoroutinefunction(target.value) and not target.is_code:
             yield "import asyncio"
-        if self._is_json:
+        if self._is_json or self._reads_json:
             yield "import json"
         if self.imports_from is not None:
             yield "import sys"
@@ -209,7 +209,15 @@ class WorkflowFile:
                 yield '    if messages and getattr(messages[-1], "tool_calls", None):  # a model that has to call a tool'
                 yield '        given = messages[-1].tool_calls[0]["args"]'
                 yield f'        return str(given.get("{label or ANSWER}", given)).strip()'
-            yield '    return messages[-1].text.strip() if messages else ""'
+            if not self._reads_json:
+                yield '    return messages[-1].text.strip() if messages else ""'
+                return
+            yield '    said = messages[-1].text.strip() if messages else ""'
+            yield "    try:"
+            yield "        found = json.loads(said)  # your code writes JSON: the answer is a field of it, if there is one"
+            yield "    except ValueError:"
+            yield "        return said"
+            yield f'    return str(found["{label}"]).strip() if isinstance(found, dict) and "{label}" in found else said'
         else:
             if not self.keys.is_sure and len(self.application.output_keys) > 1:
                 yield f"    # {TODO}: is this the key with the answer? The others: {', '.join(self.application.output_keys)}."
@@ -222,6 +230,11 @@ class WorkflowFile:
     @property
     def _is_json(self) -> bool:
         return self.keys.is_json and not self.keys.shared
+
+    @property
+    def _reads_json(self) -> bool:
+        """Whether the last message may be JSON with the answer in it."""
+        return self.keys.answer == MESSAGES and not self.keys.is_read and self.application.writes_json and bool(self.keys.label)
 
     def _json_score(self, label: str) -> Iterator[str]:
         """The body of a scorer whose label is a JSON object or list."""
@@ -242,8 +255,8 @@ class WorkflowFile:
         yield "        for key in keys"
         yield "    )"
 
-    def _workflow(self) -> Iterator[str]:
-        keys, dataset = self.keys, self.dataset
+    def _inputs(self) -> Iterator[str]:
+        keys = self.keys
         able = ", ".join(self.application.input_keys)
         yield ""
         yield "def inputs(request) -> dict:"
@@ -255,10 +268,16 @@ class WorkflowFile:
             some = f"{{key: value for key, value in request.data.items() if key not in ({hidden.strip()})}}"
             yield f"    return {some if hidden else 'dict(request.data)'}"
         else:
-            if not keys.is_sure:
+            if keys.missing:
+                yield f"    # {TODO}: give {', '.join(keys.missing)}, too, which the application reads."
+            elif not keys.is_sure:
                 yield f"    # {TODO}: is this what the graph is invoked with? Its input may have {able}."
-            pairs = ", ".join(_input_pair(key, column) for key, column in keys.inputs)
+            pairs = ", ".join(_input_pairs(keys))
             yield f"    return {{{pairs}}}"
+
+    def _workflow(self) -> Iterator[str]:
+        keys, dataset = self.keys, self.dataset
+        yield from self._inputs()
         yield ""
         yield ""
         if dataset is None:
@@ -335,6 +354,17 @@ class WorkflowFile:
 
 def _context_name(schema: type) -> str:
     return "AppContext" if schema.__name__ in _OWN_NAMES else schema.__name__
+
+
+def _input_pairs(keys: RequestKeys) -> Iterator[str]:
+    """The items of an input: a key and its column, or a key and the fields of what it holds."""
+    if not keys.fields:
+        yield from (_input_pair(key, column) for key, column in keys.inputs)
+        return
+    for key in dict.fromkeys(key for key, _ in keys.inputs):
+        columns = [column for one, column in keys.inputs if one == key]
+        held = "{" + ", ".join(f'"{keys.fields[column]}": request.data["{column}"]' for column in columns) + "}"
+        yield f'"{key}": [{held}]' if key in keys.lists else f'"{key}": {held}'
 
 
 def _input_pair(key: str, column: str) -> str:

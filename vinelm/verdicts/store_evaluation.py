@@ -87,7 +87,7 @@ def evaluate(
         >>> import vinelm
         >>> found = vinelm.evaluate("my-app.db")
         >>> found.verdict, found.headline.name
-        ('no gain', 'paths')
+        ('open', 'paths')
     """
     subject = _Subject.of(store, trie, seed)
     if serve is None:

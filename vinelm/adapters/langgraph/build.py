@@ -20,6 +20,7 @@ from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.path.within_node import with_path_channel
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, single_stages, wrapped_stages
 from vinelm.adapters.langgraph.structure.reading import read_template, teach_routes
+from vinelm.adapters.langgraph.structure.stage_graph import NodeGraph
 from vinelm.adapters.langgraph.structure.ways import all_ways, with_repeats
 from vinelm.errors import WorkflowError
 from vinelm.requests.workflow import Workflow
@@ -99,8 +100,12 @@ def template_of_graph(
     """
     label = f"workflow {workflow.name!r}"
     held = chat_nodes(graph) if chats is None else chats
-    ways = with_repeats(all_ways(graph, nodes_of_stages(graph, agents, held), held), repeating)
-    return read_template(ways, label, turns=turns)
+    ways = all_ways(graph, nodes_of_stages(graph, agents, held), held)
+    repeated = set(repeating)
+    if repeated:  # stages that start together are one superstep of the template, in which no loop can stand
+        together = NodeGraph(ways).side_by_side
+        repeated -= {place for place, stage in ways.stage_of.items() if stage in together}
+    return read_template(with_repeats(ways, repeated), label, turns=turns)
 
 
 def joint_stages(template: Template) -> list[frozenset[str]]:

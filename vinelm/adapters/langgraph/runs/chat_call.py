@@ -133,7 +133,7 @@ class ChatCall:
             )
         if runtime is None:  # before its name is asked for, which would be no help
             require_request(context, adapter, "a model call")
-        node = "" if config is None else str(config.get("metadata", {}).get("langgraph_node", ""))
+        node = "" if config is None else _node_of(config)
         name = stage or _stage_of(node, config or {}, adapter.template)
         if not name:
             more = "" if is_carried() else f"; in a thread that a node has started, {CARRY_IT}"
@@ -235,6 +235,13 @@ def halted_here() -> BaseException | None:
         host = carried_by(None if runtime is None else runtime.context).chat_host
         return None if host is None else host.halted
     return None
+
+
+def _node_of(config: RunnableConfig) -> str:
+    """The node around a call. ``chain.invoke(x, {"metadata": ..})`` replaces the metadata that names it, but not its place."""
+    named = config.get("metadata", {}).get("langgraph_node")
+    place = str(config.get("configurable", {}).get("checkpoint_ns") or "")
+    return str(named or place.rpartition("|")[2].partition(":")[0])
 
 
 def _stage_of(node: str, config: RunnableConfig, template: Template | None) -> str:

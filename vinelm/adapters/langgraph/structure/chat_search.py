@@ -6,6 +6,7 @@ calls are followed. A chat model that is made while the node runs is not found, 
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import sys
@@ -98,7 +99,7 @@ def chat_nodes(
     found: dict[str, HeldStages] = {}
     for node, spec in graph.builder.nodes.items():
         held = ObjectSearch(node, within | {id(graph)}, is_any=is_any).held_by(spec.runnable)
-        if held.names or held.makes_some or held.hidden:
+        if held.names or held.makes_some or held.inner:
             held.is_tools = any(kind.__name__ == "ToolNode" for kind in type(spec.runnable).__mro__)
             found[node] = held
     for source, branches in graph.builder.branches.items():
@@ -201,7 +202,10 @@ class ObjectSearch:
 
     def held_by(self, target: Any) -> HeldStages:
         """Return what was found, in ``target`` and in what was searched before."""
-        waiting = [target]
+        # A prebuilt middleware's hook (``SummarizationMiddleware.before_model``) calls the model that it was made with. Those
+        # around the agent's own call, such as for a fallback, are not the node's.
+        owners = (getattr(held_attribute(target, name), "__self__", None) for name in ("func", "afunc"))
+        waiting = [target, *(vars(owner) for owner in owners if _is_middleware(owner))]
         # An agent's own nodes know its tools, and call none of them: its ``ToolNode`` does.
         calls_no_tools = any(_is_of_agents(held_attribute(target, name)) for name in ("func", "afunc"))
         while waiting and len(self._seen) < MOST_OBJECTS:
@@ -238,11 +242,12 @@ class ObjectSearch:
         for node, inner in held.items():
             names |= inner.names | inner.hidden | inner.on_edges
             own = {node} if inner.is_by_node or inner.makes_some else set()
+            names |= own
             self._held.paths |= {f"{self._node}{WITHIN}{path}" for path in own | inner.paths}
             self._held.remembering |= inner.remembering
             self._held.adapters += inner.adapters
         self._held.hidden |= names
-        if names or any(inner.makes_some for inner in held.values()):
+        if names:
             self._held.inner.append(InnerGraph(graph, held, single_stages(graph, held)))
         if graph.checkpointer not in {None, False}:
             self._held.remembering |= names
@@ -278,11 +283,12 @@ class ObjectSearch:
         if makes or (self._is_any and any(makes_chat(owner.get(name)) for name in names)):
             self._held.makes_some = True
             self._held.makers.append(function.__code__)
-        for value in (owner[name] for name in names if name in owner):
+        reads = list(_reads(function.__code__))
+        for name, value in [(name, owner[name]) for name in names if name in owner]:
             if isinstance(value, ModuleType):
                 yield from (getattr(value, name, None) for name in names)
             else:
-                yield value
+                yield from _of_object(value, [chain[1:] for chain in reads if chain[0] == name])
 
 
 def _has_around(value: Any) -> bool:
@@ -296,6 +302,7 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
     A class that holds several models has a node for each, as a rule.
     """
     owner, names = method.__self__, set[str]()
+    codes: list[CodeType] = []
     is_theirs = is_user_code(type(owner).__module__, file_of(type(owner)))
     if isinstance(owner, type) or not is_theirs or not hasattr(owner, "__dict__"):
         return None
@@ -305,6 +312,7 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
         code = getattr(inspect.unwrap(waiting.pop()), "__code__", None)
         if code is None:
             return None
+        codes.append(code)
         new = set(code_names(code)) - names
         names |= new
         for value in (members[name] for name in new for members in classes if name in members):
@@ -313,7 +321,56 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
                 waiting.append(inner)
     if names & ANY_ATTRIBUTE:
         return None
-    return [members[name] for members in (vars(owner), *classes) for name in names if name in members]
+    reads = [chain for code in codes for chain in _reads(code)]
+    found: list[Any] = []
+    for name, value in [(name, members[name]) for members in (vars(owner), *classes) for name in names if name in members]:
+        found += _of_object(value, [chain[1:] for chain in reads if chain[0] == name])
+    return found
+
+
+def _reads(code: CodeType) -> Iterator[tuple[str, ...]]:
+    """Each name that code loads, with the attributes that are read right behind it: ``("agents", "writer", "invoke")``."""
+    chain: list[str] = []
+    for one in dis.get_instructions(code):
+        is_attribute = one.opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))
+        if chain and not is_attribute:
+            yield from (tuple(chain[number:]) for number in range(len(chain)))
+            chain = []
+        if is_attribute or one.opname.startswith(("LOAD_GLOBAL", "LOAD_DEREF")):
+            chain.append(str(one.argval))
+    yield from (tuple(chain[number:]) for number in range(len(chain)))
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _reads(const)
+
+
+def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
+    """What is used of a value of which these attributes are read; the value itself where that is not known.
+
+    An object of the application's that holds a model for each of its nodes (``self.agents.writer``) is not used whole.
+    """
+    kind = type(value)
+    classes = [vars(base) for base in kind.__mro__]
+    is_used_whole = not chains or not all(chains) or isinstance(value, Runnable) or any("__call__" in one for one in classes)
+    if is_used_whole or not hasattr(value, "__dict__") or not is_user_code(kind.__module__, file_of(kind)):
+        return [value]
+    found: list[Any] = []
+    for name in dict.fromkeys(chain[0] for chain in chains):
+        members = [one[name] for one in (vars(value), *classes) if name in one][:1]
+        if not members or name in ANY_ATTRIBUTE:  # made on demand
+            return [value]
+        function = next(
+            (f for kind in ("fget", "func", "__func__") if (f := getattr(members[0], kind, None)) is not None), members[0]
+        )
+        if isinstance(function, FunctionType) and name not in vars(value):
+            found.append(MethodType(function, value))
+        else:
+            found += _of_object(members[0], [chain[1:] for chain in chains if chain[0] == name])
+    return found
+
+
+def _is_middleware(value: Any) -> bool:
+    return any(kind.__module__.startswith("langchain.agents.middleware") for kind in type(value).__mro__)
 
 
 def _is_of_agents(function: Any) -> bool:

@@ -86,6 +86,12 @@ class NodeGraph:
                     found.unclear[stage] = node
         return found
 
+    @property
+    def side_by_side(self) -> frozenset[str]:
+        """The stages that some superstep runs together with others."""
+        found = self.stage_graph()
+        return frozenset().union(*(stages for stages in (*found.start, *found.after) if len(stages) > 1))
+
     def arms(self, place: str) -> frozenset[str]:
         """The stages that a place leads to."""
         return frozenset(name for stages in self._outcomes_of(place, 0, frozenset()) for name, _ in stages)

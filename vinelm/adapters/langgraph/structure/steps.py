@@ -108,9 +108,18 @@ class _Writer:
         """The superstep that a part is entered at."""
         from_outside = (then for at, following in region.successors.items() if at not in part for then in following)
         heads = part & {*targets, *from_outside}
+        core = self._core(part, region)
+        if core is not None and heads == part:
+            return core
         if len(heads) != 1 and not self._is_loose:
             raise _NotStructuredError
         return self._in_order_if_known(list(heads))[0]
+
+    @staticmethod
+    def _core(part: Part, region: Region) -> Together | None:
+        """What every turn of a loop runs, where all else in it comes before that or is left out, as the hooks of an agent."""
+        found = [at for at in part if all(list(region.successors[other]) == [at] for other in part - {at})]
+        return found[0] if len(part) > 1 and len(found) == 1 and part <= set(region.successors[found[0]]) else None
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
@@ -126,6 +135,14 @@ class _Writer:
             return (self._unit(at), *self._choice(list(region.successors.get(at, ())), region, stop))
         outside = [then for then in self._in_order_if_known(region.outside(part)) if then != ENDED]
         entered = {s for s in part if any(s in n for o, n in region.successors.items() if o not in part)} | {at}
+        core = None if self._is_loose else self._core(part, region)
+        if core is not None and part <= entered | self._graph.start.keys():
+            names = {one: " + ".join(self._graph.sorted(one)) for one in self._in_order_if_known(list(part))}
+            before = Branch({name: () if one == core else (self._unit(one),) for one, name in names.items()})
+            times = self._turns(at, part)
+            memory = MEMORY if times * len(part) > _SHORT else None
+            loop = Loop((before, self._unit(core)), times, memory=memory, early_exit=bool(outside))
+            return (loop, *(self._choice(outside, region, stop) if outside else ()))
         is_loose = self._is_loose or len(entered) > 1
         structured = None if is_loose else self._turn(at, part, region, outside, stop)
         if structured is None and not self._is_loose:

@@ -60,6 +60,11 @@ def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
         found.choices[source] = _edges(graph, source) + _ends(graph, source)
         if _is_unclear(graph, source) or (not found.choices[source] and _commands(graph, source)):
             found.unclear.add(source)
+    for hook in [node for node in found.stage_of if node.endswith(_HOOKS)]:
+        part, done = f"{hook}/stage-0", f"{hook}/done"
+        behind = found.choices[hook]
+        found.choices |= {hook: [{part: frozenset(), done: frozenset()}], part: behind, done: behind}
+        found.stage_of[part] = found.stage_of.pop(hook)
     return found
 
 
