@@ -17,7 +17,11 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from vinelm.catalog import Catalog
 
 needs("langchain_openai", "langchain_anthropic", "langchain_google_genai")
-pytestmark = pytest.mark.usefixtures("credentials")
+pytestmark = [
+    pytest.mark.usefixtures("credentials"),
+    # Connections of an object that was handed in are its owner's, and google-genai keeps some until it is collected.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 ARGUMENTS = {"a": 2, "b": 3}
 
 

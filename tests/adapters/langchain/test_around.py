@@ -247,7 +247,8 @@ def test_around_twice_is_around_once(vine, server):
 
 
 def test_its_failure_is_booked_and_shows_nothing_of_its_key(vine, server):
+    server.answers(lambda asked, out: out.whole(problem("x"), 401))
+    model = vine.around(own(server), "write")
     with vine.request(policy=policy_of(vine, "other")), pytest.raises(CallError) as raised:
-        server.answers(lambda asked, out: out.whole(problem("x"), 401))
-        vine.around(own(server), "write").invoke("?")
+        model.invoke("?")
     assert "sk-mine" not in str(raised.value)

@@ -30,15 +30,6 @@ def test_a_write_that_is_kept_for_an_hour():
     assert cost(counts) == pytest.approx(10 + 10 + 12.5 + 60)
 
 
-def test_how_long_is_not_stated_and_an_hour_was_asked_for_so_the_dearer_one_is_booked():
-    """Anthropic's streams state what was written, and not for how long."""
-    stated = usage(50, cache_creation=40)
-    assert cost(counts_of(stated, lambda: True)) == pytest.approx(10 + 10 + 80)
-    assert cost(counts_of(stated)) == pytest.approx(10 + 10 + 50)
-    apart = usage(50, cache_creation=0, ephemeral_5m_input_tokens=40, ephemeral_1h_input_tokens=0)
-    assert cost(counts_of(apart, lambda: True)) == pytest.approx(10 + 10 + 50)
-
-
 def test_tokens_that_only_the_total_shows_are_output():
     """Some servers leave reasoning out of the answer's count, and bill it."""
     assert counts_of(usage(50, 10, total=100)).tokens_out == 50

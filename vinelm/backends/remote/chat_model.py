@@ -452,7 +452,7 @@ class _Account:
 
     @contextmanager
     def _owed(self) -> Iterator[None]:
-        """Tell the guard whether an earlier run has bought the call already: its answer is fetched, whatever the ledger says."""
+        """Tell the guard whether an earlier run has bought the call: its answer is fetched, whatever the ledger says."""
         token = OWED.set(self._bound.is_owed)
         try:
             yield

@@ -82,7 +82,7 @@ def must_not_think(chat: BaseChatModel, messages: Sequence[BaseMessage], options
         return False
     if int(thinking.get("budget_tokens") or 0) >= limit:
         return True
-    for message in reversed(messages):
+    for message in reversed(carried_to(chat, messages)):  # another model's thoughts do not go along
         if isinstance(message, HumanMessage):
             return False
         if isinstance(message, AIMessage) and message.tool_calls:

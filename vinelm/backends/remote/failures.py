@@ -246,9 +246,9 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
         return AttemptFailed("server", "the connection failed or broke off", may_be_billed=sent)
     if re.search(r"APIError|EventStreamError|ResponseStreaming", names):
         return AttemptFailed("server", "the server reported an error in the stream")
-    if isinstance(error, ValueError | TypeError | KeyError | AttributeError | IndexError | RecursionError) or re.search(
-        r"ValidationError|ParserError|JSONDecode|UnicodeDecode", names
-    ):
+    if isinstance(
+        error, NotImplementedError | ValueError | TypeError | KeyError | AttributeError | IndexError | RecursionError
+    ) or re.search(r"ValidationError|ParserError|JSONDecode|UnicodeDecode", names):
         return AttemptFailed("malformed", f"the server's answer cannot be parsed ({type(error).__name__})")
     name = type(error).__name__
     return AttemptFailed("unknown", f"the chat model raised {name}: call it directly to see why", is_final=True)

@@ -49,8 +49,8 @@ _LABEL = re.compile(r"[!-~]{1,200}")
 class ModelRequest:
     """What one call asks of the chat model inside: the owner's messages and options, as they are.
 
-    ``limit``: the most tokens of each of its ``answers``; ``is_limit_asked``: the call says so, not only the entry, which may be
-    an owner's object that sets no limit, and stays so. ``dropped``: settings that the model refuses, which are left out.
+    ``limit``: the most tokens of each of its ``answers``; ``is_limit_asked``: the call says so, not only the entry, which may
+    be an owner's object that sets no limit, and stays so. ``dropped``: settings that the model refuses, which are left out.
     """
 
     messages: Sequence[BaseMessage]
