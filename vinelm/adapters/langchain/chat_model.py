@@ -213,7 +213,10 @@ class VineChatModel(DelegatingChatModel):
 
 
 class _Begun:
-    """The first invocation of a call, begun before LangChain's callbacks hear of it. It fails if they do, and costs nothing if a cache answers."""
+    """The first invocation of a call, begun before LangChain's callbacks hear of it.
+
+    It fails if they do, and costs nothing if a cache answers.
+    """
 
     __slots__ = ("call", "is_taken")
 
