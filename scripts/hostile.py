@@ -1,6 +1,6 @@
 """Attacks on VineLM, bounded and on this machine's loopback only: what was tried, and what got through.
 
-Parts: lying model servers for every provider whose wire is ours; faults injected into every method of ours that a served
+Parts: lying model servers for each of LangChain's packages; faults injected into every method of ours that a served
 request passes, in stages and on every other way in; agents of many users whose tools are called ahead; stages that pay and do
 not finish, whose requests are resumed; Ctrl-C during a first use; trie files with valid checksums and wrong
 contents; random command lines over damaged files; generated Python against the sandbox of the coding example; generated SQL

@@ -1,4 +1,4 @@
-"""Lying servers against every provider whose wire VineLM speaks itself: time, money and memory of each call.
+"""Lying servers against each of LangChain's packages under VineLM's meter: time, money and memory of each call.
 
 Runs on loopback, for minutes; ``python -m scripts.hostile_parts.servers`` prints the counts.
 """
@@ -34,7 +34,7 @@ from vinelm.rows.observation import Usage
 
 from .lies import KINDS, Kind
 from .lying_server import LyingServer
-from .wires import MODEL, WIRES, Wire
+from .wires import WIRES, Wire
 
 TIMEOUT_S = 1.0
 SLACK_S = 2.5
@@ -179,19 +179,20 @@ def _ask(chat: Any, is_async: bool, outcome: list[str]) -> None:
 
 def _model(wire: Wire, server: LyingServer) -> Model:
     fields: dict[str, Any] = {"api_base": server.root + wire.path, "max_tokens": 1024, "timeout_s": TIMEOUT_S, **wire.fields}
-    return Model(name="m", provider=wire.name, model_id=MODEL, engine="e", price=PRICE, **fields)
+    return Model(name="m", provider=wire.name, model_id=wire.model_id, engine="e", price=PRICE, **fields)
 
 
 def _table(is_streamed: bool) -> dict[str, Any]:
     return {"stream": is_streamed, "backoff_s": 0.001, "max_wait_s": 0.05}
 
 
+PACKAGES = {"anthropic": "langchain_anthropic", "bedrock": "langchain_aws"} | dict.fromkeys(
+    ("gemini", "vertex"), "langchain_google_genai"
+)
+
+
 def _is_installed(wire: Wire) -> bool:
-    needed = {"bedrock": "boto3", "gemini": "google.genai", "vertex": "google.genai"}.get(wire.name)
-    try:
-        return needed is None or find_spec(needed) is not None
-    except ModuleNotFoundError:
-        return False
+    return find_spec(PACKAGES.get(wire.name, "langchain_openai")) is not None
 
 
 def _peak_mib() -> float:

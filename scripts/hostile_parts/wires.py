@@ -1,4 +1,4 @@
-"""The wire formats of the providers that VineLM speaks to itself, as a server writes them."""
+"""The wire formats of the providers, as a server writes them: what LangChain's packages read."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Wire:
     fields: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
     stream_type: str = "text/event-stream"
+    model_id: str = MODEL
 
     def whole(self, text: str = TEXT, usage: Any = None, finish: bool = True) -> bytes:
         """Return a whole answer."""
@@ -74,12 +75,53 @@ class OpenAIWire(Wire):
         return {"id": "c1", "object": kind, "created": 1, "model": MODEL, "choices": [choice], "usage": usage}
 
 
-class SGLangWire(Wire):
-    """SGLang's ``/generate`` with increments."""
+class AnthropicWire(Wire):
+    """The Messages API."""
 
-    def _answer(self, text: str, usage: Any, finish: bool, *, is_whole: bool) -> Any:
-        facts = {"id": "c1", "finish_reason": {"type": "stop"} if finish else None}
-        return {"text": text, "meta_info": {**facts, **(usage if isinstance(usage, dict) else {})}}
+    def whole(self, text: str = TEXT, usage: Any = None, finish: bool = True) -> bytes:
+        """Return a whole answer."""
+        stop = "end_turn" if finish else None
+        return json.dumps(self._message([{"type": "text", "text": text}], stop, usage)).encode()
+
+    def piece(self, text: str, usage: Any = None) -> bytes:
+        """Return the events up to the end of the text."""
+        block = {"index": 0, "content_block": {"type": "text", "text": ""}}
+        return b"".join(
+            (
+                self._named("message_start", {"message": self._message([], None, usage)}),
+                self._named("content_block_start", block),
+                self._named("content_block_delta", {"index": 0, "delta": {"type": "text_delta", "text": text}}),
+                self._named("content_block_stop", {"index": 0}),
+            )
+        )
+
+    def end(self, usage: Any = None) -> bytes:
+        """Return the events that end an answer."""
+        delta = {"delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": self._used(usage)}
+        return self._named("message_delta", delta) + self._named("message_stop", {})
+
+    def finished(self) -> bytes:
+        """Return the event with the finish reason, without the usage that belongs there."""
+        return self._named("message_delta", {"delta": {"stop_reason": "end_turn", "stop_sequence": None}})
+
+    def error(self, code: int) -> bytes:
+        """Return an event that reports an error, in the middle of a stream."""
+        kind = "rate_limit_error" if code == 429 else "overloaded_error"
+        return self._named("error", {"error": {"type": kind, "message": "no"}})
+
+    def idle(self) -> bytes:
+        """Return what keeps a stream open without saying anything."""
+        return self._named("ping", {})
+
+    def _used(self, usage: Any) -> Any:
+        return dict(self.usage) if usage is None else usage
+
+    def _message(self, content: list[Any], stop: str | None, usage: Any = None) -> dict[str, Any]:
+        facts = {"id": "c1", "type": "message", "role": "assistant", "model": MODEL, "stop_sequence": None}
+        return {**facts, "content": content, "stop_reason": stop, "usage": self._used(usage)}
+
+    def _named(self, kind: str, fields: Mapping[str, Any]) -> bytes:
+        return f"event: {kind}\n".encode() + self.event({"type": kind, **fields})
 
 
 class GeminiWire(Wire):
@@ -148,11 +190,8 @@ _GEMINI_USAGE = {"promptTokenCount": 20, "candidatesTokenCount": 7, "totalTokenC
 WIRES: tuple[Wire, ...] = (
     OpenAIWire("openai", _OPENAI_USAGE, _KEY, path="/v1"),
     OpenAIWire("azure", _OPENAI_USAGE, {**_KEY, "options": {"api_version": "2025-04-01-preview"}}),
-    SGLangWire(
-        "sglang",
-        {"prompt_tokens": 20, "completion_tokens": 7},
-        {**_KEY, "options": {"chat_template": "chatml", "incremental_stream": True}},
-    ),
+    AnthropicWire("anthropic", {"input_tokens": 20, "output_tokens": 7}, _KEY),
+    OpenAIWire("sglang", _OPENAI_USAGE, _KEY),
     GeminiWire("gemini", _GEMINI_USAGE, _KEY),
     GeminiWire("vertex", _GEMINI_USAGE, _KEY),
     BedrockWire(
@@ -160,5 +199,6 @@ WIRES: tuple[Wire, ...] = (
         {"inputTokens": 20, "outputTokens": 7, "totalTokens": 27},
         {"options": {"region": "us-east-1"}},
         stream_type="application/vnd.amazon.eventstream",
+        model_id="amazon.nova-pro-v1:0",  # langchain-aws streams nothing of a maker that it does not know
     ),
 )

@@ -29,13 +29,17 @@ def test_the_ways_take_turns_and_are_timed(bench_wire):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "bedrock"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients of event loops that have ended
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
 def test_every_provider_reads_what_the_server_writes(bench_wire, provider, monkeypatch, tmp_path):
-    for name, value in {**bench_wire.KEYS, **bench_wire.AWS}.items():
+    for name, value in bench_wire.KEYS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(bench_wire, "WARM", 1)
     file = tmp_path / "wire.json"
-    monkeypatch.setattr(sys, "argv", ["bench_wire.py", "--provider", provider, "--calls", "2", "--results", str(file)])
+    words = ["bench_wire.py", "--provider", provider, "--calls", "2", "--at-once", "3", "--results", str(file)]
+    monkeypatch.setattr(sys, "argv", words)
     bench_wire.main()
-    found = json.loads(file.read_text())["us_per_call"][provider]
-    assert all({"http", "vinelm"} <= set(by_way) for by_way in found.values())
+    found = json.loads(file.read_text())["per_call"][provider]
+    assert set(found) == {"whole", "streamed", "async", "3 at once"}
+    assert all(set(by_way) == {"sdk", "langchain", "vinelm"} for by_way in found.values())
+    assert [it["failed"] for it in found["3 at once"].values()] == [0, 0, 0]

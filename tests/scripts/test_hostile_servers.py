@@ -16,7 +16,7 @@ SOME = ("header_bytes", "status_504_after_charging", "redirect_307", "usage_nega
 @pytest.mark.long
 def test_nothing_gets_through():
     lines = []
-    found = run(lines.append, only=SOME, providers=("openai", "sglang"))
+    found = run(lines.append, only=SOME, providers=("openai", "anthropic"))
     assert found["got_through"] == []
     assert (found["kinds"], found["calls"], len(lines)) == (6, 48, 6)
     assert found["by_kind"]["redirect_307"]["requests_max"] == 1

@@ -110,6 +110,14 @@ class VineChatModel(DelegatingChatModel):
         name = None if begun is None else begun.names().get("ls_model_name")
         return params if name is None else {"model": name, "model_name": name, **params}
 
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        """The key of a cache: everything that is set, on the application's own model too, and the chosen model."""
+        begun: _Begun | None = kwargs.pop(BEGUN, None)
+        asked = super()._get_llm_string(stop=stop or self.stop, **kwargs)
+        own = None if self.own is None else self.own.inner.given._get_llm_string(stop=stop)
+        chosen = None if begun is None else sorted(begun.names().items())
+        return str((asked, self.temperature, self.max_tokens, own, chosen))
+
     # The model is chosen before LangChain tells callbacks that a run starts: they are told which one it is.
 
     def generate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
@@ -205,7 +213,10 @@ class VineChatModel(DelegatingChatModel):
 
 
 class _Begun:
-    """The first invocation of a call, begun before LangChain's callbacks hear of it. It fails if LangChain never makes it."""
+    """The first invocation of a call, begun before LangChain's callbacks hear of it.
+
+    It fails if they do, and costs nothing if a cache answers.
+    """
 
     __slots__ = ("call", "is_taken")
 
@@ -224,15 +235,15 @@ class _Begun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if not self.is_taken:
-            self.call.__exit__(kind, error or RuntimeError("the call was not made"), trace)
+        if not self.is_taken:  # without an error a cache has answered
+            self.call.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> _Begun:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if not self.is_taken:
-            await self.call.__aexit__(kind, error or RuntimeError("the call was not made"), trace)
+            await self.call.__aexit__(kind, error, trace)
 
 
 def _with(options: dict[str, Any], begun: _Begun) -> dict[str, Any]:

@@ -66,8 +66,14 @@ def wrapped(made: Runnable[Any, Any], wrap: Wrap) -> Runnable[Any, Any]:
     Raises:
         ConfigError: there is no chat model inside.
     """
-    found = _wrapped(made, wrap)
-    if found is made:
+    met: list[BaseChatModel] = []
+
+    def meets(chat: BaseChatModel) -> BaseChatModel:
+        met.append(chat)
+        return wrap(chat)
+
+    found = _wrapped(made, meets)
+    if not met:
         raise ConfigError(
             f"vine.around was given a {type(made).__name__} without a chat model inside: give it the chat model itself"
         )

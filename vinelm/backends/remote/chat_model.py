@@ -304,6 +304,7 @@ class _Account:
                     closing(bound.sender.send(entry, self._marked(prompt))) as pieces,
                 ):
                     for piece in pieces:
+                        self._hold(piece)
                         is_token = metered.see(piece)
                         prompt.begun()
                         yield from self._seen(piece, is_token=is_token)
@@ -324,6 +325,7 @@ class _Account:
                     with self._attempt(ticket) as entry:
                         async with aclosing(bound.sender.asend(entry, self._marked(prompt))) as pieces:
                             async for piece in pieces:
+                                self._hold(piece)
                                 is_token = metered.see(piece)
                                 prompt.begun()
                                 for chunk in self._seen(piece, is_token=is_token):
@@ -332,10 +334,13 @@ class _Account:
                     self._raise_attempt()
         self._raise_call()
 
-    def _seen(self, piece: Piece, *, is_token: bool) -> Iterator[ChatGenerationChunk]:
-        """Keep a piece, or hand it out: from the first output on, a call cannot be repeated."""
+    def _hold(self, piece: Piece) -> None:
+        """Keep a piece before its time is judged: an answer that was complete, though late, is used."""
         if self._keeps:
             self._held.append(piece)
+
+    def _seen(self, piece: Piece, *, is_token: bool) -> Iterator[ChatGenerationChunk]:
+        """Hand a piece out, where the caller asked for a stream: from the first output on, a call cannot be repeated."""
         if self._is_handed_out:
             if is_token:
                 self._metered.hand_out()

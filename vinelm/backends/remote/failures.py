@@ -128,6 +128,8 @@ _CONTENT = re.compile(
     r"|(not support|unsupported|no endpoints found that support)[^.]{0,60}(image|audio|video|document|file|pdf|media|modalit)",
     re.I,
 )
+_NO_ANSWER = (NotImplementedError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
+"""What packages raise on an answer, or on content and arguments, that they do not take."""
 _MOST_LINKS = 32
 
 

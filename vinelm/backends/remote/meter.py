@@ -97,7 +97,7 @@ def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
 
 
 @dataclass(slots=True)
-class Seen:
+class SeenAnswer:
     """What is seen of one attempt's answer. Nothing is changed or kept of it but what the meter needs."""
 
     has_begun: bool = False
@@ -227,7 +227,7 @@ class MeteredCall:
     attempts: int = 0
     billed: int = 0
     is_complete: bool = False
-    seen: Seen = field(default_factory=Seen)
+    seen: SeenAnswer = field(default_factory=SeenAnswer)
     _asked_s: float = 0.0
     _started_s: float = 0.0
     _ended_s: float | None = None
@@ -245,7 +245,7 @@ class MeteredCall:
     def begin(self) -> None:
         """Start a new attempt."""
         self.attempts += 1
-        self.seen = Seen()
+        self.seen = SeenAnswer()
         self._started_s, self._ended_s, self._ttft_s = self.context.clock.now(), None, None
         if self.request.is_streamed and self.context.on_text is not None:
             self._hear = self.context.on_text()

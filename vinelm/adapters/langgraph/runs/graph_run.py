@@ -22,6 +22,7 @@ from vinelm.adapters.tools.read_ahead import ReadAhead
 from vinelm.clock import VirtualClock, steady
 from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
 from vinelm.money.bound_guard import BoundGuard, with_account
+from vinelm.policies.fixed import DefaultPolicy
 from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.signals import Outcome, Signals
@@ -48,6 +49,8 @@ class StageChoice:
     path: tuple[str, ...]
     begun: int = 0
     failed: int = 0
+    default: str | None = None
+    """The default model of the object that asked, where it has one of its own."""
 
     @property
     def is_lost(self) -> bool:
@@ -265,12 +268,15 @@ class GraphRun:
         step = self._superstep
         return prefix == self.path or (step is not None and prefix == step.prefix)
 
-    def decide(self, step: Any, stage: str, prefix: tuple[str, ...], stages: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def decide(
+        self, step: Any, stage: str, prefix: tuple[str, ...], stages: tuple[str, ...] = (), *, default: str | None = None
+    ) -> tuple[str, ...]:
         """Return ``prefix``, behind these stages, and the policy's model for the invocation of ``stage`` in superstep ``step``.
 
         The policy is asked once per superstep and stage, so that the branches of a fan-out share a model; and again once every
         invocation that began with it has failed, so that a retry may use another one. For stages that run side by side it is
         asked in the order of the template, whichever of them begins first; the path returned holds those before this one.
+        ``default``: the default model of the object that asks, which a policy of defaults never replaces by another object's.
 
         Raises:
             WorkflowError: two stages run in one superstep, of which the template does not say that they run side by side.
@@ -284,6 +290,11 @@ class GraphRun:
             if prefix != current.prefix:
                 current = self._superstep = Superstep(step, prefix, stages)
             choice = current.choose(stage, ahead, self._model_of if self.flow is None else self._model_in_flow)
+            if default is not None and isinstance(self.policy, DefaultPolicy):
+                # Nothing is planned, so each of an application's own models stays what it is, also two in one superstep.
+                if choice.default not in (None, default):
+                    choice = current.choices[stage] = StageChoice((*choice.path[:-1], default))
+                choice.default = default
             choice.begun += 1
             if len(current.choices) == 1:
                 self.path, self.stages = choice.path, (*current.stages, stage)

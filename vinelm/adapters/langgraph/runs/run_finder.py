@@ -344,7 +344,7 @@ class RunFinder:
             if run.outcomes is not None:
                 notes = run.outcomes.told(place.config if place.shows else None, place.prefix, place.value)
             with self._defaults.asked(stage, options.get("default")):
-                path = run.decide(place.step, stage, place.prefix, place.stages)
+                path = run.decide(place.step, stage, place.prefix, place.stages, default=options.get("default"))
         ahead = None
         if settings.tools.declared or settings.tools.recorder is not None:
             ahead = start_reads(settings, run, (stage, path), place.config, place.runtime, offered=options.get("tools"))

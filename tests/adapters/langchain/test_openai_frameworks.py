@@ -1,0 +1,99 @@
+"""Frameworks over the openai SDK run on ``vine.openai_client`` with one changed line: tools, a handoff, a structured result."""
+
+import asyncio
+import json
+
+import pytest
+from kit.wire.client import PRICE
+from kit.wire.openai_format import completion, stream
+from kit.wire.server import WireServer, end_connections
+from pydantic import BaseModel
+
+from vinelm import VineLM
+from vinelm.catalog import Catalog, Model
+
+# A client of an event loop that has ended leaves its connection to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture
+def server():
+    found = WireServer()
+    yield found
+    found.stop()
+    end_connections()
+
+
+@pytest.fixture
+def client(server, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "sk-canary")
+    how = {"engine": "e", "price": PRICE, "price_id": "p", "timeout_s": 60.0, "api_key_env": "MY_KEY"}
+    entry = Model(name="m", provider="openai", model_id="model-1", api_base=server.url, **how)
+    return VineLM(Catalog([entry])).openai_client("write", is_async=True)
+
+
+def scripted(*turns):
+    """A server whose answers are these, in order: a text, or the name and arguments of a tool call."""
+
+    async def reply(asked, out):
+        turn = turns[asked.number]
+        call = {"id": f"c{asked.number}", "type": "function", "index": 0}
+        pieces = {"content": turn} if isinstance(turn, str) else {}
+        if not pieces:
+            pieces = {"tool_calls": [{**call, "function": {"name": turn[0], "arguments": json.dumps(turn[1])}}]}
+        reason = "stop" if isinstance(turn, str) else "tool_calls"
+        if asked.json.get("stream"):
+            return await stream(out, pieces, finish_reason=reason)
+        return await out.whole(completion(pieces.pop("content", None), finish_reason=reason, **pieces))
+
+    return reply
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_the_agents_sdk_with_a_tool_and_a_handoff(client, server, is_streamed):
+    agents = pytest.importorskip("agents")
+    agents.set_tracing_disabled(True)
+
+    @agents.function_tool
+    def weather(city: str) -> str:
+        """The weather in a city."""
+        return f"sun in {city}"
+
+    model = agents.OpenAIChatCompletionsModel(model="any", openai_client=client)  # the changed line
+    expert = agents.Agent(name="expert", model=model, tools=[weather])
+    desk = agents.Agent(name="desk", model=model, handoffs=[expert])
+    server.answers(scripted(("transfer_to_expert", {}), ("weather", {"city": "Rome"}), "sunny"))
+
+    async def streamed():
+        run = agents.Runner.run_streamed(desk, "weather in Rome?")
+        async for _ in run.stream_events():
+            pass
+        return run
+
+    result = asyncio.run(streamed() if is_streamed else agents.Runner.run(desk, "weather in Rome?"))
+    assert (result.final_output, result.last_agent.name) == ("sunny", "expert")
+    assert server.asked[-1].json["messages"][-1]["content"] == "sun in Rome"
+
+
+def test_pydantic_ai_with_a_tool_and_a_structured_result(client, server):
+    ai = pytest.importorskip("pydantic_ai")
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    class City(BaseModel):
+        name: str
+        is_sunny: bool
+
+    agent = ai.Agent(
+        OpenAIChatModel("any", provider=OpenAIProvider(openai_client=client)), output_type=City
+    )  # the changed line
+
+    @agent.tool_plain
+    def weather(city: str) -> str:
+        """The weather in a city."""
+        return f"sun in {city}"
+
+    server.answers(scripted(("weather", {"city": "Rome"}), ("final_result", {"name": "Rome", "is_sunny": True})))
+    result = asyncio.run(agent.run("weather in Rome?"))
+    assert result.output == City(name="Rome", is_sunny=True)
+    assert server.asked[-1].json["messages"][-1]["content"] == "sun in Rome"
