@@ -164,3 +164,19 @@ def test_a_profile_runs_the_objects_themselves_and_others_with_their_shared_sett
     assert {body["temperature"] for body in of_check} == {0.1}
     assert {body["temperature"] for body in of_write} == {0.9}
     assert {body["model"] for body in asked if body.get("user") == "me"} == {"gpt-4.1"}
+
+
+def test_models_that_are_made_at_each_call_and_models_that_a_text_names_are_wrapped_too(asked):
+    from langchain.chat_models import init_chat_model
+
+    from vinelm import VineLM
+    from vinelm.adapters.langgraph.structure.chat_search import holds_stage
+
+    vine = VineLM(["openai:gpt-4.1", "openai:gpt-4.1-mini"])
+    llm = vine.around(init_chat_model(configurable_fields=("model", "seed")), "write")
+    chosen = llm.with_config({"configurable": {"model": "gpt-4.1-mini", "seed": 3}})
+    assert holds_stage(llm)
+    assert holds_stage(chosen)
+    assert chosen.invoke("?").text == llm.invoke("?", {"configurable": {"model": "gpt-4.1"}}).text == "4"
+    assert vine.around("openai:gpt-4.1", "write").invoke("?").text == "4"
+    assert [(body["model"], body.get("seed")) for body in asked] == [("gpt-4.1-mini", 3), ("gpt-4.1", None), ("gpt-4.1", None)]
