@@ -58,7 +58,7 @@ def test_a_file_becomes_a_project_that_is_ready(folder, capsys, name):
     assert target in PAGE or name in ("swarm.py", "deep.py")
     assert main(["init", target, "--dataset", "questions.csv", "--label-field", "answer", "--apply", "--yes"]) == 0
     forget()
-    assert "vine.chat_model(" in (folder / name).read_text(encoding="utf-8")
+    assert "vine.around(" in (folder / name).read_text(encoding="utf-8")
     says_what_a_person_would(folder / "workflow.py")
     assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
     assert "Ready." in capsys.readouterr().out

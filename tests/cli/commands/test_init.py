@@ -101,7 +101,7 @@ def test_an_app_of_ones_own_is_checked_without_an_edit_by_hand(folder, capsys):
     assert found["models_today"] == ["openai:gpt-5-mini"]
     assert found["todo"] == []
     forget()
-    assert "llm = vine.chat_model(temperature=0)" in (folder / "shop_app.py").read_text()
+    assert 'llm = vine.around(ChatOpenAI(model="gpt-5-mini", temperature=0))' in (folder / "shop_app.py").read_text()
     assert tuple(Catalog.from_file("models.toml")) == ("gpt-5-mini", "gpt-5-nano", "gpt-5")
     workflow = load_workflow("workflow:workflow")
     assert [stage.name for stage in workflow.template.invocations] == ["write", "review"] * 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -70,10 +69,10 @@ def wrapped(made: Runnable[Any, Any], wrap: Wrap) -> Runnable[Any, Any]:
 
     def meets(chat: BaseChatModel) -> BaseChatModel:
         met.append(chat)
-        return wrap(chat)
+        return wrap.chat_model(chat)
 
-    found = _wrapped(made, meets)
-    if not met:
+    found: Runnable[Any, Any] = _wrapped(made, Wrap(wrap.vine, wrap.stage, meets))
+    if found is made and not met:
         raise ConfigError(
             f"vine.around was given a {type(made).__name__} without a chat model inside: give it the chat model itself"
         )
@@ -132,7 +131,9 @@ def _late(made: Any, wrap: Wrap) -> Any:
             found = super().__getattr__(name)
             return (lambda *args, **kwargs: _as(found(*args, **kwargs), Late)) if name in ON_EACH else found
 
-    return _as(copy(made), Late)
+    late = Late.__new__(Late)  # copy() would ask the empty object for attributes, which it looks for in itself
+    late.__dict__.update(vars(made))
+    return late
 
 
 ON_EACH = ("bind_tools", "with_structured_output")
