@@ -13,8 +13,8 @@ A comment above a block of code says what becomes of it:
     <!-- not run: REASON -->           it is not run, for a reason that a reader would accept
 
 The blocks of a page run in order, in one temporary folder. In what a page shows, `...` stands for anything, on a line of its
-own for any number of lines. A command that fails shows what it wrote to stderr, too. `vinelm` is run in forks of one process that
-has imported it (docs_parts/warm_vinelm.py).
+own for any number of lines. A command that fails shows what it wrote to stderr, too. `vinelm` is run in forks of one
+process that has imported it (docs_parts/warm_vinelm.py).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from functools import cache
 from pathlib import Path
 from shutil import copy
 
-sys.path[:0] = [] if "docs_parts" in sys.modules else [str(Path(__file__).parent)]
-from docs_parts.warm_vinelm import Warm
+sys.path.insert(0, str(Path(__file__).parent))  # a test loads this file by its path
+from docs_parts.warm_vinelm import Warm  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(

@@ -10,6 +10,7 @@ fork: a profile starts the process that its units are forked from with it. Any o
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -24,7 +25,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from runpy import run_module
 from typing import Any
 
 SOCKET = "socket"
@@ -132,9 +132,9 @@ def _import_all() -> None:
     for found in pkgutil.walk_packages(vinelm.__path__, "vinelm."):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
-    for name in ("jinja2", "matplotlib.figure", "psycopg", "rich.console", "rich.progress", "scipy.stats", "sqlglot", "sqlalchemy"):
+    for name in ("jinja2", "matplotlib.figure", "psycopg", "rich.console", "rich.progress", "scipy.stats", "sqlglot"):
         importlib.import_module(name)
-    importlib.import_module("vinelm.profiler.isolation.fork_server").preload(())
+    importlib.import_module(FORK_SERVER).preload(())
 
 
 def _watched(there: socket.socket, folder: Path) -> Callable[[], int]:
@@ -160,10 +160,8 @@ def _watched(there: socket.socket, folder: Path) -> Callable[[], int]:
         for number in set(there.recv(64)) or {signal.SIGKILL}:
             signal.pidfd_send_signal(handle, number)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    try:
+    with contextlib.suppress(OSError):  # the program was killed
         there.sendall(str(code).encode())
-    except OSError:
-        pass  # the program was killed
     os._exit(0)
 
 
@@ -185,13 +183,8 @@ def _ready(told: dict[str, Any], got: list[int], folder: Path) -> Callable[[], i
     executable, sys.executable = sys.executable, str(folder / "python-of-vinelm")
     if told["is_python"]:
         sys.path[:] = [told["folder"], *own, *base]
-        sys.argv[:] = told["argv"][1:]
-
-        def forks() -> int:
-            run_module(FORK_SERVER, run_name="__main__", alter_sys=True)
-            return 0
-
-        return forks
+        control, limits = map(int, told["argv"][2:])
+        return lambda: importlib.import_module(FORK_SERVER).main(control, limits) or 0
     from vinelm.cli.main import main as vinelm_main
 
     sys.path[:] = [str(Path(executable).parent), *own, *base]
