@@ -33,7 +33,7 @@ from pathlib import Path
 from shutil import copy
 
 sys.path.insert(0, str(Path(__file__).parent))  # a test loads this file by its path
-from docs_parts.warm_vinelm import Warm  # noqa: E402
+from docs_parts.warm_vinelm import Warm
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(
