@@ -185,7 +185,12 @@ def _ready(told: dict[str, Any], got: list[int], folder: Path) -> Callable[[], i
         sys.path[:] = [told["folder"], *own, *base]
         control, limits = map(int, told["argv"][2:])
         return lambda: importlib.import_module(FORK_SERVER).main(control, limits) or 0
+    from vinelm.cli.main import cli
     from vinelm.cli.main import main as vinelm_main
+
+    # The units of a profile run in threads where the page names nothing else: the rows are the same, and a page that buys 900
+    # need not fork 900 processes. What processes add (limits, deaths, Ctrl-C) has tests of its own.
+    cli.context_settings["default_map"] = {"profile": {"isolation": "thread"}}
 
     sys.path[:] = [str(Path(executable).parent), *own, *base]
     sys.argv[:] = [str(Path(executable).parent / "vinelm"), *told["argv"]]
