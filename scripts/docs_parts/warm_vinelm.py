@@ -5,7 +5,8 @@
 It writes two programs into FOLDER, `vinelm` and `python-of-vinelm`, and runs until its stdin is closed. The first is put first
 on PATH. Each hands its arguments, environment, folder and descriptors over; a fork of this process becomes the command, gets
 the signals that the program gets, and its exit code becomes the program's. The second stands for ``sys.executable`` in such a
-fork: a profile starts the process that its units are forked from with it. Any other Python is run as it is.
+fork: with it a profile starts the process that its units are forked from, and `vinelm try` its commands. Any other Python is
+run as it is.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ PROGRAM = '''#!{python} -IS
 """Hand this command over to the warm process, pass on signals, and end as the command ends."""
 import json, os, select, signal, socket, sys
 
-if {is_python} and sys.argv[1:3] != ["-m", {fork_server!r}]:
+is_known = sys.argv[1:3] == ["-m", {fork_server!r}] or (sys.argv[1:2] == ["-c"] and "vinelm" in sys.argv[2])
+if {is_python} and not is_known:
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 open_ones = [int(name) for name in os.listdir("/proc/self/fd")]
 descriptors = []
@@ -181,16 +183,18 @@ def _ready(told: dict[str, Any], got: list[int], folder: Path) -> Callable[[], i
     base = sys.path[1:]  # without the folder of this script
     own = [entry for entry in told["env"].get("PYTHONPATH", "").split(os.pathsep) if entry]
     executable, sys.executable = sys.executable, str(folder / "python-of-vinelm")
-    if told["is_python"]:
-        sys.path[:] = [told["folder"], *own, *base]
-        control, limits = map(int, told["argv"][2:])
-        return lambda: importlib.import_module(FORK_SERVER).main(control, limits) or 0
-    from vinelm.cli.main import cli
-    from vinelm.cli.main import main as vinelm_main
-
     # The units of a profile run in threads where the page names nothing else: the rows are the same, and a page that buys 900
     # need not fork 900 processes. What processes add (limits, deaths, Ctrl-C) has tests of its own.
-    cli.context_settings["default_map"] = {"profile": {"isolation": "thread"}}
+    importlib.import_module("vinelm.cli.commands.profile").command.context_settings["default_map"] = {"isolation": "thread"}
+    if told["is_python"]:
+        sys.path[:] = [told["folder"], *own, *base]
+        if told["argv"][0] == "-c":
+            sys.argv[:] = ["-c", *told["argv"][2:]]
+            code = compile(told["argv"][1], "<string>", "exec")
+            return lambda: exec(code, {"__name__": "__main__"}) or 0  # as `python -c` does
+        control, limits = map(int, told["argv"][2:])
+        return lambda: importlib.import_module(FORK_SERVER).main(control, limits) or 0
+    from vinelm.cli.main import main as vinelm_main
 
     sys.path[:] = [str(Path(executable).parent), *own, *base]
     sys.argv[:] = [str(Path(executable).parent / "vinelm"), *told["argv"]]
