@@ -12,7 +12,7 @@ UV ?= uv
 LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-rest test-times test-all test-live lint types docs farm floors bench house lock audit release clean
+.PHONY: help setup demo test test-fast test-rest test-times test-all test-live lint types docs farm floors pages bench house lock audit release clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -103,6 +103,10 @@ $(FLOORS)/.installed: pyproject.toml $(VENV)/.demo requirements/floors.txt
 
 floors: $(FLOORS)/.installed ## profile, run a batch and serve with the lowest versions that pyproject.toml declares
 	@$(FLOORS)/bin/python scripts/smoke.py > $(FLOORS)/smoke.log || { tail -n 40 $(FLOORS)/smoke.log; exit 1; }
+
+# The page about fleets needs PostgreSQL, Redis and curl: `make test-all` runs it.
+pages: $(VENV)/.dev ## run the commands that README and pages show, and compare what they print; no network
+	@TMPDIR=$(SCRATCH) $(BIN)/python scripts/page_outputs.py --check $(filter-out docs/from-one-process-to-a-fleet.md,README.md $(wildcard docs/*.md))
 
 bench: $(VENV)/.dev ## run every benchmark and print its table
 	@for script in scripts/bench_*.py; do $(BIN)/python $$script || exit 1; done

@@ -13,12 +13,14 @@ A comment above a block of code says what becomes of it:
     <!-- not run: REASON -->           it is not run, for a reason that a reader would accept
 
 The blocks of a page run in order, in one temporary folder. In what a page shows, `...` stands for anything, on a line of its
-own for any number of lines. A command that fails shows what it wrote to stderr, too.
+own for any number of lines. A command that fails shows what it wrote to stderr, too. `vinelm` is run in forks of one
+process that has imported it (docs_parts/warm_vinelm.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import re
 import subprocess
@@ -26,8 +28,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from shutil import copy
+
+sys.path.insert(0, str(Path(__file__).parent))  # a test loads this file by its path
+from docs_parts.warm_vinelm import Warm
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(
@@ -37,6 +43,7 @@ BLOCK = re.compile(
 )
 TIMEOUT_S = 900
 ANYTHING = "..."
+VINELM = re.compile(r"\bvinelm ")
 
 
 class PageError(Exception):
@@ -70,10 +77,18 @@ def commands(code: str) -> Iterator[tuple[str, str]]:
     yield from zip(pieces[1::2], pieces[2::2], strict=True)
 
 
+@cache
+def _warm() -> Warm:
+    warm = Warm()
+    atexit.register(warm.end)
+    return warm
+
+
 def printed(command: list[str] | str, folder: Path) -> str:
     """What a command prints in a folder, without the spaces at the ends of lines; stderr only where it fails."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("VINELM_", "COLUMNS", "OPENBLAS"))}
-    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
+    warm = [str(_warm().folder)] if isinstance(command, str) and VINELM.search(command) else []
+    path = os.pathsep.join([*warm, str(Path(sys.executable).parent), kept.get("PATH", "")])
     env = {**kept, "PATH": path, "COLUMNS": "80", "TERM": "dumb", "PYTHONPATH": str(folder)}
     shell = isinstance(command, str)
     done = subprocess.run(

@@ -68,17 +68,12 @@ def suite(tmp_path):
 
 
 @WORKERS
-def test_each_test_runs_once_first_those_that_stay_inside_then_the_rest(suite, workers):
+def test_each_test_runs_once_and_what_was_slow_is_left_to_the_rest_the_next_time(suite, workers):
     said = suite("--stay-inside", "-rs", *workers)
     assert "3 passed, 6 skipped" in said
     assert "opens a socket" in said
     assert "starts a process" in said
     assert "6 passed" in suite("--left-out", *workers)
-
-
-@WORKERS
-def test_what_was_slow_is_left_out_the_next_time_and_run_with_the_rest(suite, workers):
-    suite("--stay-inside", *workers)
     assert "2 passed, 6 skipped" in suite("--stay-inside", *workers)
     assert "7 passed" in suite("--left-out", *workers)
 
