@@ -431,5 +431,11 @@ def chunk_of(result: ChatResult) -> ChatGenerationChunk:
 
 def message_of(result: ChatResult | None) -> AIMessage | None:
     """Return the message of an answer, for observers; None if there is none."""
-    message = result.generations[0].message if result is not None and result.generations else None
-    return message if isinstance(message, AIMessage) else None
+    if result is None or not result.generations:
+        return None
+    generation = result.generations[0]
+    message = generation.message
+    if not isinstance(message, AIMessage):
+        return None
+    told = {**(generation.generation_info or {}), **message.response_metadata}  # as LangChain does once the call has ended
+    return message.model_copy(update={"response_metadata": told})
