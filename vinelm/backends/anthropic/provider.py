@@ -86,7 +86,7 @@ def _chat_class() -> type[BaseChatModel]:
             return "anthropic-chat"
 
         @property
-        def _client_params(self) -> dict[str, Any]:  # type: ignore[override]
+        def _client_params(self) -> dict[str, Any]:
             params = dict(ChatAnthropic._client_params.func(self))  # type: ignore[attr-defined]
             own = own_headers(params["api_key"], str(params["base_url"]))
             headers = {**(params.get("default_headers") or {}), **own}

@@ -197,7 +197,7 @@ def _bedrock_client(chat: Any) -> dict[str, Any]:
 
     A client made anew would need the owner's credentials, and would no longer refresh them as the owner's does.
     """
-    client = getattr(chat, "client", None)
+    client: Any = getattr(chat, "client", None)
     if not hasattr(client, "_endpoint"):
         return {}
     made = object.__new__(type(client))  # copy.copy() asks for methods, which a client looks up in itself

@@ -37,8 +37,9 @@ def counts_of(usage: Any) -> Counts | None:
         return None
     into, out = (_details(usage.get(key)) for key in ("input_token_details", "output_token_details"))
     asked, answered, total = (usage.get(key) for key in ("input_tokens", "output_tokens", "total_tokens"))
-    if counted(asked) is not None and counted(answered) is not None and counted(total) is not None:
-        answered = max(answered, total - asked)
+    whole, prompt, said = counted(total), counted(asked), counted(answered)
+    if whole is not None and prompt is not None and said is not None:
+        answered = max(said, whole - prompt)
     # Anthropic's and Amazon's packages state either the sum or, with 0 for the sum, how long the parts are kept.
     return Counts.stated(
         asked,
