@@ -85,7 +85,8 @@ class GoldChat(BaseChatModel):
 
 def runs(workflow: Any, speculate: Speculation | None, seconds: float) -> list[tuple[float, str, list[str]]]:
     """Of each request the virtual seconds, the answer and the texts that were retrieved."""
-    catalog = Catalog.from_chat_models({"gold": GoldChat(writer=workflow.writer)}, prices={"gold": PRICE})
+    made = Catalog.from_chat_models({"gold": GoldChat(writer=workflow.writer)}, prices={"gold": PRICE})
+    catalog = Catalog(made.models, {"langchain": {"stream": True}}, live=made.live)  # it has no whole answers
     template = workflow.template.bind(("gold",))
     vine = GraphAdapter(ModelResolver(catalog), template=template, enforces=True)
     vine.tools.record = "values"

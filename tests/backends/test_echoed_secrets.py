@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from vinelm import VineLM
-from vinelm.backends.remote.meter import Seen
+from vinelm.backends.remote.meter import SeenAnswer
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main
 from vinelm.profiler import ProfileSettings, profile
@@ -177,7 +177,7 @@ def test_an_echoed_key_is_in_no_row_no_trace_and_no_output(
 
 def test_what_is_kept_of_a_piece_holds_no_key(monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
-    seen = Seen()
+    seen = SeenAnswer()
     seen.look(
         ChatGenerationChunk(message=AIMessageChunk("x", response_metadata={"id": KEY, "finish_reason": KEY})),
         {},

@@ -110,7 +110,7 @@ def _apis():
     from vinelm.backends.gemini.batches import GeminiBatches
     from vinelm.backends.openai.batches import OpenAIBatches
 
-    return OpenAIBatches(), AnthropicBatches(None), GeminiBatches(None)
+    return OpenAIBatches(), AnthropicBatches(), GeminiBatches()
 
 
 def _around(kind, name, step):

@@ -61,7 +61,7 @@ class RemoteBackend:
         known = [*([PRIORITY_KEY] if settings.provider in SEND_PRIORITY else ()), *([BATCHES_KEY] if api is not None else ())]
         settings.refuse_unknown("limits", "stream", *known, *SETTINGS)
         self.provider = provider
-        self._chats: dict[str, InnerChat] = {}
+        self._chats: dict[tuple[str, str], InnerChat] = {}
         self._making = threading.Lock()
         self._sender = ChatSender(self.inner)
         if api is not None:
@@ -129,11 +129,12 @@ class RemoteBackend:
         return bound_instance(RemoteChatModel, binding, inner.kept)
 
     def inner(self, entry: Model) -> InnerChat:
-        """Return the chat model of an entry, made once; :class:`ConfigError` if it cannot be made."""
+        """Return the chat model of an entry with its options, made once; :class:`ConfigError` if it cannot be made."""
+        key = (entry.name, repr(entry.options))
         with self._making:
-            found = self._chats.get(entry.name)
+            found = self._chats.get(key)
             if found is None:
-                found = self._chats[entry.name] = self.provider.inner(entry)
+                found = self._chats[key] = self.provider.inner(entry)
                 found.entry_max_tokens = next((one.max_tokens for one in self._models if one.name == entry.name), None)
             return found
 

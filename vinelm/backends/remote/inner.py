@@ -11,7 +11,9 @@ from __future__ import annotations
 import copy
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
+from weakref import finalize
 
 from langchain_core.language_models import BaseChatModel
 
@@ -60,10 +62,11 @@ class InnerChat:
         entry_max_tokens: int | None = None,
     ) -> None:
         self.given = chat
-        self._remake = remake
         self._loops: EventLoopClients[BaseChatModel, BaseChatModel] = EventLoopClients(
-            lambda: (one_attempt(chat), lambda: None), self._for_this_loop
+            lambda: (one_attempt(chat), lambda: None), partial(_for_this_loop, chat, remake)
         )
+        # Nobody closes what a chat model holds: its connections end with the last call that may be made with it.
+        finalize(self, _let_go, self._loops).atexit = False
         self.kept: Mapping[str, Any] = {name: getattr(chat, name) for name in KEPT if getattr(chat, name, None) is not None}
         is_owned = getattr(chat, "http_client", None) is not None and getattr(chat, "http_async_client", None) is None
         self.has_asynchronous = type(chat)._agenerate is not BaseChatModel._agenerate
@@ -93,13 +96,20 @@ class InnerChat:
         """Close the connections of synchronous calls; the next one makes others."""
         self._loops.close(shared_loop())
 
-    def _for_this_loop(self) -> tuple[BaseChatModel, Callable[[], Awaitable[None]]]:
-        if self._remake is None:
-            return with_own_connections(one_attempt(self.given))
-        chat = self._remake()
-        # The key and the prompt of an entry go to the place that the catalog names, and an owner's client does as it did.
-        made, close = with_own_connections(one_attempt(chat), follow_redirects=False)
-        return made, close if close is not _nothing else _closer(chat)
+
+def _for_this_loop(
+    chat: BaseChatModel, remake: Callable[[], BaseChatModel] | None
+) -> tuple[BaseChatModel, Callable[[], Awaitable[None]]]:
+    if remake is None:
+        return with_own_connections(one_attempt(chat))
+    own = remake()
+    # The key and the prompt of an entry go to the place that the catalog names, and an owner's client does as it did.
+    made, close = with_own_connections(one_attempt(own), follow_redirects=False)
+    return made, close if close is not _nothing else _closer(own)
+
+
+def _let_go(loops: EventLoopClients[BaseChatModel, BaseChatModel]) -> None:
+    loops.close(shared_loop())
 
 
 def package_of(chat: BaseChatModel) -> str:
