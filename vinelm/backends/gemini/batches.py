@@ -90,7 +90,11 @@ class GeminiBatches(BatchApi):
         from google.genai.types import GenerateContentResponse
         from langchain_google_genai.chat_models import _response_to_result
 
-        return _response_to_result(GenerateContentResponse.model_validate_json(json.dumps(body)))
+        response = GenerateContentResponse.model_validate_json(json.dumps(body))
+        if not response.candidates and response.prompt_feedback is None and response.usage_metadata is None:
+            msg = "a response without candidates, without feedback on its prompt and without usage"
+            raise ValueError(msg)
+        return _response_to_result(response)
 
     def close(self) -> None:
         """Close the connections."""

@@ -97,10 +97,11 @@ def threaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Generator[
     forgotten, and it ends with the next piece, or with the socket's own limit.
     """
     arrived: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-    leave = _in_a_thread(pieces, arrived.put)
+    wanted, leave = _in_a_thread(pieces, arrived.put)
     ends_at = time.monotonic() + timeout_s
     try:
         while True:
+            wanted()
             try:
                 piece, error = arrived.get(timeout=max(ends_at - time.monotonic(), 0.0))
             except queue.Empty:
@@ -123,10 +124,11 @@ async def athreaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Asy
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(arrived.put_nowait, one)
 
-    leave = _in_a_thread(pieces, put)
+    wanted, leave = _in_a_thread(pieces, put)
     ends_at = loop.time() + timeout_s
     try:
         while True:
+            wanted()
             try:
                 async with asyncio.timeout_at(ends_at):
                     piece, error = await arrived.get()
@@ -148,21 +150,24 @@ def late(timeout_s: float) -> AttemptFailed:
 
 def _in_a_thread(
     pieces: Callable[[], Generator[T]], put: Callable[[tuple[T | None, BaseException | None]], None]
-) -> Callable[[], None]:
-    """Run a generator in a thread, in the caller's context; returns what makes it leave. ``StopIteration`` is its end."""
-    is_left = threading.Event()
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Run a generator in a thread, in the caller's context, one piece for each wish, none ahead of its reader.
+
+    Returns what wishes for the next piece, and what makes the thread leave. ``StopIteration`` is the generator's end.
+    """
+    wanted, is_left = threading.Semaphore(0), threading.Event()
 
     def run() -> None:
         try:
             with closing(pieces()) as made:
-                for piece in made:
-                    if is_left.is_set():
-                        return
-                    put((piece, None))
-        except BaseException as error:
+                while wanted.acquire() and not is_left.is_set():
+                    put((next(made), None))
+        except BaseException as error:  # StopIteration too: the generator's end
             put((None, error))
-        else:
-            put((None, StopIteration()))
+
+    def leave() -> None:
+        is_left.set()
+        wanted.release()
 
     threading.Thread(target=copy_context().run, args=(run,), name="vinelm model call", daemon=True).start()
-    return is_left.set
+    return wanted.release, leave
