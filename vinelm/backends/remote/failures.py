@@ -266,8 +266,8 @@ def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
         for value in (getattr(given, "status_code", given), getattr(link, "status_code", None)):
             if type(value) is int and 300 <= value < 600:
                 return value, body, False
-        if type(getattr(link, "code", None)) is int and hasattr(link, "details"):  # google-genai
-            return link.code, body, False
+        if type(getattr(link, "code", None)) is int and hasattr(link, "details"):  # google-genai; ``given``: of a part
+            return link.code, body, given is not None
     inside = next((number for value in (body.get("code"), body.get("status_code")) if (number := _number(value))), None)
     return inside, body, True
 
