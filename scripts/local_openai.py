@@ -24,7 +24,7 @@ RIGHT_SHARE = 0.3
 
 
 def text_of(body: dict[str, Any]) -> str:
-    messages = [{"role": one["role"], "content": one["content"], **one} for one in body["messages"]]  # whatever order a client has
+    messages = [{"role": one["role"], "content": one["content"], **one} for one in body["messages"]]
     digest = hashlib.sha256(json.dumps([body["model"], messages]).encode()).digest()
     return "right" if digest[0] < 256 * RIGHT_SHARE else "wrong"
 
