@@ -23,7 +23,9 @@ while True:
     except Exception:
         pass
 """
-TRY = "import sys; from vinelm.cli.main import main; sys.exit(main())"
+# The tests themselves may run under nohup.
+HEEDED = "import signal; hasattr(signal, 'SIGHUP') and signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+TRY = f"import sys; {HEEDED}; from vinelm.cli.main import main; sys.exit(main())"
 
 
 def is_running(pid):
