@@ -194,7 +194,6 @@ def test_one_event_loop_after_the_other(provider, transport, client):
     assert [usage.failure for usage in made.usages] == [None] * 5
 
 
-@pytest.mark.long  # fails now and then beside the whole suite: not understood yet
 @pytest.mark.parametrize(("mode", "streams"), [("invoke", False), ("astream", True)])
 def test_unicode_and_a_megabyte(provider, transport, client, mode, streams):
     prompt = "žluťoučký 🦥 \u2028" * 60_000

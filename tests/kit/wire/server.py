@@ -74,7 +74,7 @@ class WireServer:
         self.asked: list[CallOptions] = []
         self.connections = self.in_flight = self.peak = 0
         self._loop = asyncio.new_event_loop()
-        self._tasks = set()
+        self._tasks = {}
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._server = asyncio.run_coroutine_threadsafe(
@@ -97,12 +97,15 @@ class WireServer:
 
     async def _stop(self):
         self._server.close()
-        for task in self._tasks:
+        tasks = dict(self._tasks)
+        for task, writer in tasks.items():
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+            writer.transport.abort()  # close() would wait for a client that reads no more, and the loop ends
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # the sockets are closed in the next step of the loop
 
     async def _serve(self, reader, writer):
-        self._tasks.add(asyncio.current_task())
+        self._tasks[asyncio.current_task()] = writer
         self.connections += 1
         try:
             while (asked := await self._read(reader)) is not None:
@@ -118,7 +121,7 @@ class WireServer:
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
-            self._tasks.discard(asyncio.current_task())
+            self._tasks.pop(asyncio.current_task(), None)
             writer.close()
 
     async def _read(self, reader):
