@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
@@ -29,23 +30,21 @@ def measured(functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
     os.environ["GRAPHQA_SECRET"] = SECRET
     seconds, printed, largest_mb, escapes = 0.0, 0, 0.0, []
     with tempfile.TemporaryDirectory() as folder:
-        before = os.getcwd(), sorted(os.listdir(folder))
-        os.chdir(folder)
-        for name, run, snippets in (
-            ("refused", run_snippet, REFUSED),
-            ("held", in_sandbox, HELD),
-            ("flood", run_snippet, FLOODS),
-        ):
-            for code in snippets:
-                started = time.perf_counter()
-                ran = run(code, functions)
-                seconds, printed = max(seconds, time.perf_counter() - started), max(printed, len(ran.printed.encode()))
-                held_mb = _largest_mb()
-                largest_mb = max(largest_mb, held_mb)
-                if _escaped(name, ran) or held_mb > DATA_BYTES / 2**20 + ROOM_MB:
-                    escapes.append(code)
-        os.chdir(before[0])
-        if sorted(os.listdir(folder)) != before[1]:
+        with contextlib.chdir(folder):
+            for name, run, snippets in (
+                ("refused", run_snippet, REFUSED),
+                ("held", in_sandbox, HELD),
+                ("flood", run_snippet, FLOODS),
+            ):
+                for code in snippets:
+                    started = time.perf_counter()
+                    ran = run(code, functions)
+                    seconds, printed = max(seconds, time.perf_counter() - started), max(printed, len(ran.printed.encode()))
+                    held_mb = _largest_mb()
+                    largest_mb = max(largest_mb, held_mb)
+                    if _escaped(name, ran) or held_mb > DATA_BYTES / 2**20 + ROOM_MB:
+                        escapes.append(code)
+        if os.listdir(folder):
             escapes.append("a file was written")
     return {
         "snippets": len(REFUSED) + len(HELD) + len(FLOODS),

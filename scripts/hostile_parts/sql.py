@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import tempfile
@@ -110,16 +111,11 @@ def run(progress: Callable[[int, int], None], every: int = 1) -> dict[str, Any]:
     """
     attacks = [(kind, name, sql) for kind, group in _GROUPS.items() for name, sql in group.items()][::every]
     done: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        before = os.getcwd()
-        os.chdir(folder)
-        try:
-            shop = _database(Path(folder))
-            for kind, name, sql in attacks:
-                done.append(_attack(kind, name, sql, shop))
-                progress(len(done), len(attacks))
-        finally:
-            os.chdir(before)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        shop = _database(Path(folder))
+        for kind, name, sql in attacks:
+            done.append(_attack(kind, name, sql, shop))
+            progress(len(done), len(attacks))
     return {"attacks": done, "count": len(done), "got_through": sum(not attack["stopped"] for attack in done)}
 
 
