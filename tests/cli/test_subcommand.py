@@ -23,8 +23,11 @@ while True:
     except Exception:
         pass
 """
-# The tests themselves may run under nohup.
-HEEDED = "import signal; hasattr(signal, 'SIGHUP') and signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+# The tests themselves may run under nohup, or in the background of a shell, which ignores Ctrl-C.
+HEEDED = (
+    "import signal; hasattr(signal, 'SIGHUP') and signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+    "signal.signal(signal.SIGINT, signal.default_int_handler)"
+)
 TRY = f"import sys; {HEEDED}; from vinelm.cli.main import main; sys.exit(main())"
 
 
