@@ -11,10 +11,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatGenerationChunk
 
 from vinelm.backends.remote.conversation import carried_to
+from vinelm.backends.remote.deadlines import Deadline
 from vinelm.backends.remote.inner import InnerChat, limit_field, limit_of
 from vinelm.backends.remote.loop import athreaded, iterated, late, threaded
 from vinelm.backends.remote.meter import ModelRequest
 from vinelm.backends.remote.provider import Piece
+from vinelm.backends.remote.retry import was_sent
 from vinelm.catalog import Model
 
 
@@ -37,8 +39,10 @@ class ChatSender:
         return ChatSender(lambda entry: inner)
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
-        """Make one attempt, on an event loop or in a thread of its own: a deadline ends it wherever it is."""
+        """Make one attempt: here, on an event loop or in a thread of its own. A deadline ends it wherever it is."""
         inner = self._inner_of(entry)
+        if (chat := inner.in_time()) is not None:
+            return _pieces_in_time(chat, request, entry.timeout_s)
         if inner.is_asynchronous:
             return iterated(self.asend(entry, request))
         return threaded(lambda: _pieces(inner.sync(), request), entry.timeout_s)
@@ -59,6 +63,26 @@ def _pieces(chat: BaseChatModel, request: ModelRequest) -> Generator[Piece]:
             yield from chunks
     else:
         yield chat._generate(messages, stop=request.stop, **options)
+
+
+def _pieces_in_time(chat: BaseChatModel, request: ModelRequest, timeout_s: float) -> Generator[Piece]:
+    """Like :func:`_pieces`, of a chat model whose waits end with the deadline."""
+    pieces, deadline = _pieces(chat, request), Deadline(timeout_s)
+    with closing(pieces):
+        while True:
+            try:
+                with deadline:
+                    piece = next(pieces, None)
+            except Exception as error:
+                if not deadline.has_struck:
+                    raise
+                sent = was_sent(error)
+            else:
+                if piece is None:
+                    return
+                yield piece
+                continue
+            raise late(timeout_s, may_be_billed=sent)
 
 
 async def _apieces(inner: InnerChat, request: ModelRequest, timeout_s: float) -> AsyncGenerator[Piece]:
