@@ -21,7 +21,7 @@ from vinelm.backends.base import BoundChatModel, bound_instance, estimate_tokens
 from vinelm.backends.limits.replica_gate import ReplicaPermit
 from vinelm.backends.remote.conversation import must_not_think
 from vinelm.backends.remote.failures import SettingRefused, failed
-from vinelm.backends.remote.inner import LIMITS, InnerChat, package_of
+from vinelm.backends.remote.inner import LIMITS, InnerChat, package_of, setting_of
 from vinelm.backends.remote.marks import prompt_parts
 from vinelm.backends.remote.meter import NOT_REPORTED, MeteredCall, ModelRequest, answer_of, bound_of, chunk_of, message_of
 from vinelm.backends.remote.provider import CallBinding, Piece
@@ -241,7 +241,7 @@ def request_of(
     dropped = set(inner.refused)
     if "temperature" in given and _NO_TEMPERATURE.search(model.model_id) and given.get("reasoning_effort") != "none":
         dropped.add("temperature")  # an application gives it for all the models that may be chosen
-    answers = given.get("n") or getattr(inner.given, "n", None)
+    answers = given.get("n") or setting_of(inner.given, "n")
     request = ModelRequest(
         messages=messages,
         stop=None if "stop" in dropped else stop,
@@ -255,6 +255,10 @@ def request_of(
     if must_not_think(inner.given, messages, request.options, limit):
         request = replace(request, dropped=request.dropped | {"thinking"})
     return request
+
+
+for _asked in (RemoteChatModel._generate, RemoteChatModel._agenerate):
+    _asked.__signature__ = signature(_asked)  # type: ignore[attr-defined]  # LangChain works it out anew for every call
 
 
 class _Account:

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 SENT_AT_ONCE = 1 << 16
-"""Bytes of a prompt that are handed to a socket at a time."""
+"""Bytes of a request that wait to be sent together."""
 END_S = 0.1
 """Seconds for the end of a stream whose last event has come; as long as openai's asynchronous streams wait for it."""
 
@@ -154,9 +154,13 @@ class _Stream:
 
     def __init__(self, inner: Any, errors: ModuleType) -> None:
         self._inner, self._errors = inner, errors
+        self._unsent = b""
         self._socket: Any = inner.get_extra_info("socket")
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._unsent:
+            with suppress(self._errors.WriteError):  # the library, too, reads what a server says that reads no further
+                self._send(timeout)
         try:
             self._socket.settimeout(_left(timeout, self._errors.ReadTimeout))
             received: bytes = self._socket.recv(max_bytes)
@@ -168,11 +172,17 @@ class _Stream:
         return received
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        rest = memoryview(buffer)
+        """Send what is written once it is much, or an answer is waited for: head and body of a request go together."""
+        self._unsent = self._unsent + buffer if self._unsent else buffer
+        if len(self._unsent) > SENT_AT_ONCE:
+            self._send(timeout)
+
+    def _send(self, timeout: float | None) -> None:
+        rest, self._unsent = memoryview(self._unsent), b""
         try:
             while rest:
                 self._socket.settimeout(_left(timeout, self._errors.WriteTimeout))
-                rest = rest[self._socket.send(rest[:SENT_AT_ONCE]) :]
+                rest = rest[self._socket.send(rest) :]
         except TimeoutError:
             _strike()
             raise self._errors.WriteTimeout from None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias
 from weakref import finalize
 
@@ -138,8 +138,23 @@ def _let_go(loops: _Clients) -> None:
 
 def package_of(chat: BaseChatModel) -> str:
     """Return the LangChain package that a chat model's class is of, or is derived from; its own module's if from none."""
-    homes = [kind.__module__.partition(".")[0] for kind in type(chat).__mro__]
+    return _package_of(type(chat))
+
+
+@cache
+def _package_of(kind: type[BaseChatModel]) -> str:
+    homes = [base.__module__.partition(".")[0] for base in kind.__mro__]
     return next((home for home in homes if home.startswith("langchain_") and home != "langchain_core"), homes[0])
+
+
+def setting_of(chat: BaseChatModel, name: str) -> Any:
+    """Return an attribute of a chat model; None where it has none, which pydantic takes long to find out."""
+    return getattr(chat, name, None) if _may_have(type(chat), name) else None
+
+
+@cache
+def _may_have(kind: type[BaseChatModel], name: str) -> bool:
+    return name in kind.model_fields or hasattr(kind, name) or kind.model_config.get("extra") == "allow"
 
 
 def limit_field(chat: BaseChatModel) -> str | None:
@@ -149,7 +164,7 @@ def limit_field(chat: BaseChatModel) -> str | None:
 
 def limit_of(chat: BaseChatModel) -> int | None:
     """Return the most tokens of an answer that the chat model asks for; None if it sets no limit."""
-    found = (getattr(chat, name, None) for name in LIMITS)
+    found = (setting_of(chat, name) for name in LIMITS)
     return next((one for one in found if type(one) is int and one > 0), None)
 
 
