@@ -41,6 +41,8 @@ REPLICA_FAULTS = frozenset[FailureKind]({"rate_limit", "server", "timeout"})
 """Failures after which another replica is preferred."""
 MOST_SETTINGS = 4
 """Settings that a model may refuse, one after the other, within one call."""
+_NO_CACHE = PromptCall("")
+"""Of every prompt that no cache is asked to keep; nothing of it changes."""
 _NO_TEMPERATURE = re.compile(r"(^|/)(o\d|gpt-5(?!.*chat))")
 """OpenAI's models that refuse every temperature but their own while they reason, by OpenAI's guide to reasoning models, read
 in November 2026. What others refuse is learnt from their first refusal."""
@@ -311,7 +313,8 @@ class _Account:
                         self._hold(piece)
                         is_token = metered.see(piece)
                         prompt.begun()
-                        yield from self._seen(piece, is_token=is_token)
+                        if self._is_handed_out:
+                            yield self._handed(piece, is_token=is_token)
                 with attempt:
                     self._raise_attempt()
         self._raise_call()
@@ -332,8 +335,8 @@ class _Account:
                                 self._hold(piece)
                                 is_token = metered.see(piece)
                                 prompt.begun()
-                                for chunk in self._seen(piece, is_token=is_token):
-                                    yield chunk
+                                if self._is_handed_out:
+                                    yield self._handed(piece, is_token=is_token)
                 with attempt:
                     self._raise_attempt()
         self._raise_call()
@@ -343,12 +346,11 @@ class _Account:
         if self._keeps:
             self._held.append(piece)
 
-    def _seen(self, piece: Piece, *, is_token: bool) -> Iterator[ChatGenerationChunk]:
-        """Hand a piece out, where the caller asked for a stream: from the first output on, a call cannot be repeated."""
-        if self._is_handed_out:
-            if is_token:
-                self._metered.hand_out()
-            yield chunk_of(piece) if isinstance(piece, ChatResult) else piece
+    def _handed(self, piece: Piece, *, is_token: bool) -> ChatGenerationChunk:
+        """Return a piece as the caller of a stream gets it: from the first output on, a call cannot be repeated."""
+        if is_token:
+            self._metered.hand_out()
+        return chunk_of(piece) if isinstance(piece, ChatResult) else piece
 
     # -- one attempt -----------------------------------------------------------------------------------------------
 
@@ -361,7 +363,7 @@ class _Account:
             takes_marks, may_wait = bound.provider.marks is not None, bound.call.request is not None
             prompt = PromptCall.of(bound.call.stage, shape_of(parts, b""), takes_marks=takes_marks, may_wait=may_wait)
             return bound.prompts.of(prompt), prompt
-        return bound.rate_limiter, PromptCall(bound.call.stage)
+        return bound.rate_limiter, _NO_CACHE
 
     def _marked(self, prompt: PromptCall) -> ModelRequest:
         provider, request = self._bound.provider, self._request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing
 from typing import Any
@@ -42,7 +43,7 @@ class ChatSender:
         """Make one attempt: here, on an event loop or in a thread of its own. A deadline ends it wherever it is."""
         inner = self._inner_of(entry)
         if (chat := inner.in_time()) is not None:
-            return _pieces_in_time(chat, request, entry.timeout_s)
+            return _pieces(chat, request, entry.timeout_s)
         if inner.is_asynchronous:
             return iterated(self.asend(entry, request))
         return threaded(lambda: _pieces(inner.sync(), request), entry.timeout_s)
@@ -55,34 +56,29 @@ class ChatSender:
         return athreaded(lambda: _pieces(inner.sync(), request), entry.timeout_s)
 
 
-def _pieces(chat: BaseChatModel, request: ModelRequest) -> Generator[Piece]:
-    chat, options = asked(chat, request)
-    messages = carried_to(chat, request.messages)
-    if request.is_streamed:
+def _pieces(chat: BaseChatModel, request: ModelRequest, timeout_s: float = math.inf) -> Generator[Piece]:
+    """Yield what a chat model answers; :class:`AttemptFailed` where ``timeout_s`` has ended one of its waits."""
+    deadline = Deadline(timeout_s)
+    try:
+        chat, options = asked(chat, request)
+        messages = carried_to(chat, request.messages)
+        if not request.is_streamed:
+            with deadline:
+                result = chat._generate(messages, stop=request.stop, **options)
+            yield result
+            return
         with closing(chat._stream(messages, stop=request.stop, **options)) as chunks:  # type: ignore[type-var]
-            yield from chunks
-    else:
-        yield chat._generate(messages, stop=request.stop, **options)
-
-
-def _pieces_in_time(chat: BaseChatModel, request: ModelRequest, timeout_s: float) -> Generator[Piece]:
-    """Like :func:`_pieces`, of a chat model whose waits end with the deadline."""
-    pieces, deadline = _pieces(chat, request), Deadline(timeout_s)
-    with closing(pieces):
-        while True:
-            try:
-                with deadline:
-                    piece = next(pieces, None)
-            except Exception as error:
-                if not deadline.has_struck:
-                    raise
-                sent = was_sent(error)
-            else:
-                if piece is None:
+            while True:
+                with deadline:  # and not while the caller has the piece
+                    chunk: ChatGenerationChunk | None = next(chunks, None)
+                if chunk is None:
                     return
-                yield piece
-                continue
-            raise late(timeout_s, may_be_billed=sent)
+                yield chunk
+    except Exception as error:
+        if not deadline.has_struck:
+            raise
+        sent = was_sent(error)
+    raise late(timeout_s, may_be_billed=sent)
 
 
 async def _apieces(inner: InnerChat, request: ModelRequest, timeout_s: float) -> AsyncGenerator[Piece]:
