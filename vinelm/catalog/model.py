@@ -164,6 +164,18 @@ class Price(BaseModel):
 
     def _rates(self, tokens_in: int) -> _Rates:
         """The rates for a prompt of this length; those that are not named at their dearer side."""
+        if not self.long_prompts:  # nearly every price, and every call asks
+            write, hour, read = self.cache_write, self.cache_write_1h, self.cached
+            dearer = WRITE_FACTOR * self.input if write is None else write
+            return _Rates(
+                self.input,
+                self.output,
+                self.input if read is None else read,
+                dearer,
+                max(WRITE_1H_FACTOR * self.input, dearer) if hour is None else hour,
+                write is not None,
+                hour is not None,
+            )
         levels: list[Price | LongPromptRates] = [self, *(long for long in self.long_prompts if tokens_in > long.above)]
 
         def named(name: str) -> tuple[int, float | None]:

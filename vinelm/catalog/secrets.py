@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vinelm.errors import ConfigError
 
@@ -83,6 +84,8 @@ _LOOKS_SECRET = (
 )
 _SHORTEST = 8
 """Characters of the shortest text that is taken for a secret."""
+_LABEL = 200
+"""Characters of the longest id, whose redacted form is remembered."""
 _named: set[str] = set()
 
 
@@ -100,12 +103,49 @@ def redacted(text: str) -> str:
     """
     if len(text) < _SHORTEST:
         return text
-    values = {value: name for name, value in os.environ.items() if _is_secret(name) and len(value) >= _SHORTEST}
-    for value in sorted(values, key=len, reverse=True):  # the longest first: one may be a part of another
-        text = text.replace(value, f"${values[value]}")
+    secrets = _secrets().named
+    return _redacted_label(text, secrets) if len(text) <= _LABEL else _redacted(text, secrets)
+
+
+def _redacted(text: str, secrets: tuple[tuple[str, str], ...]) -> str:
+    for value, name in secrets:
+        text = text.replace(value, name)
     for pattern, instead in _LOOKS_SECRET:
         text = pattern.sub(instead, text)
     return text
+
+
+_redacted_label = lru_cache(maxsize=256)(_redacted)
+"""Ids and finish reasons are looked at where they arrive, and again where they are kept."""
+
+
+class _Secrets(NamedTuple):
+    """What the environment held when it was read: ``named`` are its secret values and what stands for them, longest first."""
+
+    environment: object
+    names: int
+    named: tuple[tuple[str, str], ...]
+
+
+_known: _Secrets | None = None
+
+
+def _secrets() -> _Secrets:
+    """The secrets of the environment as it is.
+
+    To read all of it for each id that a provider sends takes as long as the rest of what is done about a call; so it is only
+    compared with what it was. Without ``_data``, which is CPython's own, it is read every time.
+    """
+    global _known  # noqa: PLW0603 - what was read of the one environment
+    held, known, names = getattr(os.environ, "_data", None), _known, len(_named)
+    if known is not None and held is not None and known.environment == held and known.names == names:
+        return known
+    now = dict(held) if held is not None else None  # before it is read: a change meanwhile is seen by the next call
+    values = {value: name for name, value in os.environ.items() if _is_secret(name) and len(value) >= _SHORTEST}
+    # The longest first: one may be a part of another.
+    named = tuple((value, f"${values[value]}") for value in sorted(values, key=len, reverse=True))
+    _known = _Secrets(now, names, named)
+    return _known
 
 
 def _is_secret(variable: str) -> bool:

@@ -255,3 +255,16 @@ def test_a_dearer_tier_needs_a_price_of_its_own(tmp_path, words):
     assert (
         from_toml(tmp_path, "openai", "gpt-4o", words.replace("priority", "flex").replace("scale", "auto")).price.input == 2.5
     )
+
+
+@pytest.mark.parametrize("named", list(itertools.product((0, 1), repeat=3)))
+def test_a_price_without_other_rates_for_long_prompts_costs_as_one_whose_threshold_no_prompt_reaches(named):
+    rates = {
+        name: rate
+        for name, rate, has in zip(("cached", "cache_write", "cache_write_1h"), (0.4, 4.4, 7.0), named, strict=True)
+        if has
+    }
+    plain, tiered = price_of(**rates), price_of(**rates, long_prompts=(LongPromptRates(above=10**9, input=9),))
+    for tokens in ((100, 10), (100, 10, 40), (100, 10, 40, 30), (100, 10, 40, 30, 20)):
+        assert plain.cost_usd(*tokens) == tiered.cost_usd(*tokens)
+    assert plain.cache_saves_usd(100, 40) == tiered.cache_saves_usd(100, 40)

@@ -72,3 +72,13 @@ def test_a_key_in_place_of_its_variable_is_refused_and_not_shown(key):
     with pytest.raises(ConfigError, match="api_key_env is not the name") as caught:
         Catalog.from_dict(plain)
     assert key not in str(caught.value)
+
+
+def test_a_variable_that_is_set_changed_or_deleted_later_counts_as_it_is_now(monkeypatch):
+    assert redacted(CANARY) == CANARY
+    monkeypatch.setenv("LATER_KEY", CANARY)
+    assert redacted(CANARY) == "$LATER_KEY"
+    monkeypatch.setenv("LATER_KEY", "something else")
+    assert redacted(f"{CANARY} and something else") == f"{CANARY} and $LATER_KEY"
+    monkeypatch.delenv("LATER_KEY")
+    assert redacted("something else") == "something else"

@@ -29,8 +29,8 @@ class CallOptions:
 class Out:
     """How a test answers."""
 
-    def __init__(self, writer):
-        self.writer = writer
+    def __init__(self, writer, reader=None):
+        self.writer, self.reader = writer, reader
         self.is_closed = False
 
     async def head(self, status=200, **headers):
@@ -111,7 +111,7 @@ class WireServer:
             while (asked := await self._read(reader)) is not None:
                 self.in_flight += 1
                 self.peak = max(self.peak, self.in_flight)
-                out = Out(writer)
+                out = Out(writer, reader)
                 try:
                     await self.reply(asked, out)
                 finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -55,6 +56,7 @@ class EngineRateLimiter:
 
     def __init__(self, limits: RateLimits, clock: Clock | None = None) -> None:
         self._limits = limits
+        self._is_limited = limits != RateLimits()
         self._clock = clock or WallClock()
         self._lock = threading.Lock()
         self._log: deque[WindowPermit] = deque()
@@ -71,7 +73,7 @@ class EngineRateLimiter:
     @property
     def is_limited(self) -> bool:
         """True if there is any limit."""
-        return self._limits != RateLimits()
+        return self._is_limited
 
     def share(self, on_short: Callable[[], None]) -> RateShare | None:
         """Let calls start only within a share of the limits from now on, because several processes keep them together.
@@ -153,6 +155,9 @@ class EngineRateLimiter:
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[WindowPermit]:
         """Wait for a slot and a place in the windows; hold the slot during the block."""
+        if not self._is_limited:
+            yield WindowPermit(-math.inf, tokens)
+            return
         slot = self._take(priority)
         try:
             # The slot comes first. A place in the window has a time, which would pass unused while the call waits for a slot.
@@ -171,6 +176,9 @@ class EngineRateLimiter:
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[WindowPermit]:
         """Like :meth:`admit`, for a coroutine."""
+        if not self._is_limited:
+            yield WindowPermit(-math.inf, tokens)
+            return
         slot = self._take(priority)
         try:
             if slot is not None:

@@ -37,8 +37,8 @@ class CompatibleChat(BaseChatOpenAI):
         return "openai-chat"
 
     @property
-    def http_clients(self) -> type[Any]:
-        """The class of its asynchronous HTTP clients."""
+    def http_clients(self) -> tuple[type[Any], type[Any]]:
+        """The classes of its synchronous and its asynchronous HTTP clients."""
         return event_clients()
 
     def with_structured_output(self, schema: Any = None, *, method: Any = "json_schema", **kwargs: Any) -> Any:
@@ -148,28 +148,35 @@ def _keep(message: BaseMessage, thoughts: str, choices: Sequence[Any]) -> None:
 
 
 @cache
-def event_clients() -> type[Any]:
-    """Return a class of asynchronous HTTP clients that read a whole answer to a streamed call as the only event of its stream.
+def event_clients() -> tuple[type[Any], type[Any]]:
+    """Return classes of HTTP clients, synchronous and not, that read a whole answer to a streamed call as its only event.
 
     Otherwise the SDK finds no event in it, and neither the answer nor the error in its place is ever seen.
     """
-    httpx = http_library()
 
-    class EventClient(openai.DefaultAsyncHttpxClient):
+    class EventClient(openai.DefaultHttpxClient):
+        def send(self, request: Any, **kwargs: Any) -> Any:
+            response = super().send(request, **kwargs)
+            return _as_event(request, response.read()) if _lacks_events(request, response, **kwargs) else response
+
+    class AsyncEventClient(openai.DefaultAsyncHttpxClient):
         async def send(self, request: Any, **kwargs: Any) -> Any:
             response = await super().send(request, **kwargs)
-            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if response.status_code != 200 or kind != "application/json" or not kwargs.get("stream"):
-                return response
-            if not _asks_for_events(request):
-                return response
-            body = await response.aread()
-            head = {"content-type": "text/event-stream"}
-            return httpx.Response(
-                200, headers=head, content=b"data: " + _one_line(body) + b"\n\ndata: [DONE]\n\n", request=request
-            )
+            return _as_event(request, await response.aread()) if _lacks_events(request, response, **kwargs) else response
 
-    return EventClient
+    return EventClient, AsyncEventClient
+
+
+def _lacks_events(request: Any, response: Any, *, stream: bool = False, **kwargs: Any) -> bool:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_whole = response.status_code == 200 and kind == "application/json"
+    return is_whole and stream and _asks_for_events(request)
+
+
+def _as_event(request: Any, body: bytes) -> Any:
+    head = {"content-type": "text/event-stream"}
+    content = b"data: " + _one_line(body) + b"\n\ndata: [DONE]\n\n"
+    return http_library().Response(200, headers=head, content=content, request=request)
 
 
 def _asks_for_events(request: Any) -> bool:

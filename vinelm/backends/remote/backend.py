@@ -131,6 +131,8 @@ class RemoteBackend:
     def inner(self, entry: Model) -> InnerChat:
         """Return the chat model of an entry with its options, made once; :class:`ConfigError` if it cannot be made."""
         key = (entry.name, repr(entry.options))
+        if (made := self._chats.get(key)) is not None:
+            return made
         with self._making:
             found = self._chats.get(key)
             if found is None:

@@ -21,7 +21,7 @@ from vinelm.backends.base import BoundChatModel, bound_instance, estimate_tokens
 from vinelm.backends.limits.replica_gate import ReplicaPermit
 from vinelm.backends.remote.conversation import must_not_think
 from vinelm.backends.remote.failures import SettingRefused, failed
-from vinelm.backends.remote.inner import LIMITS, InnerChat, package_of
+from vinelm.backends.remote.inner import LIMITS, InnerChat, package_of, setting_of
 from vinelm.backends.remote.marks import prompt_parts
 from vinelm.backends.remote.meter import NOT_REPORTED, MeteredCall, ModelRequest, answer_of, bound_of, chunk_of, message_of
 from vinelm.backends.remote.provider import CallBinding, Piece
@@ -41,6 +41,8 @@ REPLICA_FAULTS = frozenset[FailureKind]({"rate_limit", "server", "timeout"})
 """Failures after which another replica is preferred."""
 MOST_SETTINGS = 4
 """Settings that a model may refuse, one after the other, within one call."""
+_NO_CACHE = PromptCall("")
+"""Of every prompt that no cache is asked to keep; nothing of it changes."""
 _NO_TEMPERATURE = re.compile(r"(^|/)(o\d|gpt-5(?!.*chat))")
 """OpenAI's models that refuse every temperature but their own while they reason, by OpenAI's guide to reasoning models, read
 in November 2026. What others refuse is learnt from their first refusal."""
@@ -241,7 +243,7 @@ def request_of(
     dropped = set(inner.refused)
     if "temperature" in given and _NO_TEMPERATURE.search(model.model_id) and given.get("reasoning_effort") != "none":
         dropped.add("temperature")  # an application gives it for all the models that may be chosen
-    answers = given.get("n") or getattr(inner.given, "n", None)
+    answers = given.get("n") or setting_of(inner.given, "n")
     request = ModelRequest(
         messages=messages,
         stop=None if "stop" in dropped else stop,
@@ -255,6 +257,10 @@ def request_of(
     if must_not_think(inner.given, messages, request.options, limit):
         request = replace(request, dropped=request.dropped | {"thinking"})
     return request
+
+
+for _asked in (RemoteChatModel._generate, RemoteChatModel._agenerate):
+    _asked.__signature__ = signature(_asked)  # type: ignore[attr-defined]  # LangChain works it out anew for every call
 
 
 class _Account:
@@ -307,7 +313,8 @@ class _Account:
                         self._hold(piece)
                         is_token = metered.see(piece)
                         prompt.begun()
-                        yield from self._seen(piece, is_token=is_token)
+                        if self._is_handed_out:
+                            yield self._handed(piece, is_token=is_token)
                 with attempt:
                     self._raise_attempt()
         self._raise_call()
@@ -328,8 +335,8 @@ class _Account:
                                 self._hold(piece)
                                 is_token = metered.see(piece)
                                 prompt.begun()
-                                for chunk in self._seen(piece, is_token=is_token):
-                                    yield chunk
+                                if self._is_handed_out:
+                                    yield self._handed(piece, is_token=is_token)
                 with attempt:
                     self._raise_attempt()
         self._raise_call()
@@ -339,12 +346,11 @@ class _Account:
         if self._keeps:
             self._held.append(piece)
 
-    def _seen(self, piece: Piece, *, is_token: bool) -> Iterator[ChatGenerationChunk]:
-        """Hand a piece out, where the caller asked for a stream: from the first output on, a call cannot be repeated."""
-        if self._is_handed_out:
-            if is_token:
-                self._metered.hand_out()
-            yield chunk_of(piece) if isinstance(piece, ChatResult) else piece
+    def _handed(self, piece: Piece, *, is_token: bool) -> ChatGenerationChunk:
+        """Return a piece as the caller of a stream gets it: from the first output on, a call cannot be repeated."""
+        if is_token:
+            self._metered.hand_out()
+        return chunk_of(piece) if isinstance(piece, ChatResult) else piece
 
     # -- one attempt -----------------------------------------------------------------------------------------------
 
@@ -357,7 +363,7 @@ class _Account:
             takes_marks, may_wait = bound.provider.marks is not None, bound.call.request is not None
             prompt = PromptCall.of(bound.call.stage, shape_of(parts, b""), takes_marks=takes_marks, may_wait=may_wait)
             return bound.prompts.of(prompt), prompt
-        return bound.rate_limiter, PromptCall(bound.call.stage)
+        return bound.rate_limiter, _NO_CACHE
 
     def _marked(self, prompt: PromptCall) -> ModelRequest:
         provider, request = self._bound.provider, self._request

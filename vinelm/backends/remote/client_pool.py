@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 S = TypeVar("S")
 A = TypeVar("A")
+
+
+_LIVE: WeakSet[EventLoopClients[Any, Any]] = WeakSet()
+_PARENTS: list[object] = []
+"""In a forked child: the parent's clients. To close them, or to let them be collected, could wait for a lock for ever."""
 
 
 class EventLoopClients(Generic[S, A]):
@@ -24,16 +31,22 @@ class EventLoopClients(Generic[S, A]):
         amake: Callable[[], tuple[A, Callable[[], Awaitable[None]]]],
     ) -> None:
         self._make, self._amake = make, amake
+        self._start()
+        _LIVE.add(self)
+
+    def _start(self) -> None:
+        """Know no client; also in a forked child, where the locks may be held and the connections are the parent's."""
         self._lock = threading.Lock()
         self._sync: tuple[S, Callable[[], None]] | None = None
         self._async: dict[asyncio.AbstractEventLoop, tuple[A, AsyncGenerator[None]]] = {}
 
     def sync(self) -> S:
         """Return the synchronous client."""
-        with self._lock:
-            if self._sync is None:
-                self._sync = self._make()
-            return self._sync[0]
+        held = self._sync
+        if held is None:
+            with self._lock:
+                held = self._sync = self._sync or self._make()
+        return held[0]
 
     async def asynchronous(self) -> A:
         """Return the client of the running event loop."""
@@ -79,3 +92,13 @@ class EventLoopClients(Generic[S, A]):
             with self._lock:
                 self._async.pop(loop, None)
             await aclose()
+
+
+def _forget() -> None:
+    for clients in list(_LIVE):
+        _PARENTS.extend((clients._sync, clients._async))
+        clients._start()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from vinelm.backends.remote.inner import package_of
+from vinelm.backends.remote.inner import package_of, setting_of
 
 RESPONSES = "openai responses"
 _FAMILIES = {
@@ -60,8 +60,10 @@ _STRICT_IDS = frozenset({"anthropic", "bedrock", "openai", RESPONSES})
 
 def carried_to(chat: BaseChatModel, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the conversation as this chat model's provider takes it; the messages themselves where nothing is foreign."""
+    if not any(isinstance(one, AIMessage | ToolMessage) for one in messages):
+        return list(messages)  # nobody has answered yet
     target = _target(chat)
-    model = str(getattr(chat, "model_name", None) or getattr(chat, "model", ""))
+    model = str(setting_of(chat, "model_name") or setting_of(chat, "model") or "")
     carried = [_plain(one) if isinstance(one, AIMessage) and _is_foreign(one, target, model) else one for one in messages]
     return _with_ids(carried) if target in _STRICT_IDS else carried
 
@@ -72,7 +74,7 @@ def must_not_think(chat: BaseChatModel, messages: Sequence[BaseMessage], options
     It refuses it beside a forced tool, beside a limit that leaves no room, and where the turn that it continues has tool calls
     without thoughts of its own: another model has made them, or they were made without thinking.
     """
-    thinking = getattr(chat, "thinking", None)
+    thinking = setting_of(chat, "thinking")
     if not isinstance(thinking, Mapping) or thinking.get("type") in (None, "disabled") or _target(chat) != "anthropic":
         return False
     choice = options.get("tool_choice")
@@ -104,13 +106,13 @@ def _target(chat: BaseChatModel) -> str:
 
 
 def _uses_responses(chat: Any) -> bool:
-    asked = getattr(chat, "use_responses_api", None)
+    asked = setting_of(chat, "use_responses_api")
     if asked is not None:
         return bool(asked)
     settings = (
-        getattr(chat, name, None) for name in ("reasoning", "verbosity", "include", "truncation", "use_previous_response_id")
+        setting_of(chat, name) for name in ("reasoning", "verbosity", "include", "truncation", "use_previous_response_id")
     )
-    return any(settings) or getattr(chat, "output_version", None) == "responses/v1"
+    return any(settings) or setting_of(chat, "output_version") == "responses/v1"
 
 
 def _is_foreign(message: AIMessage, target: str, model: str) -> bool:

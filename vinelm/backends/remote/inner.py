@@ -11,13 +11,14 @@ from __future__ import annotations
 import copy
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeAlias
 from weakref import finalize
 
 from langchain_core.language_models import BaseChatModel
 
 from vinelm.backends.remote.client_pool import EventLoopClients
+from vinelm.backends.remote.deadlines import bound_waits
 from vinelm.backends.remote.loop import shared_loop
 
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample", "num_predict")
@@ -28,6 +29,9 @@ _WITH_REASONS = ("langchain_openai", "langchain_anthropic", "langchain_google_ge
 """Packages whose whole answers always have a finish reason."""
 CONNECTIONS = 10_000
 """Connections of one client: how many calls run at once is the rate limits' business, and nobody's wait for a pool."""
+
+_SYNC_NAMES = ("root_client", "client", "http_client")
+_Clients: TypeAlias = EventLoopClients[tuple[BaseChatModel, bool], BaseChatModel]
 
 
 async def _nothing() -> None:
@@ -44,8 +48,8 @@ class InnerChat:
     Attributes:
         given: the chat model as it is.
         kept: LangChain's own settings of it.
-        is_asynchronous: whether synchronous calls, too, are made on an event loop. Not where the owner has set only a
-            synchronous client.
+        is_asynchronous: whether synchronous calls are made on an event loop, where :meth:`in_time` has nothing for them. Not
+            where the owner has set only a synchronous client.
         has_asynchronous: whether it has an asynchronous client at all; other calls are made in threads.
         wants_stream: its owner wants whole answers, too, to be streamed to it.
         states_reasons: whether every answer has a finish reason, so that one without was cut off: of streamed ones (True), of
@@ -62,9 +66,8 @@ class InnerChat:
         entry_max_tokens: int | None = None,
     ) -> None:
         self.given = chat
-        self._loops: EventLoopClients[BaseChatModel, BaseChatModel] = EventLoopClients(
-            lambda: (one_attempt(chat), lambda: None), partial(_for_this_loop, chat, remake)
-        )
+        # The key and the prompt of an entry go to the place that the catalog names, and an owner's client does as it did.
+        self._loops: _Clients = EventLoopClients(partial(_for_threads, chat, remake), partial(_for_this_loop, chat, remake))
         # Nobody closes what a chat model holds: its connections end with the last call that may be made with it.
         finalize(self, _let_go, self._loops).atexit = False
         self.kept: Mapping[str, Any] = {name: getattr(chat, name) for name in KEPT if getattr(chat, name, None) is not None}
@@ -86,7 +89,12 @@ class InnerChat:
 
     def sync(self) -> BaseChatModel:
         """Return the chat model for a call in this thread."""
-        return self._loops.sync()
+        return self._loops.sync()[0]
+
+    def in_time(self) -> BaseChatModel | None:
+        """Return it if a :class:`~vinelm.backends.remote.deadlines.Deadline` ends each of its waits; None otherwise."""
+        chat, is_bound = self._loops.sync()
+        return chat if is_bound else None
 
     async def here(self) -> BaseChatModel:
         """Return the chat model for a call on the running event loop."""
@@ -100,22 +108,53 @@ class InnerChat:
 def _for_this_loop(
     chat: BaseChatModel, remake: Callable[[], BaseChatModel] | None
 ) -> tuple[BaseChatModel, Callable[[], Awaitable[None]]]:
-    if remake is None:
-        return with_own_connections(one_attempt(chat))
-    own = remake()
-    # The key and the prompt of an entry go to the place that the catalog names, and an owner's client does as it did.
-    made, close = with_own_connections(one_attempt(own), follow_redirects=False)
-    return made, close if close is not _nothing else _closer(own)
+    own = chat if remake is None else remake()
+    made, http = with_own_connections(one_attempt(own), is_async=True, follow_redirects=remake is None)
+    if http is not None:
+        return made, http.aclose
+    return made, _nothing if remake is None else _closer(own)
 
 
-def _let_go(loops: EventLoopClients[BaseChatModel, BaseChatModel]) -> None:
+def _for_threads(
+    chat: BaseChatModel, remake: Callable[[], BaseChatModel] | None
+) -> tuple[tuple[BaseChatModel, bool], Callable[[], None]]:
+    """The chat model for synchronous calls, whether a deadline ends each of its waits, and what closes its connections."""
+    one = one_attempt(chat)
+    is_packages = type(chat)._generate.__module__.startswith(("langchain_", "vinelm."))  # an owner's class may wait elsewhere
+    if not is_packages or any(getattr(chat, name, None) is not None for name in ("http_client", "http_async_client")):
+        return (one, False), lambda: None
+    made, http = with_own_connections(one, is_async=False, follow_redirects=remake is None)
+    if http is None:
+        return (one, False), lambda: None
+    if not bound_waits(http):
+        http.close()
+        return (one, False), lambda: None
+    return (made, True), http.close
+
+
+def _let_go(loops: _Clients) -> None:
     loops.close(shared_loop())
 
 
 def package_of(chat: BaseChatModel) -> str:
     """Return the LangChain package that a chat model's class is of, or is derived from; its own module's if from none."""
-    homes = [kind.__module__.partition(".")[0] for kind in type(chat).__mro__]
+    return _package_of(type(chat))
+
+
+@cache
+def _package_of(kind: type[BaseChatModel]) -> str:
+    homes = [base.__module__.partition(".")[0] for base in kind.__mro__]
     return next((home for home in homes if home.startswith("langchain_") and home != "langchain_core"), homes[0])
+
+
+def setting_of(chat: BaseChatModel, name: str) -> Any:
+    """Return an attribute of a chat model; None where it has none, which pydantic takes long to find out."""
+    return getattr(chat, name, None) if _may_have(type(chat), name) else None
+
+
+@cache
+def _may_have(kind: type[BaseChatModel], name: str) -> bool:
+    return name in kind.model_fields or hasattr(kind, name) or kind.model_config.get("extra") == "allow"
 
 
 def limit_field(chat: BaseChatModel) -> str | None:
@@ -125,7 +164,7 @@ def limit_field(chat: BaseChatModel) -> str | None:
 
 def limit_of(chat: BaseChatModel) -> int | None:
     """Return the most tokens of an answer that the chat model asks for; None if it sets no limit."""
-    found = (getattr(chat, name, None) for name in LIMITS)
+    found = (setting_of(chat, name) for name in LIMITS)
     return next((one for one in found if type(one) is int and one > 0), None)
 
 
@@ -153,31 +192,36 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
 
 
 def with_own_connections(
-    chat: BaseChatModel, *, follow_redirects: bool = True
-) -> tuple[BaseChatModel, Callable[[], Awaitable[None]]]:
-    """Return a copy with an asynchronous HTTP client of its own, where the package would share one; and what closes it."""
-    if getattr(chat, "root_async_client", None) is not None and getattr(chat, "http_async_client", None) is None:
+    chat: BaseChatModel, *, is_async: bool, follow_redirects: bool = True
+) -> tuple[BaseChatModel, Any | None]:
+    """Return a copy with an HTTP client of its own, where the package would share one; and that client, or None."""
+    if getattr(chat, "root_async_client", None) is not None:
+        root_name, leaf, given = ("root_async_client", "async_client", "http_async_client") if is_async else _SYNC_NAMES
+        root = getattr(chat, root_name, None)
+        if root is None or getattr(chat, given, None) is not None:
+            return chat, None
         import openai
 
-        root = chat.root_async_client  # type: ignore[attr-defined]
-        kind: Any = getattr(chat, "http_clients", openai.DefaultAsyncHttpxClient)
+        kinds: Any = getattr(chat, "http_clients", (openai.DefaultHttpxClient, openai.DefaultAsyncHttpxClient))
         how = {"limits": _limits(openai), "follow_redirects": follow_redirects}
-        http: Any = kind(base_url=root.base_url, timeout=root.timeout, **how)
+        http: Any = kinds[is_async](base_url=root.base_url, timeout=root.timeout, **how)
         own = _like(root, http_client=http)
-        return chat.model_copy(update={"root_async_client": own, "async_client": own.chat.completions}), http.aclose
+        return chat.model_copy(update={root_name: own, leaf: own.chat.completions}), http
     if package_of(chat) == "langchain_anthropic":
         import anthropic
 
         settings = dict(chat._client_params)  # type: ignore[attr-defined]
-        given = {"timeout": settings["timeout"]} if settings.get("timeout") is not None else {}
+        timeout = {"timeout": settings["timeout"]} if settings.get("timeout") is not None else {}
         if proxy := getattr(chat, "anthropic_proxy", None):
-            given["proxy"] = proxy
+            timeout["proxy"] = proxy
         how = {"limits": _limits(anthropic), "follow_redirects": follow_redirects}
-        http = anthropic.DefaultAsyncHttpxClient(base_url=settings["base_url"], **how, **given)
+        kind: Any = anthropic.DefaultAsyncHttpxClient if is_async else anthropic.DefaultHttpxClient
+        http = kind(base_url=settings["base_url"], **how, **timeout)
         made = chat.model_copy()
-        made.__dict__["_async_client"] = anthropic.AsyncClient(**settings, http_client=http)
-        return made, http.aclose
-    return chat, _nothing
+        sdk: Any = anthropic.AsyncClient if is_async else anthropic.Client
+        made.__dict__["_async_client" if is_async else "_client"] = sdk(**settings, http_client=http)
+        return made, http
+    return chat, None
 
 
 def _closer(chat: Any) -> Callable[[], Awaitable[None]]:

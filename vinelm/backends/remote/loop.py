@@ -1,7 +1,7 @@
-"""Calls of threads on one event loop of this process: a deadline and an interruption end them at once.
+"""Synchronous calls whose waits no deadline of ours reaches: on one event loop of this process, or in threads of their own.
 
-An SDK's own limits bound each read of a socket, so that a server which sends a byte now and then is never timed out. A task can
-be cancelled wherever it waits.
+They are those of packages whose HTTP client takes no hook, and of owners' own clients (see
+:mod:`~vinelm.backends.remote.deadlines` for the others). A task can be cancelled wherever it waits; a thread can only be left.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import os
 import queue
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing, suppress
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from vinelm.backends.remote.retry import AttemptFailed
 
@@ -46,16 +46,6 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
-
-
-def waited(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the loop, in the caller's context, and wait for it; an interruption of the wait cancels it."""
-    future = asyncio.run_coroutine_threadsafe(work, _loop())
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
 
 
 def iterated(pieces: AsyncGenerator[T]) -> Generator[T]:
@@ -143,9 +133,9 @@ async def athreaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Asy
         leave()
 
 
-def late(timeout_s: float) -> AttemptFailed:
+def late(timeout_s: float, *, may_be_billed: bool = True) -> AttemptFailed:
     """Return the failure of an attempt that has taken too long."""
-    return AttemptFailed("timeout", f"no end after {timeout_s:g} s")
+    return AttemptFailed("timeout", f"no end after {timeout_s:g} s", may_be_billed=may_be_billed)
 
 
 def _in_a_thread(

@@ -67,15 +67,19 @@ class ModelRequest:
         """The text of everything that is sent as a prompt, for bounds: a token stands for at least one of its bytes."""
         asked = {key: one for key, one in self.options.items() if key not in ("stream", "priority")}
         turns = [
-            (message.content, getattr(message, "tool_calls", None), message.additional_kwargs) for message in self.messages
+            (message.content, message.tool_calls if isinstance(message, AIMessage) else None, message.additional_kwargs)
+            for message in self.messages
         ]
-        return json.dumps([turns, asked], ensure_ascii=False, default=_schema_of)
+        return _JSON.encode([turns, asked])
 
 
 def _schema_of(other: Any) -> Any:
     """What a package sends for an object of Python: the JSON schema of a class of pydantic."""
     schema = getattr(other, "model_json_schema", None)
     return schema() if isinstance(other, type) and callable(schema) else str(other)
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, default=_schema_of)
 
 
 def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
@@ -182,7 +186,7 @@ def _chars(message: Any, text: str) -> int:
     if isinstance(message.content, list):
         parts = [part for part in message.content if isinstance(part, Mapping) and part.get("type") != "text"]
         seen += sum(len(value) for part in parts for key in _THOUGHTS if isinstance(value := part.get(key), str))
-    chunks = getattr(message, "tool_call_chunks", None)
+    chunks = message.tool_call_chunks if isinstance(message, AIMessageChunk) else None
     if chunks is None:
         seen += sum(len(json.dumps(call["args"], default=str)) for call in message.tool_calls)
         chunks = message.invalid_tool_calls
@@ -259,7 +263,7 @@ class MeteredCall:
         now_s = self.context.clock.now()
         before = self.seen.chars
         if isinstance(piece, ChatGenerationChunk):
-            had_calls = bool(getattr(piece.message, "tool_call_chunks", None))
+            had_calls = isinstance(piece.message, AIMessageChunk) and bool(piece.message.tool_call_chunks)
             text = self.seen.look(piece, {}, is_whole=False)
             is_token = had_calls or self.seen.chars > before
             if self._ttft_s is None and is_token:

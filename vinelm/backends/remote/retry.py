@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from tenacity import AsyncRetrying, RetryCallState, Retrying, wait_random_exponential
 
@@ -96,15 +98,20 @@ class RetryPolicy:
             return False
         return attempts <= min(RETRIES.get(failed.kind, 0), self.max_retries)
 
-    def sync(self, may_repeat: Callable[[AttemptFailed], bool], sleep: Callable[[float], None]) -> Retrying:
+    def sync(self, may_repeat: Callable[[AttemptFailed], bool], sleep: Callable[[float], None]) -> Iterator[_Attempt]:
         """Iterate over the attempts of one call; reraises the error of the last attempt."""
-        return Retrying(retry=_asks(may_repeat), wait=self._wait, sleep=sleep, reraise=True)
+        first = _First()
+        yield first
+        if first.error is not None:
+            for attempt in Retrying(retry=_asks(may_repeat), wait=self._wait, sleep=sleep, reraise=True):
+                if not first.is_told_to(attempt):
+                    yield attempt
 
     def asynchronous(
         self, may_repeat: Callable[[AttemptFailed], bool], sleep: Callable[[float], Awaitable[None]]
-    ) -> AsyncRetrying:
+    ) -> AsyncIterator[_Attempt]:
         """Like :meth:`sync`, for a coroutine."""
-        return AsyncRetrying(retry=_asks(may_repeat), wait=self._wait, sleep=sleep, reraise=True)
+        return _Attempts(lambda: AsyncRetrying(retry=_asks(may_repeat), wait=self._wait, sleep=sleep, reraise=True))
 
     def _wait(self, state: RetryCallState) -> float:
         jitter_s = wait_random_exponential(multiplier=self.backoff_s, max=self.max_wait_s)(state)
@@ -112,6 +119,53 @@ class RetryPolicy:
         asked_s = failed.retry_after_s if isinstance(failed, AttemptFailed) and failed.retry_after_s else 0.0
         # Jitter is added to what the server asked for, or all callers that it refused at once would come back at once.
         return min(asked_s + jitter_s, self.max_wait_s) if asked_s else jitter_s
+
+
+_Attempt: TypeAlias = AbstractContextManager[bool | None]
+
+
+class _First(AbstractContextManager[bool]):
+    """The first attempt of a call. Nearly every call has no other, and then tenacity has nothing to say."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self._is_told = False
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self.error = error
+        return error is not None
+
+    def is_told_to(self, attempt: AbstractContextManager[Any]) -> bool:
+        """Fail tenacity's first attempt as this one failed; False for a later one."""
+        if self._is_told or self.error is None:
+            return False
+        self._is_told = True
+        with attempt:
+            raise self.error
+        return True
+
+
+class _Attempts:
+    """The attempts of a call of a coroutine. No generator: one that is left in its midst would have to be closed."""
+
+    def __init__(self, make: Callable[[], AsyncRetrying]) -> None:
+        self._make = make
+        self._first: _First | None = None
+        self._later: AsyncIterator[AbstractContextManager[Any]] | None = None
+
+    def __aiter__(self) -> _Attempts:
+        return self
+
+    async def __anext__(self) -> _Attempt:
+        if self._first is None:
+            self._first = _First()
+            return self._first
+        if self._first.error is None:
+            raise StopAsyncIteration
+        if self._later is None:
+            self._later = aiter(self._make())
+        attempt = await anext(self._later)
+        return await anext(self._later) if self._first.is_told_to(attempt) else attempt
 
 
 def _asks(may_repeat: Callable[[AttemptFailed], bool]) -> Callable[[RetryCallState], bool]:

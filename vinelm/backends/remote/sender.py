@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing
 from typing import Any
@@ -11,10 +12,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatGenerationChunk
 
 from vinelm.backends.remote.conversation import carried_to
+from vinelm.backends.remote.deadlines import Deadline
 from vinelm.backends.remote.inner import InnerChat, limit_field, limit_of
 from vinelm.backends.remote.loop import athreaded, iterated, late, threaded
 from vinelm.backends.remote.meter import ModelRequest
 from vinelm.backends.remote.provider import Piece
+from vinelm.backends.remote.retry import was_sent
 from vinelm.catalog import Model
 
 
@@ -37,8 +40,10 @@ class ChatSender:
         return ChatSender(lambda entry: inner)
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
-        """Make one attempt, on an event loop or in a thread of its own: a deadline ends it wherever it is."""
+        """Make one attempt: here, on an event loop or in a thread of its own. A deadline ends it wherever it is."""
         inner = self._inner_of(entry)
+        if (chat := inner.in_time()) is not None:
+            return _pieces(chat, request, entry.timeout_s)
         if inner.is_asynchronous:
             return iterated(self.asend(entry, request))
         return threaded(lambda: _pieces(inner.sync(), request), entry.timeout_s)
@@ -51,14 +56,29 @@ class ChatSender:
         return athreaded(lambda: _pieces(inner.sync(), request), entry.timeout_s)
 
 
-def _pieces(chat: BaseChatModel, request: ModelRequest) -> Generator[Piece]:
-    chat, options = asked(chat, request)
-    messages = carried_to(chat, request.messages)
-    if request.is_streamed:
+def _pieces(chat: BaseChatModel, request: ModelRequest, timeout_s: float = math.inf) -> Generator[Piece]:
+    """Yield what a chat model answers; :class:`AttemptFailed` where ``timeout_s`` has ended one of its waits."""
+    deadline = Deadline(timeout_s)
+    try:
+        chat, options = asked(chat, request)
+        messages = carried_to(chat, request.messages)
+        if not request.is_streamed:
+            with deadline:
+                result = chat._generate(messages, stop=request.stop, **options)
+            yield result
+            return
         with closing(chat._stream(messages, stop=request.stop, **options)) as chunks:  # type: ignore[type-var]
-            yield from chunks
-    else:
-        yield chat._generate(messages, stop=request.stop, **options)
+            while True:
+                with deadline:  # and not while the caller has the piece
+                    chunk: ChatGenerationChunk | None = next(chunks, None)
+                if chunk is None:
+                    return
+                yield chunk
+    except Exception as error:
+        if not deadline.has_struck:
+            raise
+        sent = was_sent(error)
+    raise late(timeout_s, may_be_billed=sent)
 
 
 async def _apieces(inner: InnerChat, request: ModelRequest, timeout_s: float) -> AsyncGenerator[Piece]:

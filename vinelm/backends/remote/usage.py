@@ -11,6 +11,7 @@ from vinelm.backends.base import Counts, counted
 
 TIERS = ("priority", "flex")
 """Service tiers by which langchain-openai prefixes the parts of its counts."""
+_PREFIXES = tuple(f"{tier}_" for tier in TIERS)
 
 
 class UsageSum:
@@ -56,7 +57,9 @@ def _details(parts: Any) -> Mapping[str, Any]:
     """The parts of a count, whichever tier served them."""
     if not isinstance(parts, Mapping):
         return {}
-    plain = {key: value for key, value in parts.items() if not key.startswith(tuple(f"{tier}_" for tier in TIERS))}
+    if not any(key.startswith(_PREFIXES) for key in parts):
+        return parts
+    plain = {key: value for key, value in parts.items() if not key.startswith(_PREFIXES)}
     for tier in TIERS:
         plain |= {key.removeprefix(f"{tier}_"): value for key, value in parts.items() if key.startswith(f"{tier}_")}
     return plain

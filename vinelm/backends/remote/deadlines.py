@@ -1,0 +1,258 @@
+"""Synchronous calls in the caller's own thread: every wait for their sockets ends with the attempt's deadline.
+
+The limits of an SDK bound each read by itself, so that a server which sends a byte now and then is never timed out. Here each
+read and write of a socket is given what is left until the deadline of the attempt that its thread makes: no other thread
+watches, and an interruption of the wait (Ctrl-C) leaves at once. The HTTP library closes the connection of a read that failed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import ipaddress
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+SENT_AT_ONCE = 1 << 16
+"""Bytes of a request that wait to be sent together."""
+END_S = 0.1
+"""Seconds for the end of a stream whose last event has come; as long as openai's asynchronous streams wait for it."""
+
+
+class Deadline:
+    """The end of one attempt, as a context manager around each of its steps, in whichever thread the step is made.
+
+    Attributes:
+        has_struck: whether a wait has been ended by it.
+    """
+
+    __slots__ = ("_outer", "ends_at", "has_struck")
+
+    def __init__(self, timeout_s: float) -> None:
+        self.ends_at = time.monotonic() + timeout_s
+        self.has_struck = False
+        self._outer: Deadline | None = None
+
+    def __enter__(self) -> None:
+        outer = self._outer = _HERE.deadline
+        if outer is not None:  # a chat model that asks another one
+            self.ends_at = min(self.ends_at, outer.ends_at)
+        _HERE.deadline = self
+
+    def __exit__(self, *raised: object) -> None:
+        _HERE.deadline = self._outer
+
+
+class _Here(threading.local):
+    """The deadline of the step that this thread makes."""
+
+    deadline: Deadline | None = None
+
+
+_HERE = _Here()
+
+
+def bound_waits(client: Any) -> bool:
+    """Let :class:`Deadline` end the waits of an HTTP client (httpx's, or its successor's) on every way that it takes.
+
+    Returns whether that holds; if not, the client is unchanged. It does not hold for a proxy that is spoken to by TLS, in which
+    the library wraps the TLS of the server: that reads on by itself.
+    """
+    ways = [way for way in (client._transport, *client._mounts.values()) if way is not None]
+    for pool in [getattr(way, "_pool", None) for way in ways]:
+        if not hasattr(pool, "_network_backend"):  # the library has changed
+            return False
+        proxy = getattr(pool, "_proxy", None)
+        url = getattr(pool, "_proxy_url", None) or (proxy.url if proxy is not None else None)
+        if url is not None and url.scheme == b"https":
+            return False
+    for way in ways:
+        way._pool._network_backend = _Network(way._pool._network_backend)
+        way._pool = _Pool(way._pool)
+    return True
+
+
+class _Pool:
+    """A connection pool, whose streams are read to their end where only the end's own bytes are missing.
+
+    openai's synchronous streams stop reading at ``[DONE]``, and the library closes a connection that is not read to its end.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def handle_request(self, request: Any) -> Any:
+        response = self._inner.handle_request(request)
+        response.stream = _Answer(response.stream)
+        return response
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __enter__(self) -> _Pool:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._inner.__exit__(*raised)
+
+
+class _Answer:
+    def __init__(self, inner: Any) -> None:
+        self._inner, self._pieces, self._last = inner, iter(inner), b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._pieces:
+            self._last = piece
+            yield piece
+
+    def close(self) -> None:
+        if b"[DONE]" in self._last[-32:]:
+            with suppress(Exception), Deadline(END_S):
+                for _ in self._pieces:
+                    pass
+        self._inner.close()
+
+
+class _Network:
+    """A network backend of httpcore, or of its successor."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._errors = importlib.import_module(type(inner).__module__.partition(".")[0])
+
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **how: Any) -> _Stream:
+        """Open a connection. Names are looked up in a thread, since the operating system takes its time for that."""
+        return self._stream(lambda left: self._inner.connect_tcp(host, port, left, **how), timeout, waits=not _is_address(host))
+
+    def connect_unix_socket(self, path: str, timeout: float | None = None, **how: Any) -> _Stream:
+        return self._stream(lambda left: self._inner.connect_unix_socket(path, left, **how), timeout, waits=False)
+
+    def sleep(self, seconds: float) -> None:
+        self._inner.sleep(seconds)
+
+    def _stream(self, connect: Callable[[float | None], Any], timeout: float | None, *, waits: bool) -> _Stream:
+        left = _left(timeout, self._errors.ConnectTimeout)
+        try:
+            made = _beside(lambda: connect(left), left) if waits and left is not None else connect(left)
+        except TimeoutError:
+            _strike()
+            raise self._errors.ConnectTimeout from None
+        except self._errors.ConnectTimeout:
+            _strike()
+            raise
+        return _Stream(made, self._errors)
+
+
+class _Stream:
+    """A connection: like the library's own, but for what is left of the time."""
+
+    def __init__(self, inner: Any, errors: ModuleType) -> None:
+        self._inner, self._errors = inner, errors
+        self._unsent = b""
+        self._socket: Any = inner.get_extra_info("socket")
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._unsent:
+            with suppress(self._errors.WriteError):  # the library, too, reads what a server says that reads no further
+                self._send(timeout)
+        try:
+            self._socket.settimeout(_left(timeout, self._errors.ReadTimeout))
+            received: bytes = self._socket.recv(max_bytes)
+        except TimeoutError:
+            _strike()
+            raise self._errors.ReadTimeout from None
+        except OSError as error:
+            raise self._errors.ReadError(str(error)) from error
+        return received
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send what is written once it is much, or an answer is waited for: head and body of a request go together."""
+        self._unsent = self._unsent + buffer if self._unsent else buffer
+        if len(self._unsent) > SENT_AT_ONCE:
+            self._send(timeout)
+
+    def _send(self, timeout: float | None) -> None:
+        rest, self._unsent = memoryview(self._unsent), b""
+        try:
+            while rest:
+                self._socket.settimeout(_left(timeout, self._errors.WriteTimeout))
+                rest = rest[self._socket.send(rest) :]
+        except TimeoutError:
+            _strike()
+            raise self._errors.WriteTimeout from None
+        except OSError as error:
+            raise self._errors.WriteError(str(error)) from error
+
+    def close(self) -> None:
+        with suppress(OSError):  # whoever still waits for it, in another thread, is woken
+            self._socket.shutdown(2)
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> _Stream:
+        left = _left(timeout, self._errors.ConnectTimeout)
+        try:
+            return _Stream(self._inner.start_tls(ssl_context, server_hostname, left), self._errors)
+        except self._errors.ConnectTimeout:
+            _strike()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+
+def _left(timeout: float | None, late: type[Exception]) -> float | None:
+    """Return the seconds that a step may wait; raises ``late`` once there are none, though there may be data."""
+    deadline = _HERE.deadline
+    if deadline is None or deadline.ends_at == float("inf"):
+        return timeout
+    left = deadline.ends_at - time.monotonic()
+    if left <= 0.0:
+        deadline.has_struck = True
+        raise late
+    return left if timeout is None or left < timeout else timeout
+
+
+def _strike() -> None:
+    """A wait has ended: by the deadline, or by a shorter limit of the SDK."""
+    deadline = _HERE.deadline
+    if deadline is not None and time.monotonic() >= deadline.ends_at:
+        deadline.has_struck = True
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _beside(connect: Callable[[], Any], timeout_s: float) -> Any:
+    """Return the connection that is opened in a thread; one that comes too late is closed. ``TimeoutError`` after a time."""
+    made: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            made.set_result(connect())
+        except BaseException as error:
+            made.set_exception(error)
+
+    threading.Thread(target=run, name="vinelm connection", daemon=True).start()
+    try:
+        return made.result(timeout_s)
+    except BaseException:
+        made.add_done_callback(_closed)
+        raise
+
+
+def _closed(made: Future[Any]) -> None:
+    if made.exception() is None:
+        made.result().close()
