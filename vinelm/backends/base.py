@@ -178,21 +178,27 @@ class Counts:
     ) -> Counts | None:
         """Return the counts that a server states; None if those of the prompt or the answer are no counts.
 
-        A part that is larger than the whole is left out, so that the whole is charged at the full price. Of parts that
-        contradict each other the dearer one counts: written before read, and the larger of a sum and its parts.
+        A part that is larger than the whole stands beside it: some servers count a prompt without what a cache had of it, or an
+        answer without its reasoning. Of parts that contradict each other the dearer one counts: written before read, and the
+        larger of a sum and its parts.
         """
         whole_in, whole_out = counted(tokens_in), counted(tokens_out)
         if whole_in is None or whole_out is None:
             return None
         read, thought = counted(cached), counted(reasoning)
         minutes, hour = counted(written_5m) or 0, counted(written_1h) or 0
-        stored = min(max(counted(written) or 0, minutes + hour), whole_in)
-        hour = min(hour, stored)
+        stored = max(counted(written) or 0, minutes + hour)
+        if max(read or 0, stored) > whole_in:
+            whole_in += (read or 0) + stored
+        if thought is not None and thought > whole_out:
+            if not whole_out:  # an answer of no tokens that was thought about: nobody knows what that is
+                return None
+            whole_out += thought
         return cls(
             whole_in,
             whole_out,
-            min(read, whole_in - stored) if read is not None and read <= whole_in else None,
-            thought if thought is not None and thought <= whole_out else None,
+            None if read is None else min(read, whole_in - stored),
+            thought,
             stored,
             hour,
             max(stored - hour - minutes, 0),

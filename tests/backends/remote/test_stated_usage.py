@@ -152,3 +152,59 @@ def test_a_call_that_was_served_at_a_dearer_tier_costs_twice_the_list_price():
     served = TEXT, piece(reason="stop", counts=COUNTS, service_tier="priority")
     assert booked(*served, price_id="openai/m") == (pytest.approx(2 * EXACT[0]), False)
     assert booked(*served) == (pytest.approx(EXACT[0]), False)  # the entry's own price is that of its tier
+
+
+def stated(text="", reason=None, tokens_in=30, out=5, total=None, read=None, write=None, thought=None, whole=None):
+    """A piece with the usage of LangChain's form, or with this one."""
+    message = AIMessageChunk(text, response_metadata={} if reason is None else {"finish_reason": reason})
+    into = {name: one for name, one in (("cache_read", read), ("cache_creation", write)) if one is not None}
+    usage = {"input_tokens": tokens_in, "output_tokens": out, "total_tokens": tokens_in + out if total is None else total}
+    message.usage_metadata = whole or {
+        **usage,
+        "input_token_details": into,
+        "output_token_details": {} if thought is None else {"reasoning": thought},
+    }
+    return ChatGenerationChunk(message=message)
+
+
+@pytest.mark.parametrize(
+    ("said", "bill"),
+    [
+        ({"thought": 500}, PRICE.cost_usd(30, 505)),
+        ({"thought": 500, "total": 0}, PRICE.cost_usd(30, 505)),
+        ({"thought": 4}, PRICE.cost_usd(30, 5)),
+        ({"out": 0, "thought": 4}, UPPER[0]),
+        ({"tokens_in": 10, "read": 90}, PRICE.cost_usd(100, 5, 90)),
+        ({"tokens_in": 10, "write": 90}, PRICE.cost_usd(100, 5, 0, 90)),
+        ({"tokens_in": 10, "read": 20, "write": 5}, PRICE.cost_usd(35, 5, 20, 5)),
+        ({"read": 10**9}, UPPER[0]),
+        ({"thought": 10**9}, UPPER[0]),
+    ],
+)
+def test_a_part_that_is_larger_than_its_whole_stands_beside_it(said, bill):
+    """A prompt counted without what a cache had of it, an answer without its reasoning."""
+    assert booked(TEXT, stated(reason="stop", **said))[0] == pytest.approx(bill)
+
+
+NO_COUNT = {"input_tokens": "x", "output_tokens": 1, "total_tokens": 1}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "right"),
+    [
+        # All that there was so far with each piece, as vLLM and some gateways state it; or the same twice.
+        ((stated("four ", out=1), stated("words ", out=2), stated("of", "stop", out=3)), PRICE.cost_usd(30, 3)),
+        ((TEXT, stated(reason="stop"), stated()), PRICE.cost_usd(30, 5)),
+        ((TEXT, stated(read=20), stated(reason="stop")), PRICE.cost_usd(30, 5)),
+        ((TEXT, stated(write=20), stated(reason="stop")), PRICE.cost_usd(30, 5, 0, 20)),
+        # Less than before is another part, as far as anybody knows.
+        ((TEXT, stated(tokens_in=60, out=50), stated(reason="stop")), PRICE.cost_usd(90, 55)),
+        # What is no count makes the whole unknown, whatever follows.
+        ((TEXT, stated(tokens_in=60, out=20), stated(whole=NO_COUNT), stated(reason="stop")), UPPER[0]),
+        ((TEXT, stated(tokens_in=60, out=50), stated(reason="stop", tokens_in=-40, out=-45)), UPPER[0]),
+        ((TEXT, stated(tokens_in=True, out=True), stated(reason="stop")), UPPER[0]),
+        ((TEXT, stated(whole={"input_tokens": 60}), stated(reason="stop")), UPPER[0]),
+    ],
+)
+def test_usage_that_is_stated_several_times(pieces, right):
+    assert booked(*pieces)[0] == pytest.approx(right)
