@@ -143,6 +143,11 @@ def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], whe
     return f"prices of {where} are not those that plans go by: {first} {was}{more}: {cure}"
 
 
+def has_list_price(model: Model) -> bool:
+    """Return whether the model's price was looked up: it is that of the ordinary service."""
+    return model.price_id is not None or model.price.source == GENAI_PRICES
+
+
 def price_origin(model: Model) -> str:
     """Return where the model's price comes from, in a few words: the catalog's entry, this package, or genai-prices."""
     source = model.price.source

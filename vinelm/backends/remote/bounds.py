@@ -18,6 +18,8 @@ ATTACHMENT_TOKENS = 16384
 MOST_TIMES_IN, MOST_TIMES_OUT = 100, 10
 """Counts above the bound by these factors are not believed. Servers add to a prompt (tools of their own, pages that they read),
 but keep to ``max_tokens``."""
+MOST_OUT = 1_000_000
+"""Tokens of an answer that nobody has limited: more than any model writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +31,20 @@ class AttemptBound:
         tokens_out: the longest answer, hidden reasoning included.
         writes_cache: whether the prompt asks to be written to a prompt cache, which may cost more than reading it.
         asks_for_an_hour: whether it asks to be kept for an hour.
+        is_limited: whether the server is told the limit of the answer; else ``tokens_out`` is an assumption.
     """
 
     tokens_in: int
     tokens_out: int
     writes_cache: bool = False
     asks_for_an_hour: bool = False
+    is_limited: bool = True
 
     @classmethod
-    def of(
-        cls, prompt: str, *, max_tokens: int, links: int = 0, writes_cache: bool = False, asks_for_an_hour: bool = False
-    ) -> AttemptBound:
-        """Return the bound for a prompt with ``links`` to attachments."""
+    def of(cls, prompt: str, *, max_tokens: int, links: int = 0, **asked: bool) -> AttemptBound:
+        """Return the bound for a prompt with ``links`` to attachments; ``asked``: the other fields."""
         tokens_in = len(prompt.encode("utf-8", "surrogatepass")) + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links
-        return cls(tokens_in, max_tokens, writes_cache, asks_for_an_hour)
+        return cls(tokens_in, max_tokens, **asked)
 
     def usd(self, price: Price) -> float:
         """Return the most dollars of the attempt."""
@@ -51,7 +53,8 @@ class AttemptBound:
 
     def believes(self, counts: Counts) -> bool:
         """Return whether a server's counts are possible at all."""
-        return 0 < counts.tokens_in <= MOST_TIMES_IN * self.tokens_in and counts.tokens_out <= MOST_TIMES_OUT * self.tokens_out
+        most_out = max(MOST_TIMES_OUT * self.tokens_out, 0 if self.is_limited else MOST_OUT)
+        return 0 < counts.tokens_in <= MOST_TIMES_IN * self.tokens_in and counts.tokens_out <= most_out
 
 
 def links_in(messages: Sequence[BaseMessage]) -> int:

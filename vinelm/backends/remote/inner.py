@@ -19,9 +19,8 @@ from langchain_core.language_models import BaseChatModel
 
 from vinelm.backends.remote.client_pool import EventLoopClients
 from vinelm.backends.remote.loop import shared_loop
+from vinelm.catalog.billed_settings import LIMITS, answers_in, held_in, limit_in, settings_of
 
-LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample", "num_predict")
-"""The names by which LangChain's packages limit the tokens of an answer."""
 KEPT = ("callbacks", "tags", "metadata", "cache", "rate_limiter", "verbose", "disable_streaming", "output_version", "profile")
 """LangChain's own settings of a chat model, which hold for whatever is around it."""
 _WITH_REASONS = ("langchain_openai", "langchain_anthropic", "langchain_google_genai", "langchain_aws", "langchain_ollama")
@@ -51,6 +50,8 @@ class InnerChat:
         states_reasons: whether every answer has a finish reason, so that one without was cut off: of streamed ones (True), of
             whole ones (False), or of both.
         refused: settings that it has refused to take, in this process.
+        answers: how many answers each of its calls asks for.
+        body_limit: the limit of an answer that its owner states in the request's body, over any field; None without one.
         entry_max_tokens: the limit of its entry in the catalog; None if it is asked for by a call.
     """
 
@@ -74,6 +75,8 @@ class InnerChat:
         self.wants_stream = getattr(chat, "streaming", False) is True
         self.states_reasons = {True, False} if package_of(chat) in _WITH_REASONS else set()
         self.refused: set[str] = set()
+        own = settings_of(chat)
+        self.answers, self.body_limit = answers_in(own), limit_in(*held_in(own))
         self.entry_max_tokens = entry_max_tokens
 
     def streams(self, tools: Any) -> bool:

@@ -50,7 +50,8 @@ class ModelRequest:
     """What one call asks of the chat model inside: the owner's messages and options, as they are.
 
     ``limit``: the most tokens of each of its ``answers``; ``is_limit_asked``: the call says so, not only the entry, which may
-    be an owner's object that sets no limit, and stays so. ``dropped``: settings that the model refuses, which are left out.
+    be an owner's object that sets no limit, and stays so. ``is_limited``: the server is told a limit at all. ``dropped``:
+    settings that the model refuses, which are left out.
     """
 
     messages: Sequence[BaseMessage]
@@ -60,6 +61,7 @@ class ModelRequest:
     answers: int
     is_streamed: bool
     is_limit_asked: bool = False
+    is_limited: bool = True
     dropped: frozenset[str] = frozenset()
 
     @property
@@ -91,6 +93,7 @@ def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
         prompt,
         max_tokens=request.limit * request.answers,
         links=links_in(request.messages),
+        is_limited=request.is_limited,
         writes_cache=writes,
         asks_for_an_hour=writes and asks_for_an_hour([list(request.messages), dict(request.options), model.options]),
     )

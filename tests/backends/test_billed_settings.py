@@ -1,0 +1,157 @@
+"""Settings that decide the bill count in the bound wherever a call or an owner's object states them, or are refused."""
+
+import pytest
+from kit.optional import needs
+from kit.wire import openai_format
+from kit.wire.client import KEY, PRICE, Client, add
+from kit.wire.providers import _Ready
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableLambda
+
+from vinelm.catalog.billed_settings import answers_in, dearer_in, held_in, limit_in, other_model_in
+from vinelm.errors import ConfigError
+
+needs("langchain_openai")
+pytestmark = pytest.mark.usefixtures("credentials")
+
+
+def own_model(transport, **settings):
+    from langchain_openai import ChatOpenAI
+
+    return lambda url, timeout_s: ChatOpenAI(model="model-1", base_url=url, api_key=KEY, timeout=timeout_s, **settings)
+
+
+@pytest.fixture(params=["catalog", "own"])
+def made(request, transport, kept):
+    transport.answers(openai_format.answering("four"))
+    if request.param == "catalog":
+        return kept(Client(transport.url, api_key_env="MY_KEY"))
+    return kept(_Ready(own_model(transport, max_tokens=100), transport.url))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"model": "gpt-5-pro"}, "another price"),
+        ({"extra_body": {"model": "gpt-5-pro"}}, "another price"),
+        ({"extra_body": {"models": ["a", "b"]}}, "another price"),
+        ({"extra_body": {"max_tokens": 99_999}}, "may only ask for less"),
+        ({"extra_body": {"max_completion_tokens": "99999"}}, "may only ask for less"),
+        ({"service_tier": "priority"}, "costs more than the list price"),
+        ({"extra_body": {"service_tier": "priority"}}, "costs more than the list price"),
+    ],
+)
+def test_a_call_that_would_be_billed_otherwise_is_refused(made, transport, options, said):
+    with pytest.raises(ConfigError, match=said):
+        made.ask("invoke", **options)
+    assert not transport.asked
+
+
+def test_a_call_may_name_its_own_model(made, transport):
+    made.ask("invoke", model="model-1", extra_body={"max_tokens": 50})
+    assert transport.asked[0].json["max_tokens"] == 50
+
+
+@pytest.mark.parametrize("options", [{"n": 9}, {"extra_body": {"n": 9}}])
+def test_every_answer_of_a_call_is_in_its_bound(made, options):
+    one, nine = (made.backend.upper_bound_usd(made.model, [HumanMessage("2 + 2?")], **asked) for asked in ({}, options))
+    assert nine > one + 2 * 8 * PRICE.cost_usd(0, made.model.max_tokens)
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokens"),
+    [({"extra_body": {"max_completion_tokens": 9000}}, 9000), ({"extra_body": {"n": 4}}, 4 * 1024), ({"n": 4}, 4 * 1024)],
+)
+def test_what_an_owner_s_object_asks_for_in_its_body_is_in_the_bound(transport, kept, settings, tokens):
+    made = kept(_Ready(own_model(transport, **settings), transport.url))
+    bound_usd = made.backend.upper_bound_usd(made.model, [HumanMessage("2 + 2?")]) / 2
+    assert bound_usd >= PRICE.cost_usd(0, tokens)
+
+
+def test_an_answer_that_nobody_limited_is_booked_at_its_counts(transport, kept):
+    """Far above what was assumed for it."""
+    transport.answers(openai_format.answering("four", usage={"prompt_tokens": 20, "completion_tokens": 100_000}))
+    made = kept(_Ready(own_model(transport), transport.url))
+    made.ask("invoke")
+    assert made.usages[0].cost_usd == pytest.approx(PRICE.cost_usd(20, 100_000))
+
+
+def test_the_usage_of_a_call_with_several_answers_is_booked_once(transport, kept):
+    async def reply(asked, out):
+        whole = openai_format.completion("four")
+        await out.whole({**whole, "choices": [{**whole["choices"][0], "index": number} for number in range(3)]})
+
+    transport.answers(reply)
+    made = kept(_Ready(own_model(transport, n=3, max_tokens=100), transport.url))
+    made.ask("invoke")
+    assert made.usages[0].cost_usd == pytest.approx(PRICE.cost_usd(20, 7, 8))
+
+
+class Copying(BaseChatModel):
+    """Binds tools, and gives structured output, in ways of its own: a copy of itself, a chain that begins with something else."""
+
+    tools: list = []
+    max_tokens: int = 100
+
+    @property
+    def _llm_type(self):
+        return "copying"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        usage = {"input_tokens": 20, "output_tokens": 7, "total_tokens": 27}
+        message = AIMessage(f"{len(self.tools)}", usage_metadata=usage, response_metadata={"finish_reason": "stop"})
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def bind_tools(self, tools, **kwargs):
+        return self.model_copy(update={"tools": list(tools)})
+
+    def with_structured_output(self, schema, **kwargs):
+        return RunnableLambda(lambda asked: asked) | self | RunnableLambda(lambda message: message.content)
+
+
+class Hiding(Copying):
+    def bind_tools(self, tools, **kwargs):
+        return RunnableLambda(self.invoke)
+
+    def with_structured_output(self, schema, **kwargs):
+        return RunnableLambda(self.invoke)
+
+
+SCHEMA = {"title": "x", "type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(("method", "given", "said"), [("bind_tools", [add], "1"), ("with_structured_output", SCHEMA, "0")])
+def test_whatever_a_chat_model_makes_of_itself_is_metered(transport, kept, method, given, said):
+    made = kept(_Ready(lambda url, timeout_s: Copying(), transport.url))
+    answer = getattr(made.chat(), method)(given).invoke("2 + 2?")
+    assert getattr(answer, "content", answer) == said
+    assert [usage.cost_usd for usage in made.usages] == [pytest.approx(PRICE.cost_usd(20, 7))]
+    hiding = kept(_Ready(lambda url, timeout_s: Hiding(), transport.url))
+    with pytest.raises(ConfigError, match="whose calls nobody can count"):
+        getattr(hiding.chat(), method)(given)
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit", "answers"),
+    [
+        ({"max_tokens": 5}, None, 1),
+        ({"extra_body": {"max_tokens": 5, "n": 2}}, 5, 2),
+        ({"generation_config": {"max_output_tokens": 7, "candidate_count": 3}}, 7, 3),
+        ({"inferenceConfig": {"maxTokens": 9}}, 9, 1),
+        ({"extra_body": {"options": {"num_predict": 4}, "max_tokens": "11"}}, 11, 1),
+        ({"extra_body": {"max_tokens": True, "n": float("inf")}}, None, 1),
+        ({"extra_body": ["max_tokens"], "n": "8"}, None, 8),
+    ],
+)
+def test_settings_are_found_inside_of_settings(settings, limit, answers):
+    assert (limit_in(*held_in(settings)), answers_in(settings)) == (limit, answers)
+
+
+def test_models_and_tiers_are_found_inside_of_settings():
+    assert other_model_in({"modelId": "a"}, "b") == "a"
+    assert other_model_in({"extra_body": {"model": "b"}}, "b") is None
+    assert dearer_in({"serviceTier": {"type": "priority"}}) == ("serviceTier", "priority")
+    assert dearer_in({"extra_body": {"speed": "fast"}}) == ("speed", "fast")
+    assert dearer_in({"service_tier": "flex"}) is None
