@@ -3,7 +3,7 @@
 import pytest
 from kit.optional import needs
 from kit.wire import openai_format
-from kit.wire.client import KEY, PRICE, Client, add
+from kit.wire.client import KEY, ONCE, PRICE, Client, add
 from kit.wire.providers import _Ready
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 
 from vinelm.catalog.billed_settings import answers_in, dearer_in, held_in, limit_in, other_model_in
-from vinelm.errors import ConfigError
+from vinelm.errors import CallError, ConfigError
 
 needs("langchain_openai")
 pytestmark = pytest.mark.usefixtures("credentials")
@@ -90,9 +90,9 @@ def test_the_usage_of_a_call_with_several_answers_is_booked_once(transport, kept
 
 
 class Copying(BaseChatModel):
-    """Binds tools, and gives structured output, in ways of its own: a copy of itself, a chain that begins with something else."""
+    """Binds tools with a copy of itself, and gives structured output by a chain that begins with something else."""
 
-    tools: list = []
+    tools: tuple = ()
     max_tokens: int = 100
 
     @property
@@ -105,7 +105,7 @@ class Copying(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def bind_tools(self, tools, **kwargs):
-        return self.model_copy(update={"tools": list(tools)})
+        return self.model_copy(update={"tools": tuple(tools)})
 
     def with_structured_output(self, schema, **kwargs):
         return RunnableLambda(lambda asked: asked) | self | RunnableLambda(lambda message: message.content)
@@ -155,3 +155,49 @@ def test_models_and_tiers_are_found_inside_of_settings():
     assert dearer_in({"serviceTier": {"type": "priority"}}) == ("serviceTier", "priority")
     assert dearer_in({"extra_body": {"speed": "fast"}}) == ("speed", "fast")
     assert dearer_in({"service_tier": "flex"}) is None
+
+
+class OverAResource(BaseChatModel):
+    """Makes its client when it is made, with the retries that were set then, as several packages do."""
+
+    client: object = None
+    max_retries: int = 2
+    max_tokens: int = 100
+
+    @property
+    def _llm_type(self):
+        return "over-a-resource"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.client.create(model="model-1", messages=[{"role": "user", "content": "4"}])
+
+
+def test_a_client_that_was_made_with_retries_makes_none(transport, kept):
+    import openai
+
+    async def fails(asked, out):
+        await out.whole({"error": {"message": "no"}}, 500)
+
+    transport.answers(fails)
+    client = openai.OpenAI(base_url=transport.url, api_key=KEY, max_retries=2)
+    made = kept(_Ready(lambda url, timeout_s: OverAResource(client=client.chat.completions), transport.url, settings=ONCE))
+    with pytest.raises(CallError):
+        made.ask("invoke")
+    assert len(transport.asked) == 1
+    assert client.max_retries == 2
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream"])
+def test_a_package_s_class_that_is_derived_from_another_s_makes_one_attempt(transport, kept, credentials, mode, monkeypatch):
+    aws = pytest.importorskip("langchain_aws")
+
+    async def fails(asked, out):
+        await out.whole({"error": {"message": "no"}}, 500)
+
+    transport.answers(fails)
+    monkeypatch.setenv("ANTHROPIC_BEDROCK_BASE_URL", transport.url.removesuffix("/v1"))
+    chat = aws.ChatAnthropicBedrock(model="anthropic.claude-sonnet-4-5-20250929-v1:0", region_name="us-east-1", max_tokens=9)
+    made = kept(_Ready(lambda url, timeout_s: chat, transport.url, settings=ONCE))
+    with pytest.raises(CallError):
+        made.ask(mode)
+    assert len(transport.asked) == 1

@@ -142,11 +142,14 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
             if (client := getattr(chat, root, None)) is not None:
                 update[root] = _like(client, max_retries=0)
                 update[leaf] = update[root].chat.completions
-    elif package_of(chat) == "langchain_aws":
-        update |= _bedrock_client(chat)
-    elif "max_retries" in type(chat).model_fields:
-        # google-genai takes 0 for its default of several attempts, and 1 for one.
-        update["max_retries"] = 1 if package_of(chat).startswith("langchain_google") else 0
+    elif bedrock := _bedrock_client(chat):
+        update |= bedrock
+    else:
+        if "max_retries" in type(chat).model_fields:
+            # google-genai takes 0 for its default of several attempts, and 1 for one.
+            update["max_retries"] = 1 if package_of(chat).startswith("langchain_google") else 0
+        held = {name: _without_retries(one) for name, one in chat.__dict__.items() if name in type(chat).model_fields}
+        update |= {name: one for name, one in held.items() if one is not None}
     if not update:
         return chat
     made = chat.model_copy(update=update)
@@ -196,6 +199,20 @@ def _like(client: Any, **options: Any) -> Any:
     made = client.with_options(**options)
     made.organization, made.project = client.organization, client.project
     return made
+
+
+def _without_retries(held: Any) -> Any:
+    """Return a client of an SDK, or one of its resources, without the retries that it was made with; None for anything else.
+
+    Packages that make their clients with the chat model (Groq's, others like it) do not look at ``max_retries`` again.
+    """
+    if isinstance(held, type):
+        return None
+    if type(getattr(held, "max_retries", None)) is int and callable(getattr(held, "with_options", None)):
+        return _like(held, max_retries=0) if hasattr(held, "organization") else held.with_options(max_retries=0)
+    inner = getattr(held, "_client", None)
+    client = None if inner is None else _without_retries(inner)
+    return None if client is None else type(held)(client)
 
 
 def _limits(sdk: Any) -> Any:
