@@ -145,7 +145,8 @@ class Counts:
     """Token counts of a call. ``cached`` is included in ``tokens_in``, ``reasoning`` in ``tokens_out``; None if unknown.
 
     ``written`` is the part of ``tokens_in`` that was written to a prompt cache, ``written_1h`` what of it is kept for an hour,
-    and ``unsplit`` that of which the server does not say how long.
+    and ``unsplit`` that of which the server does not say how long. ``audio`` and ``audio_out`` are the parts that are
+    sound, None where the server does not say.
     """
 
     tokens_in: int
@@ -155,14 +156,20 @@ class Counts:
     written: int = 0
     written_1h: int = 0
     unsplit: int = 0
+    audio: int | None = None
+    audio_out: int | None = None
 
-    def usd(self, price: Price, *, asks_for_an_hour: bool) -> float:
+    def usd(self, price: Price, *, asks_for_an_hour: bool, hears: bool = False, speaks: bool = False) -> float:
         """Return the dollars of the call.
 
         ``asks_for_an_hour``: the prompt asked to be kept for an hour; what the server does not say otherwise was written so.
+        ``hears``: a part of the prompt is sound, and ``speaks``: of the answer; where the server does not say how much, all is.
         """
         hour = self.written_1h + (self.unsplit if asks_for_an_hour else 0)
-        return price.cost_usd(self.tokens_in, self.tokens_out, self.cached or 0, self.written, hour)
+        audio = self.audio if self.audio is not None else self.tokens_in * hears
+        audio_out = self.audio_out if self.audio_out is not None else self.tokens_out * speaks
+        sound = {"tokens_audio": audio, "tokens_audio_out": audio_out}
+        return price.cost_usd(self.tokens_in, self.tokens_out, self.cached or 0, self.written, hour, **sound)
 
     @classmethod
     def stated(
@@ -175,6 +182,8 @@ class Counts:
         written: Any = None,
         written_5m: Any = None,
         written_1h: Any = None,
+        audio: Any = None,
+        audio_out: Any = None,
     ) -> Counts | None:
         """Return the counts that a server states; None if those of the prompt or the answer are no counts.
 
@@ -202,4 +211,6 @@ class Counts:
             stored,
             hour,
             max(stored - hour - minutes, 0),
+            None if (sound := counted(audio)) is None else min(sound, whole_in),
+            None if (sound := counted(audio_out)) is None else min(sound, whole_out),
         )

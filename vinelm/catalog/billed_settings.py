@@ -14,6 +14,7 @@ LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_token
 _LIMITS = (*LIMITS, "maxTokens", "maxOutputTokens", "max_new_tokens", "max_gen_len")
 _ANSWERS = ("n", "best_of", "candidate_count", "candidateCount", "num_return_sequences")
 _MODELS = ("model", "model_name", "model_id", "modelId", "deployment_name", "azure_deployment", "models")
+_SPEAKING = ("modalities", "response_modalities", "responseModalities")
 _INSIDE = (
     "extra_body", "model_kwargs", "generation_config", "generationConfig", "inference_config", "inferenceConfig", "options",
     "additional_model_request_fields", "additionalModelRequestFields",
@@ -42,7 +43,7 @@ def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def settings_of(chat: Any) -> dict[str, Any]:
     """Return those of a chat model's own settings that decide what its calls cost, and those that hold others."""
-    return {name: one for name in (*_ANSWERS, *_INSIDE, *DEARER) if (one := getattr(chat, name, None)) is not None}
+    return {name: one for name in (*_ANSWERS, *_INSIDE, *_SPEAKING, *DEARER) if (one := getattr(chat, name, None)) is not None}
 
 
 def limit_in(*settings: Mapping[str, Any]) -> int | None:
@@ -75,6 +76,14 @@ def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
             if asked == value or (isinstance(asked, Mapping) and value in asked.values()):
                 return name, value
     return None
+
+
+def speaks_in(settings: Mapping[str, Any]) -> bool:
+    """Return whether an answer may be sound by these settings."""
+    parts = [settings, *held_in(settings)]
+    return any("audio" in str(part.get(name) or "").lower() for part in parts for name in _SPEAKING) or any(
+        part.get("audio") for part in parts
+    )
 
 
 def _count(value: Any) -> int | None:

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vinelm.catalog.model import Model, Price
+from vinelm.catalog.model import LongPromptRates, Model, Price
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Provider, TieredPrices
@@ -33,6 +33,8 @@ _RATES = {
     "cached": "cache_read_mtok",
     "cache_write": "cache_write_mtok",
     "cache_write_1h": "cache_write_1h_mtok",
+    "audio": "input_audio_mtok",
+    "audio_out": "output_audio_mtok",
 }
 """Our rates, and their names in genai-prices."""
 
@@ -122,6 +124,7 @@ def old_price_note(models: Iterable[Model], today: date) -> str | None:
 def is_same_amount(one: Price, other: Price) -> bool:
     """Return whether two prices charge the same: where they were read, and when, and how long caches last, does not matter."""
     about = {"source", "as_of", "cache_ttl_s"}
+    about |= {name for name in ("audio", "audio_out") if None in (getattr(one, name), getattr(other, name))}  # later rates
     return one.model_dump(exclude=about) == other.model_dump(exclude=about)
 
 
@@ -197,6 +200,8 @@ def _price(seller: Provider, model: ModelInfo) -> Price | None:
     rates = {field: _rate(listed, key) for field, key in _RATES.items()}
     if rates["input"] is None or rates["output"] is None:
         return None  # not a chat model
+    if rates["audio"] is None and seller.id == "google":  # which lists a rate of its own wherever there is one
+        rates["audio"] = rates["input"]
     page = f" ({seller.pricing_urls[0]})" if seller.pricing_urls else ""
     requests = getattr(listed, "requests_kcount", None)
     return Price.model_validate(
@@ -238,7 +243,11 @@ def _tiers(listed: ModelPrice) -> list[dict[str, float | int]]:
     return [
         {
             "above": start,
-            **{field: rate for field, key in _RATES.items() if (rate := _rate(listed, key, above=start)) is not None},
+            **{
+                field: rate
+                for field, key in _RATES.items()
+                if field in LongPromptRates.model_fields and (rate := _rate(listed, key, above=start)) is not None
+            },
         }
         for start in starts
     ]

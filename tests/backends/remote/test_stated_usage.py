@@ -11,6 +11,7 @@ from vinelm.backends.remote.bounds import AttemptBound
 from vinelm.backends.remote.meter import MeteredCall, ModelRequest
 from vinelm.backends.remote.retry import RetryPolicy
 from vinelm.catalog import Catalog, Model, Price
+from vinelm.catalog.prices import find_price, is_same_amount
 from vinelm.clock import VirtualClock
 from vinelm.requests.protocols import CallContext
 
@@ -40,10 +41,10 @@ def written(counts):
     return ChatGenerationChunk(message=AIMessageChunk("", usage_metadata=usage))
 
 
-def booked(*pieces, messages=(), bound=BOUND, **fields):
-    model = Model(name="m", provider="openai", model_id="m", engine="e", price=PRICE, **fields)
+def booked(*pieces, messages=(), bound=BOUND, price=PRICE, speaks=False, **fields):
+    model = Model(name="m", provider="openai", model_id="m", engine="e", price=price, **fields)
     context = CallContext(stage="s", prefix=("m",), clock=VirtualClock(), on_usage=print)
-    request = ModelRequest(messages=messages, stop=None, options={}, limit=1000, answers=1, is_streamed=True)
+    request = ModelRequest(messages=messages, stop=None, options={}, limit=1000, answers=1, is_streamed=True, speaks=speaks)
     metered = MeteredCall(model, context, RetryPolicy(), request, max(40, len(str(messages))), lambda: bound, True)
     metered.begin()
     for one in pieces:
@@ -199,6 +200,8 @@ NO_COUNT = {"input_tokens": "x", "output_tokens": 1, "total_tokens": 1}
         ((TEXT, stated(write=20), stated(reason="stop")), PRICE.cost_usd(30, 5, 0, 20)),
         # Less than before is another part, as far as anybody knows.
         ((TEXT, stated(tokens_in=60, out=50), stated(reason="stop")), PRICE.cost_usd(90, 55)),
+        # What Gemini counted too much of the prompt at first, and takes back at its end.
+        ((TEXT, stated(tokens_in=60, out=2), stated(reason="stop", tokens_in=-20, out=3)), PRICE.cost_usd(40, 5)),
         # What is no count makes the whole unknown, whatever follows.
         ((TEXT, stated(tokens_in=60, out=20), stated(whole=NO_COUNT), stated(reason="stop")), UPPER[0]),
         ((TEXT, stated(tokens_in=60, out=50), stated(reason="stop", tokens_in=-40, out=-45)), UPPER[0]),
@@ -208,3 +211,49 @@ NO_COUNT = {"input_tokens": "x", "output_tokens": 1, "total_tokens": 1}
 )
 def test_usage_that_is_stated_several_times(pieces, right):
     assert booked(*pieces)[0] == pytest.approx(right)
+
+
+SOUND = [HumanMessage([{"type": "text", "text": "what is said?"}, {"type": "input_audio", "input_audio": {"data": "AAAA"}}])]
+FILM = [HumanMessage([{"type": "media", "mime_type": "video/mp4", "data": "AAAA"}])]
+DEAR = Price(input=1.0, output=10.0, audio=3.0, audio_out=40.0, source="a test", as_of=date(2026, 1, 1))
+
+
+def heard(audio=None, audio_out=None):
+    piece = stated(reason="stop")
+    usage = piece.message.usage_metadata
+    into = {} if audio is None else {"audio": audio}
+    out = {} if audio_out is None else {"audio": audio_out}
+    piece.message.usage_metadata = {**usage, "input_token_details": into, "output_token_details": out}
+    return piece
+
+
+@pytest.mark.parametrize(
+    ("said", "messages", "speaks", "price", "usd"),
+    [
+        ({"audio": 20, "audio_out": 5}, SOUND, True, DEAR, 10 + 60 + 5 * 40),
+        ({"audio": 20, "audio_out": 5}, SOUND, True, PRICE, 10 + 20 * 17 + 5 * 170),  # at its dearer side
+        ({}, SOUND, False, DEAR, 30 * 3 + 50),  # as langchain-google-genai, which does not say how much is sound
+        ({}, FILM, False, DEAR, 30 * 3 + 50),
+        ({}, (), True, DEAR, 30 + 5 * 40),
+        ({"audio": 0, "audio_out": 0}, SOUND, True, DEAR, 30 + 50),
+        ({}, (), False, DEAR, 30 + 50),
+        ({"audio": 10**9}, SOUND, False, DEAR, 30 * 3 + 50),
+    ],
+)
+def test_sound_has_a_rate_of_its_own(said, messages, speaks, price, usd):
+    assert booked(TEXT, heard(**said), messages=messages, price=price, speaks=speaks)[0] * 1e6 == pytest.approx(usd)
+
+
+def test_the_bound_of_a_call_with_sound():
+    silent, loud = (AttemptBound(100, 1000, hears=sound, speaks=sound).usd(DEAR) * 1e6 for sound in (False, True))
+    assert (silent, loud) == (pytest.approx(100 + 10_000), pytest.approx(300 + 40_000))
+
+
+def test_what_a_list_says_of_sound():
+    assert find_price("gemini", "gemini-2.5-flash").price.audio == 1.0
+    assert find_price("google_genai", "gemini-2.5-pro").price.audio == 1.25
+    assert (find_price("openai", "gpt-audio").price.audio, find_price("openai", "gpt-audio").price.audio_out) == (32.0, 64.0)
+    old = DEAR.model_copy(update={"audio": None, "audio_out": None})
+    assert is_same_amount(DEAR, old)
+    assert not is_same_amount(DEAR, DEAR.model_copy(update={"audio": 4.0}))
+    assert "audio" not in old.model_dump()

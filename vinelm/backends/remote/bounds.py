@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,8 @@ class AttemptBound:
         tokens_out: the longest answer, hidden reasoning included.
         writes_cache: whether the prompt asks to be written to a prompt cache, which may cost more than reading it.
         asks_for_an_hour: whether it asks to be kept for an hour.
+        hears: whether a part of the prompt is sound.
+        speaks: whether a part of the answer may be.
         is_limited: whether the server is told the limit of the answer; else ``tokens_out`` is an assumption.
     """
 
@@ -38,6 +41,8 @@ class AttemptBound:
     tokens_out: int
     writes_cache: bool = False
     asks_for_an_hour: bool = False
+    hears: bool = False
+    speaks: bool = False
     is_limited: bool = True
 
     @classmethod
@@ -49,7 +54,7 @@ class AttemptBound:
     def usd(self, price: Price) -> float:
         """Return the most dollars of the attempt."""
         asks = {"writes_cache": self.writes_cache, "asks_for_an_hour": self.asks_for_an_hour}
-        return price.most_usd(self.tokens_in, self.tokens_out, **asks)
+        return price.most_usd(self.tokens_in, self.tokens_out, **asks, hears=self.hears, speaks=self.speaks)
 
     def believes(self, counts: Counts) -> bool:
         """Return whether a server's counts are possible at all."""
@@ -60,6 +65,22 @@ class AttemptBound:
 def links_in(messages: Sequence[BaseMessage]) -> int:
     """Count the parts of a prompt that stand elsewhere: links and ids of files; what is sent along counts by its bytes."""
     return sum(_is_link(part) for message in messages if isinstance(message.content, list) for part in message.content)
+
+
+def has_sound(messages: Sequence[BaseMessage]) -> bool:
+    """Return whether a part of a prompt is sound, or a film, which may have some."""
+    parts = [part for message in messages if isinstance(message.content, list) for part in message.content]
+    return any(isinstance(part, dict) and _SOUND.search(_kind_of(part)) is not None for part in parts)
+
+
+_SOUND = re.compile(r"audio|video")
+
+
+def _kind_of(part: dict[str, Any]) -> str:
+    inner = [value for value in part.values() if isinstance(value, dict)]
+    stated = [one.get(key) for one in (part, *inner) for key in ("type", "mime_type", "media_type", "format")]
+    heads = [str(value)[:40] for one in (part, *inner) for value in one.values() if str(value)[:5] == "data:"]
+    return " ".join([*map(str, stated), *heads])
 
 
 def _is_link(part: Any) -> bool:

@@ -26,7 +26,7 @@ from langchain_core.messages.tool import default_tool_parser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from vinelm.backends.base import Counts, estimate_tokens, seconds_of
-from vinelm.backends.remote.bounds import AttemptBound, links_in
+from vinelm.backends.remote.bounds import AttemptBound, has_sound, links_in
 from vinelm.backends.remote.failures import end_failure
 from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
 from vinelm.backends.remote.usage import UsageSum
@@ -50,8 +50,8 @@ class ModelRequest:
     """What one call asks of the chat model inside: the owner's messages and options, as they are.
 
     ``limit``: the most tokens of each of its ``answers``; ``is_limit_asked``: the call says so, not only the entry, which may
-    be an owner's object that sets no limit, and stays so. ``is_limited``: the server is told a limit at all. ``dropped``:
-    settings that the model refuses, which are left out.
+    be an owner's object that sets no limit, and stays so. ``is_limited``: the server is told a limit at all. ``speaks``: a
+    part of the answer may be sound. ``dropped``: settings that the model refuses, which are left out.
     """
 
     messages: Sequence[BaseMessage]
@@ -62,6 +62,7 @@ class ModelRequest:
     is_streamed: bool
     is_limit_asked: bool = False
     is_limited: bool = True
+    speaks: bool = False
     dropped: frozenset[str] = frozenset()
 
     @property
@@ -93,6 +94,8 @@ def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
         prompt,
         max_tokens=request.limit * request.answers,
         links=links_in(request.messages),
+        hears=has_sound(request.messages),
+        speaks=request.speaks,
         is_limited=request.is_limited,
         writes_cache=writes,
         asks_for_an_hour=writes and asks_for_an_hour([list(request.messages), dict(request.options), model.options]),
@@ -319,10 +322,14 @@ class MeteredCall:
         self.billed += 1
         if seen.counts is not None and seen.reason is not None:
             counts = self._counts = seen.counts
-            asks = bool(counts.unsplit) and self.bound().asks_for_an_hour
+            asks = {
+                "asks_for_an_hour": bool(counts.unsplit) and self.bound().asks_for_an_hour,
+                "hears": counts.audio is None and has_sound(self.request.messages),
+                "speaks": self.request.speaks,
+            }
             # A project's own setting serves calls at a dearer tier, too, and then the list price is not its price.
             rate = PRIORITY_RATE if seen.service_tier == "priority" and self.model.price_id is not None else 1.0
-            self._add(lambda price: rate * counts.usd(price, asks_for_an_hour=asks))
+            self._add(lambda price: rate * counts.usd(price, **asks))
             return
         self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(seen.chars) if seen.chars else 0)
         self._is_estimated = True

@@ -27,8 +27,11 @@ class UsageSum:
     def add(self, usage: Any) -> Counts | None:
         """Add a piece's usage; returns the counts so far. After what cannot be added, nothing is known of the whole."""
         try:
-            # A count that is none (negative, not whole, true) would make the sum of the others look like one.
-            self._is_unknown |= any(counted(usage[key]) is None for key in _COUNTS)
+            # A count that is none (negative, not whole, true) would make the sum of the others look like one. Only what is less
+            # than the piece before had counted of the prompt may be taken back, as langchain-google-genai does.
+            asked, answered = (usage[key] for key in _COUNTS)
+            is_lowered = self._sum is not None and type(asked) is int and self._sum["input_tokens"] + asked > 0
+            self._is_unknown |= counted(answered) is None or (counted(asked) is None and not is_lowered)
             self._sum = _restated(self._sum, usage) or add_usage(self._sum, usage)
         except (AttributeError, TypeError, ValueError, KeyError):
             self._is_unknown = True
@@ -77,6 +80,8 @@ def counts_of(usage: Any) -> Counts | None:
         written=into.get("cache_creation"),
         written_5m=into.get("ephemeral_5m_input_tokens"),
         written_1h=into.get("ephemeral_1h_input_tokens"),
+        audio=into.get("audio"),
+        audio_out=out.get("audio"),
     )
 
 
