@@ -442,3 +442,27 @@ def test_a_batch_that_failed_and_says_that_it_answered_calls_may_be_billed_for_t
     rows = rows_of(tmp_path / "s.db").values()
     assert all(row.failure == "rate_limit" and row.cost_usd > 0 for row in rows)
     assert result.committed_usd == pytest.approx(sum(row.cost_usd for row in rows))
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+@pytest.mark.parametrize("how", ["expired", "errored"])
+def test_a_batch_that_counts_more_answers_than_it_gives_may_be_billed_for_what_it_calls_failed(provider, tmp_path, name, how):
+    made = loaded(provider.url, (name,), depth=1)
+    provider.spoil = lambda model, prompt: how if "number 1" in prompt else None
+    provider.completed = 3
+    run(made, tmp_path / "s.db")
+    rows = rows_of(tmp_path / "s.db")
+    assert {request: row.failure for (request, _), row in rows.items()} == {"q0": None, "q1": SPOILED[how], "q2": None}
+    assert all(row.cost_usd > 0 for row in rows.values())
+
+
+@pytest.mark.parametrize(("name", "status"), [("openai", "expired"), ("openai", "cancelled"), ("anthropic", None)])
+def test_a_line_of_a_call_that_cannot_be_read_may_be_billed(provider, tmp_path, name, status):
+    made = loaded(provider.url, (name,), depth=1)
+    provider.spoil = lambda model, prompt: "odd" if "number 1" in prompt else None
+    provider.status = status
+    run(made, tmp_path / "s.db")
+    rows = rows_of(tmp_path / "s.db")
+    (odd,) = [row for (request, _), row in rows.items() if request == "q1"]
+    assert odd.failure == "malformed"
+    assert odd.cost_usd > max(row.cost_usd for (request, _), row in rows.items() if request != "q1")
