@@ -6,6 +6,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
@@ -13,11 +14,16 @@ from pathlib import Path
 
 import pytest
 from kit.servers.batch_provider import BatchProvider, completion, generated, message
-from kit.toys.batched import KEY, PRICE, QUICK, SECRET, answer, loaded, run, settings
+from kit.toys.batched import KEY, PRICE, PROVIDERS, QUICK, SECRET, answer, entry, loaded, run, settings
 from kit.toys.profiling import State, one_stage
 
+from vinelm.backends.anthropic.batches import AnthropicBatches
+from vinelm.backends.gemini.batches import GeminiBatches
+from vinelm.backends.openai.batches import OpenAIBatches
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.traces import ObservationStore
+
+BACKENDS = {"openai": OpenAIBatches, "anthropic": AnthropicBatches, "gemini": GeminiBatches}
 
 
 @pytest.fixture
@@ -466,3 +472,15 @@ def test_a_line_of_a_call_that_cannot_be_read_may_be_billed(provider, tmp_path, 
     (odd,) = [row for (request, _), row in rows.items() if request == "q1"]
     assert odd.failure == "malformed"
     assert odd.cost_usd > max(row.cost_usd for (request, _), row in rows.items() if request != "q1")
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_a_batch_of_ours_is_found_although_our_clock_had_leapt_when_it_was_recorded(provider, name):
+    api, model = BACKENDS[name](), entry("m0", name, provider.url)
+    content = {"contents": [{"role": "user", "parts": [{"text": "?"}]}], "config": {}}
+    body = {"model": "model-m0", "messages": [{"role": "user", "content": "?"}], "max_tokens": 9}
+    calls = {f"mine-{k:040}": content if name == "gemini" else body for k in range(2)}
+    ours = api.submit(model, "mine", calls)
+    api.submit(model, "newer", {key.replace("mine", "newer"): one for key, one in calls.items()})
+    assert api.find(model, "mine", time.time() + 10 * 86_400.0, 2, frozenset()).provider_id == ours
+    api.close()

@@ -15,7 +15,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatResult
 
 from vinelm.backends.keys import named_key
-from vinelm.backends.openai.batches import NO_LIMIT_S, SKEW_S, Refusal
+from vinelm.backends.openai.batches import LEAST_LISTED, NO_LIMIT_S, SKEW_S, Refusal
 from vinelm.backends.remote.batches import failure, unread, with_missing
 from vinelm.backends.remote.clients import Clients
 from vinelm.backends.remote.failures import failed
@@ -72,8 +72,8 @@ class AnthropicBatches(BatchApi):
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
         """Look into each batch that may be ours. Which calls one has that is under way, nobody says: it has to end first."""
         batches, is_certain = self._clients.of(model).messages.batches, True
-        for batch in batches.list(limit=100):
-            if batch.created_at.timestamp() < since_s - SKEW_S:
+        for number, batch in enumerate(batches.list(limit=100)):
+            if number >= LEAST_LISTED and batch.created_at.timestamp() < since_s - SKEW_S:
                 break
             counts = batch.request_counts
             total = counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SKEW_S = 3600.0
 """By how much the provider's clock may differ from ours."""
+LEAST_LISTED = 300
+"""So many batches of a provider's list are looked at, however old: our clock may have leapt when ours was recorded."""
 NO_LIMIT_S = 3600.0
 """Seconds for a file of a whole batch."""
 ENDPOINT: Final = "/v1/chat/completions"
@@ -64,10 +66,10 @@ class OpenAIBatches(BatchApi):
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
         """Search by the metadata."""
-        for batch in self._clients.of(model).batches.list(limit=100):
+        for number, batch in enumerate(self._clients.of(model).batches.list(limit=100)):
             if (batch.metadata or {}).get(KEY) == key:
                 return FoundBatch(batch.id)
-            if batch.created_at < since_s - SKEW_S:
+            if number >= LEAST_LISTED and batch.created_at < since_s - SKEW_S:
                 break
         return FoundBatch(None)
 
