@@ -257,3 +257,22 @@ def test_what_a_list_says_of_sound():
     assert is_same_amount(DEAR, old)
     assert not is_same_amount(DEAR, DEAR.model_copy(update={"audio": 4.0}))
     assert "audio" not in old.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("asked", "served", "times"),
+    [
+        ("gpt-4o-mini", "gpt-4o-mini-2024-07-18", 1.0),
+        ("gpt-4o-mini", "gpt-4o", 16.67),
+        ("gpt-4o", "gpt-4o-mini", 1.0),  # the bill of the one that was asked for, as far as anybody knows
+        ("gpt-4o-mini", "nobody-knows", 1.0),
+        ("gpt-4o-mini", "", 1.0),
+    ],
+)
+def test_a_call_that_a_dearer_model_has_served_costs_what_that_costs(asked, served, times):
+    price = find_price("openai", asked).price
+    own = booked(TEXT, piece(reason="stop", counts=COUNTS), price=price, price_id=f"openai/{asked}")[0]
+    other = booked(TEXT, piece(reason="stop", counts=COUNTS, model_name=served), price=price, price_id=f"openai/{asked}")[0]
+    assert other == pytest.approx(own * times, rel=0.01)
+    given = booked(TEXT, piece(reason="stop", counts=COUNTS, model_name=served), price=price)[0]
+    assert given == pytest.approx(own)  # the entry's own price is that of whatever it names

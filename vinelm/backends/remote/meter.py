@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -31,6 +32,7 @@ from vinelm.backends.remote.failures import end_failure
 from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
 from vinelm.backends.remote.usage import UsageSum
 from vinelm.catalog import Model, Price
+from vinelm.catalog.prices import price_of_id
 from vinelm.catalog.secrets import redacted
 from vinelm.errors import CallError, FailureKind
 from vinelm.money.stated_tokens import MOST_CHARS, SPARED_CHARS, asks_for_an_hour, is_too_few, texts_of
@@ -117,6 +119,8 @@ class SeenAnswer:
     request_id: str | None = None
     provider_latency_s: float | None = None
     service_tier: str | None = None
+    served: str | None = None
+    """The name of the model that answered, as the server states it."""
     _usage: UsageSum = field(default_factory=UsageSum)
     _tools: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
@@ -152,6 +156,7 @@ class SeenAnswer:
             self.counts_are_final = True
         self.request_id = _label(told.get("id")) or self.request_id
         self.service_tier = told.get("service_tier") or self.service_tier
+        self.served = _label(told.get("model_name") or told.get("model")) or self.served
         metrics = told.get("metrics")
         if isinstance(metrics, Mapping):
             latency = metrics.get("latencyMs")
@@ -207,6 +212,11 @@ def _reason(told: Mapping[str, Any]) -> str | None:
         return str(getattr(found, "name", found))
     status = told.get("status")
     return status if status in ("completed", "failed", "incomplete", "cancelled") else None
+
+
+@lru_cache(maxsize=256)
+def _price_of(price_id: str) -> Price | None:
+    return price_of_id(price_id)
 
 
 def _label(value: object) -> str | None:
@@ -329,11 +339,24 @@ class MeteredCall:
             }
             # A project's own setting serves calls at a dearer tier, too, and then the list price is not its price.
             rate = PRIORITY_RATE if seen.service_tier == "priority" and self.model.price_id is not None else 1.0
+            rate *= self._dearer_by(counts, asks)
             self._add(lambda price: rate * counts.usd(price, **asks))
             return
         self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(seen.chars) if seen.chars else 0)
         self._is_estimated = True
         self._add(self.bound().usd)
+
+    def _dearer_by(self, counts: Counts, asks: Mapping[str, bool]) -> float:
+        """How many times its price a call costs that another model has served than the one that was asked for; at least 1.
+
+        A router, or a gateway's fallback. The list of prices is only read for a name that is not the one asked for, with a date.
+        """
+        model, served = self.model, self.seen.served
+        if model.price_id is None or served is None or re.fullmatch(re.escape(model.model_id) + r"([-@:]\d[\d-]*)?", served):
+            return 1.0
+        price = _price_of(f"{model.price_id.partition('/')[0]}/{served}")
+        own_usd = counts.usd(self.list_price or model.price, **asks)
+        return max(counts.usd(price, **asks) / own_usd, 1.0) if price is not None and own_usd > 0 else 1.0
 
     def _add(self, usd: Callable[[Price], float]) -> None:
         self._cost_usd += usd(self.model.price)
