@@ -349,7 +349,7 @@ class MeteredCall:
     def _dearer_by(self, counts: Counts, asks: Mapping[str, bool]) -> float:
         """How many times its price a call costs that another model has served than the one that was asked for; at least 1.
 
-        A router, or a gateway's fallback. The list of prices is only read for a name that is not the one asked for, with a date.
+        A router, or a gateway's fallback. The list is only read for a name that is not the one asked for, with a date.
         """
         model, served = self.model, self.seen.served
         if model.price_id is None or served is None or re.fullmatch(re.escape(model.model_id) + r"([-@:]\d[\d-]*)?", served):
