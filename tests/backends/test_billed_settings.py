@@ -201,3 +201,9 @@ def test_a_package_s_class_that_is_derived_from_another_s_makes_one_attempt(tran
     with pytest.raises(CallError):
         made.ask(mode)
     assert len(transport.asked) == 1
+
+
+@pytest.mark.parametrize("options", [{"previous_response_id": "r"}, {"extra_body": {"cached_content": "cachedContents/1"}}])
+def test_what_stands_at_the_provider_and_is_only_named_is_in_the_bound(made, options):
+    bare, named = (made.backend.upper_bound_usd(made.model, [HumanMessage("2 + 2?")], **asked) for asked in ({}, options))
+    assert named > bare + 2 * PRICE.cost_usd(16_000, 0)

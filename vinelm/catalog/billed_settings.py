@@ -14,6 +14,7 @@ LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_token
 _LIMITS = (*LIMITS, "maxTokens", "maxOutputTokens", "max_new_tokens", "max_gen_len")
 _ANSWERS = ("n", "best_of", "candidate_count", "candidateCount", "num_return_sequences")
 _MODELS = ("model", "model_name", "model_id", "modelId", "deployment_name", "azure_deployment", "models")
+_STORED = ("cached_content", "cachedContent", "previous_response_id", "conversation", "prompt")
 _SPEAKING = ("modalities", "response_modalities", "responseModalities")
 _INSIDE = (
     "extra_body", "model_kwargs", "generation_config", "generationConfig", "inference_config", "inferenceConfig", "options",
@@ -43,7 +44,11 @@ def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def settings_of(chat: Any) -> dict[str, Any]:
     """Return those of a chat model's own settings that decide what its calls cost, and those that hold others."""
-    return {name: one for name in (*_ANSWERS, *_INSIDE, *_SPEAKING, *DEARER) if (one := getattr(chat, name, None)) is not None}
+    return {
+        name: one
+        for name in (*_ANSWERS, *_INSIDE, *_STORED, *_SPEAKING, *DEARER)
+        if (one := getattr(chat, name, None)) is not None
+    }
 
 
 def limit_in(*settings: Mapping[str, Any]) -> int | None:
@@ -76,6 +81,12 @@ def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
             if asked == value or (isinstance(asked, Mapping) and value in asked.values()):
                 return name, value
     return None
+
+
+def stored_in(settings: Mapping[str, Any]) -> int:
+    """Return how many parts of a call's prompt stand at the provider and are only named: their length is not known here."""
+    parts = [settings, *held_in(settings)]
+    return sum(bool(part.get(name)) for part in parts for name in _STORED)
 
 
 def speaks_in(settings: Mapping[str, Any]) -> bool:

@@ -27,7 +27,16 @@ from vinelm.backends.remote.meter import NOT_REPORTED, MeteredCall, ModelRequest
 from vinelm.backends.remote.provider import CallBinding, Piece
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
 from vinelm.catalog import Model, ReplicaGroup
-from vinelm.catalog.billed_settings import LIMITS, answers_in, dearer_in, held_in, limit_in, other_model_in, speaks_in
+from vinelm.catalog.billed_settings import (
+    LIMITS,
+    answers_in,
+    dearer_in,
+    held_in,
+    limit_in,
+    other_model_in,
+    speaks_in,
+    stored_in,
+)
 from vinelm.catalog.model import entries_of
 from vinelm.catalog.prices import has_list_price
 from vinelm.clock import WallClock
@@ -275,6 +284,7 @@ def request_of(
         is_limit_asked=is_asked,
         is_limited=is_limited,
         speaks=inner.speaks or speaks_in(given),
+        stored=inner.stored + stored_in(given),
         answers=max(answers_in(given), inner.answers),
         is_streamed=(is_streamed or inner.wants_stream) and inner.streams(given.get("tools")) and "stream" not in dropped,
         dropped=frozenset(dropped),

@@ -19,7 +19,7 @@ from langchain_core.language_models import BaseChatModel
 
 from vinelm.backends.remote.client_pool import EventLoopClients
 from vinelm.backends.remote.loop import shared_loop
-from vinelm.catalog.billed_settings import LIMITS, answers_in, held_in, limit_in, settings_of, speaks_in
+from vinelm.catalog.billed_settings import LIMITS, answers_in, held_in, limit_in, settings_of, speaks_in, stored_in
 
 KEPT = ("callbacks", "tags", "metadata", "cache", "rate_limiter", "verbose", "disable_streaming", "output_version", "profile")
 """LangChain's own settings of a chat model, which hold for whatever is around it."""
@@ -52,6 +52,7 @@ class InnerChat:
         refused: settings that it has refused to take, in this process.
         answers: how many answers each of its calls asks for.
         speaks: whether they may be sound.
+        stored: how many parts of each prompt stand at the provider.
         body_limit: the limit of an answer that its owner states in the request's body, over any field; None without one.
         entry_max_tokens: the limit of its entry in the catalog; None if it is asked for by a call.
     """
@@ -77,7 +78,8 @@ class InnerChat:
         self.states_reasons = {True, False} if package_of(chat) in _WITH_REASONS else set()
         self.refused: set[str] = set()
         own = settings_of(chat)
-        self.answers, self.speaks, self.body_limit = answers_in(own), speaks_in(own), limit_in(*held_in(own))
+        self.answers, self.speaks, self.stored = answers_in(own), speaks_in(own), stored_in(own)
+        self.body_limit = limit_in(*held_in(own))
         self.entry_max_tokens = entry_max_tokens
 
     def streams(self, tools: Any) -> bool:

@@ -53,7 +53,8 @@ class ModelRequest:
 
     ``limit``: the most tokens of each of its ``answers``; ``is_limit_asked``: the call says so, not only the entry, which may
     be an owner's object that sets no limit, and stays so. ``is_limited``: the server is told a limit at all. ``speaks``: a
-    part of the answer may be sound. ``dropped``: settings that the model refuses, which are left out.
+    part of the answer may be sound. ``stored``: parts of the prompt that stand at the provider. ``dropped``: settings
+    that the model refuses, which are left out.
     """
 
     messages: Sequence[BaseMessage]
@@ -65,6 +66,7 @@ class ModelRequest:
     is_limit_asked: bool = False
     is_limited: bool = True
     speaks: bool = False
+    stored: int = 0
     dropped: frozenset[str] = frozenset()
 
     @property
@@ -95,7 +97,7 @@ def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
     return AttemptBound.of(
         prompt,
         max_tokens=request.limit * request.answers,
-        links=links_in(request.messages),
+        links=links_in(request.messages) + request.stored,
         hears=has_sound(request.messages),
         speaks=request.speaks,
         is_limited=request.is_limited,
