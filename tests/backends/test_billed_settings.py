@@ -11,7 +11,10 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 
 from vinelm.catalog.billed_settings import answers_in, dearer_in, held_in, limit_in, other_model_in
-from vinelm.errors import CallError, ConfigError
+from vinelm.clock import WallClock
+from vinelm.errors import CallError, CallRefused, ConfigError
+from vinelm.money.spend_guard import SpendGuard
+from vinelm.requests.protocols import CallContext
 
 needs("langchain_openai")
 pytestmark = pytest.mark.usefixtures("credentials")
@@ -207,3 +210,28 @@ def test_a_package_s_class_that_is_derived_from_another_s_makes_one_attempt(tran
 def test_what_stands_at_the_provider_and_is_only_named_is_in_the_bound(made, options):
     bare, named = (made.backend.upper_bound_usd(made.model, [HumanMessage("2 + 2?")], **asked) for asked in ({}, options))
     assert named > bare + 2 * PRICE.cost_usd(16_000, 0)
+
+
+def test_after_an_answer_at_a_dearer_tier_the_next_calls_are_reserved_at_its_rate(transport, kept):
+    """A project's own setting, which no request tells."""
+
+    async def reply(asked, out):
+        if len(transport.asked) > 1:
+            return await out.whole({"error": {"message": "no"}}, 500)
+        return await out.whole({**openai_format.completion("four"), "service_tier": "priority"})
+
+    transport.answers(reply)
+    made = kept(Client(transport.url, api_key_env="MY_KEY", settings={**ONCE, "stream": False}))
+    asked = [HumanMessage("2 + 2?")]
+    before_usd = made.backend.upper_bound_usd(made.model, asked)
+    guard = SpendGuard(10 * before_usd)
+    call = CallContext(stage="s", prefix=("m",), clock=WallClock(), guard=guard, on_usage=made.usages.append)
+    made.ask("invoke", chat=made.backend.chat_model(made.model, call))
+    assert made.usages[0].cost_usd == pytest.approx(2 * PRICE.cost_usd(20, 7, 8))
+    assert made.backend.upper_bound_usd(made.model, asked) == pytest.approx(2 * before_usd)
+    with pytest.raises(CallError):  # of unknown cost
+        made.ask("invoke", chat=made.backend.chat_model(made.model, call))
+    assert made.usages[1].cost_usd == pytest.approx(before_usd, rel=0.01)
+    tight = CallContext(stage="s", prefix=("m",), clock=WallClock(), guard=SpendGuard(before_usd), on_usage=print)
+    with pytest.raises(CallRefused):
+        made.ask("invoke", chat=made.backend.chat_model(made.model, tight))

@@ -334,6 +334,7 @@ class _Account:
             bound=cache(lambda: bound_of(bound.model, request)),
             states_reasons=False,
             list_price=bound.list_price,
+            rate=bound.inner.rate,
         )
         self._permit: CallPermit | None = None
         self._last: AttemptFailed | None = None
@@ -451,6 +452,7 @@ class _Account:
             self._last = self._failed(error)
         finally:
             metered.end(self._last)
+            bound.inner.rate = max(bound.inner.rate, metered.rate)
             ticket.settle(metered.tokens)
             if isinstance(ticket, ReplicaPermit):
                 ticket.ended(failed=self._last is not None and self._last.kind in REPLICA_FAULTS)
@@ -527,7 +529,7 @@ class _Account:
 
     def _upper_usd(self) -> float:
         attempts = BILLED_ATTEMPTS if self._bound.list_price is None else 1  # a call in a batch is not repeated
-        return attempts * self._metered.bound().usd(self._bound.model.price)
+        return attempts * self._bound.inner.rate * self._metered.bound().usd(self._bound.model.price)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         is_ours = isinstance(error, AttemptFailed)

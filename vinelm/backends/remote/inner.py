@@ -54,6 +54,7 @@ class InnerChat:
         speaks: whether they may be sound.
         stored: how many parts of each prompt stand at the provider.
         body_limit: the limit of an answer that its owner states in the request's body, over any field; None without one.
+        rate: times its price that its calls were seen to cost: what the next ones are reserved at.
         entry_max_tokens: the limit of its entry in the catalog; None if it is asked for by a call.
     """
 
@@ -77,6 +78,7 @@ class InnerChat:
         self.wants_stream = getattr(chat, "streaming", False) is True
         self.states_reasons = {True, False} if package_of(chat) in _WITH_REASONS else set()
         self.refused: set[str] = set()
+        self.rate = 1.0
         own = settings_of(chat)
         self.answers, self.speaks, self.stored = answers_in(own), speaks_in(own), stored_in(own)
         self.body_limit = limit_in(*held_in(own))

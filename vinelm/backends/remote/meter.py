@@ -242,6 +242,8 @@ class MeteredCall:
     bound: Callable[[], AttemptBound]
     states_reasons: bool
     list_price: Price | None = None
+    rate: float = 1.0
+    """Times its price that a call costs, as far as earlier answers have told: at a dearer tier, or of a dearer model."""
     attempts: int = 0
     billed: int = 0
     is_complete: bool = False
@@ -342,11 +344,12 @@ class MeteredCall:
             # A project's own setting serves calls at a dearer tier, too, and then the list price is not its price.
             rate = PRIORITY_RATE if seen.service_tier == "priority" and self.model.price_id is not None else 1.0
             rate *= self._dearer_by(counts, asks)
+            self.rate = max(self.rate, rate)
             self._add(lambda price: rate * counts.usd(price, **asks))
             return
         self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(seen.chars) if seen.chars else 0)
         self._is_estimated = True
-        self._add(self.bound().usd)
+        self._add(lambda price: self.rate * self.bound().usd(price))
 
     def _dearer_by(self, counts: Counts, asks: Mapping[str, bool]) -> float:
         """How many times its price a call costs that another model has served than the one that was asked for; at least 1.
