@@ -11,8 +11,8 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
@@ -25,13 +25,18 @@ Lie = Callable[[Wire, Asked, Out], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Kind:
-    """One lie. ``only``: for whole answers, or for streams; None for both. ``is_large``: it is about memory."""
+    """One lie. ``only``: for whole answers, or for streams; None for both. ``is_large``: it is about memory.
+
+    ``bill``: by wire, tokens of prompt and answer, and of the prompt those read from a cache and written to it, which have to
+    be booked at least.
+    """
 
     name: str
     lie: Lie
     money: Money
     only: Literal["whole", "stream"] | None = None
     is_large: bool = False
+    bill: Mapping[str, tuple[int, int, int, int]] = field(default_factory=dict)
 
 
 KINDS: list[Kind] = []

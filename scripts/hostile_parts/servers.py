@@ -32,6 +32,7 @@ from vinelm.errors import CallError
 from vinelm.requests.protocols import CallContext
 from vinelm.rows.observation import Usage
 
+from . import contradictions  # noqa: F401 - adds its kinds
 from .lies import KINDS, Kind
 from .lying_server import LyingServer
 from .wires import WIRES, Wire
@@ -55,7 +56,7 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Call:
-    """What one call came to. ``attempt_usd``: the upper bound of an attempt."""
+    """What one call came to. ``attempt_usd``: the upper bound of an attempt; ``bill_usd``: of one, if the lie states it."""
 
     label: str
     outcome: str
@@ -64,6 +65,7 @@ class Call:
     usages: tuple[Usage, ...]
     attempt_usd: float
     grown_mib: float
+    bill_usd: float = 0.0
 
     def got_through(self, kind: Kind) -> Iterator[str]:
         """Yield what the lie did that it must not do, one line each."""
@@ -76,6 +78,8 @@ class Call:
             yield f"{self.label}: reported {len(self.usages)} records"
         if not 0.0 <= booked_usd <= 2.02 * self.attempt_usd:
             yield f"{self.label}: booked ${booked_usd:.6g}, reserved ${2 * self.attempt_usd:.6g}"
+        if booked_usd < 0.999 * self.bill_usd:
+            yield f"{self.label}: booked ${booked_usd:.6g} of ${self.bill_usd:.6g}"
         if kind.money == "free" and booked_usd > 0:
             yield f"{self.label}: booked ${booked_usd:.6g} for what was refused"
         if kind.money == "charged" and booked_usd < 0.97 * self.attempt_usd * self.requests:
@@ -160,7 +164,8 @@ def _one(kind: Kind, wire: Wire, is_async: bool, is_streamed: bool) -> Call:
     wall_s = time.monotonic() - started_s
     label = f"{kind.name} {wire.name} {'async' if is_async else 'sync'} {'streamed' if is_streamed else 'whole'}"
     attempt_usd = backend.upper_bound_usd(model, [HumanMessage(PROMPT)]) / 2  # type: ignore[attr-defined]
-    found = Call(label, outcome[0], wall_s, server.requests, tuple(usages), attempt_usd, _peak_mib() - before_mib)
+    bill_usd = PRICE.cost_usd(*kind.bill[wire.name]) if wire.name in kind.bill else 0.0
+    found = Call(label, outcome[0], wall_s, server.requests, tuple(usages), attempt_usd, _peak_mib() - before_mib, bill_usd)
     backend.close()  # type: ignore[attr-defined]
     server.close()
     return found

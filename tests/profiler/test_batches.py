@@ -6,6 +6,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
@@ -13,11 +14,16 @@ from pathlib import Path
 
 import pytest
 from kit.servers.batch_provider import BatchProvider, completion, generated, message
-from kit.toys.batched import KEY, PRICE, QUICK, SECRET, answer, loaded, run, settings
+from kit.toys.batched import KEY, PRICE, PROVIDERS, QUICK, SECRET, answer, entry, loaded, run, settings
 from kit.toys.profiling import State, one_stage
 
+from vinelm.backends.anthropic.batches import AnthropicBatches
+from vinelm.backends.gemini.batches import GeminiBatches
+from vinelm.backends.openai.batches import OpenAIBatches
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.traces import ObservationStore
+
+BACKENDS = {"openai": OpenAIBatches, "anthropic": AnthropicBatches, "gemini": GeminiBatches}
 
 
 @pytest.fixture
@@ -442,3 +448,39 @@ def test_a_batch_that_failed_and_says_that_it_answered_calls_may_be_billed_for_t
     rows = rows_of(tmp_path / "s.db").values()
     assert all(row.failure == "rate_limit" and row.cost_usd > 0 for row in rows)
     assert result.committed_usd == pytest.approx(sum(row.cost_usd for row in rows))
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+@pytest.mark.parametrize("how", ["expired", "errored"])
+def test_a_batch_that_counts_more_answers_than_it_gives_may_be_billed_for_what_it_calls_failed(provider, tmp_path, name, how):
+    made = loaded(provider.url, (name,), depth=1)
+    provider.spoil = lambda model, prompt: how if "number 1" in prompt else None
+    provider.completed = 3
+    run(made, tmp_path / "s.db")
+    rows = rows_of(tmp_path / "s.db")
+    assert {request: row.failure for (request, _), row in rows.items()} == {"q0": None, "q1": SPOILED[how], "q2": None}
+    assert all(row.cost_usd > 0 for row in rows.values())
+
+
+@pytest.mark.parametrize(("name", "status"), [("openai", "expired"), ("openai", "cancelled"), ("anthropic", None)])
+def test_a_line_of_a_call_that_cannot_be_read_may_be_billed(provider, tmp_path, name, status):
+    made = loaded(provider.url, (name,), depth=1)
+    provider.spoil = lambda model, prompt: "odd" if "number 1" in prompt else None
+    provider.status = status
+    run(made, tmp_path / "s.db")
+    rows = rows_of(tmp_path / "s.db")
+    (odd,) = [row for (request, _), row in rows.items() if request == "q1"]
+    assert odd.failure == "malformed"
+    assert odd.cost_usd > max(row.cost_usd for (request, _), row in rows.items() if request != "q1")
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_a_batch_of_ours_is_found_although_our_clock_had_leapt_when_it_was_recorded(provider, name):
+    api, model = BACKENDS[name](), entry("m0", name, provider.url)
+    content = {"contents": [{"role": "user", "parts": [{"text": "?"}]}], "config": {}}
+    body = {"model": "model-m0", "messages": [{"role": "user", "content": "?"}], "max_tokens": 9}
+    calls = {f"mine-{k:040}": content if name == "gemini" else body for k in range(2)}
+    ours = api.submit(model, "mine", calls)
+    api.submit(model, "newer", {key.replace("mine", "newer"): one for key, one in calls.items()})
+    assert api.find(model, "mine", time.time() + 10 * 86_400.0, 2, frozenset()).provider_id == ours
+    api.close()

@@ -145,7 +145,8 @@ class Counts:
     """Token counts of a call. ``cached`` is included in ``tokens_in``, ``reasoning`` in ``tokens_out``; None if unknown.
 
     ``written`` is the part of ``tokens_in`` that was written to a prompt cache, ``written_1h`` what of it is kept for an hour,
-    and ``unsplit`` that of which the server does not say how long.
+    and ``unsplit`` that of which the server does not say how long. ``audio`` and ``audio_out`` are the parts that are
+    sound, None where the server does not say.
     """
 
     tokens_in: int
@@ -155,14 +156,20 @@ class Counts:
     written: int = 0
     written_1h: int = 0
     unsplit: int = 0
+    audio: int | None = None
+    audio_out: int | None = None
 
-    def usd(self, price: Price, *, asks_for_an_hour: bool) -> float:
+    def usd(self, price: Price, *, asks_for_an_hour: bool, hears: bool = False, speaks: bool = False) -> float:
         """Return the dollars of the call.
 
         ``asks_for_an_hour``: the prompt asked to be kept for an hour; what the server does not say otherwise was written so.
+        ``hears``: a part of the prompt is sound, and ``speaks``: of the answer; where the server does not say how much, all is.
         """
         hour = self.written_1h + (self.unsplit if asks_for_an_hour else 0)
-        return price.cost_usd(self.tokens_in, self.tokens_out, self.cached or 0, self.written, hour)
+        audio = self.audio if self.audio is not None else self.tokens_in * hears
+        audio_out = self.audio_out if self.audio_out is not None else self.tokens_out * speaks
+        sound = {"tokens_audio": audio, "tokens_audio_out": audio_out}
+        return price.cost_usd(self.tokens_in, self.tokens_out, self.cached or 0, self.written, hour, **sound)
 
     @classmethod
     def stated(
@@ -175,25 +182,35 @@ class Counts:
         written: Any = None,
         written_5m: Any = None,
         written_1h: Any = None,
+        audio: Any = None,
+        audio_out: Any = None,
     ) -> Counts | None:
         """Return the counts that a server states; None if those of the prompt or the answer are no counts.
 
-        A part that is larger than the whole is left out, so that the whole is charged at the full price. Of parts that
-        contradict each other the dearer one counts: written before read, and the larger of a sum and its parts.
+        A part that is larger than the whole stands beside it: some servers count a prompt without what a cache had of it, or an
+        answer without its reasoning. Of parts that contradict each other the dearer one counts: written before read, and the
+        larger of a sum and its parts.
         """
         whole_in, whole_out = counted(tokens_in), counted(tokens_out)
         if whole_in is None or whole_out is None:
             return None
         read, thought = counted(cached), counted(reasoning)
         minutes, hour = counted(written_5m) or 0, counted(written_1h) or 0
-        stored = min(max(counted(written) or 0, minutes + hour), whole_in)
-        hour = min(hour, stored)
+        stored = max(counted(written) or 0, minutes + hour)
+        if max(read or 0, stored) > whole_in:
+            whole_in += (read or 0) + stored
+        if thought is not None and thought > whole_out:
+            if not whole_out:  # an answer of no tokens that was thought about: nobody knows what that is
+                return None
+            whole_out += thought
         return cls(
             whole_in,
             whole_out,
-            min(read, whole_in - stored) if read is not None and read <= whole_in else None,
-            thought if thought is not None and thought <= whole_out else None,
+            None if read is None else min(read, whole_in - stored),
+            thought,
             stored,
             hour,
             max(stored - hour - minutes, 0),
+            None if (sound := counted(audio)) is None else min(sound, whole_in),
+            None if (sound := counted(audio_out)) is None else min(sound, whole_out),
         )

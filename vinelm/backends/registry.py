@@ -12,7 +12,8 @@ from vinelm.backends.limits.rate_limits import EngineRateLimiter, LimitsCalls
 from vinelm.backends.limits.replica_gate import LimitsGroups, ReplicaGate
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Catalog, Model, ReplicaGroup
-from vinelm.catalog.prices import GENAI_PRICES
+from vinelm.catalog.billed_settings import dearer_in, settings_of
+from vinelm.catalog.prices import has_list_price
 from vinelm.errors import ConfigError
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
@@ -36,10 +37,6 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
 
 CACHE_POINTS = ("anthropic", "bedrock", "openai", "azure")
 """Providers whose prompt caches a request can do something for."""
-
-
-DEARER: Mapping[str, str] = MappingProxyType({"service_tier": "priority", "speed": "fast", "performance_config": "optimized"})
-"""Settings by which providers serve a call faster at a higher rate."""
 
 
 def create_backends(
@@ -86,20 +83,14 @@ def _check_cache_points(model: Model) -> None:
 
 def _check_tier(model: Model, live: Any) -> None:
     """Refuse what is served faster, and dearer, at a price that was looked up, which is that of the ordinary service."""
-    if model.price_id is None and model.price.source != GENAI_PRICES:
+    if not has_list_price(model):
         return
-    given = [model.options, *(part for part in (model.options.get("extra_body"), model.options.get("model_kwargs")) if part)]
-    if live is not None:
-        own = {name: getattr(live, name, None) for name in DEARER}
-        given += [own, *(part for name in ("extra_body", "model_kwargs") if (part := getattr(live, name, None)))]
-    for settings in given:
-        for name, value in DEARER.items():
-            asked = settings.get(name) if isinstance(settings, Mapping) else None
-            if asked == value or (isinstance(asked, Mapping) and value in asked.values()):
-                raise ConfigError(
-                    f"model {model.name!r}: {name} = {value!r} costs more than the list price: give the entry a price of its "
-                    "own, price = { input, output, source, as_of }"
-                )
+    for settings in (model.options, {} if live is None else settings_of(live)):
+        if (found := dearer_in(settings)) is not None:
+            raise ConfigError(
+                f"model {model.name!r}: {found[0]} = {found[1]!r} costs more than the list price: give the entry a price of "
+                "its own, price = { input, output, source, as_of }"
+            )
 
 
 def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: int, real_time: bool) -> Backend:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from vinelm.catalog.billed_settings import LIMITS, held_in, limit_in, settings_of
 from vinelm.catalog.entries import entry
-from vinelm.catalog.model import Model, Price
+from vinelm.catalog.model import MOST_TOKENS, Model, Price
 from vinelm.catalog.prices import beyond_list_prices, find_price
 from vinelm.errors import ConfigError
 
@@ -82,11 +83,9 @@ def _of_chat(name: str, chat: Any, price: AnyPrice | None) -> Model:
             f"model {name!r}: is a {type(chat).__name__}: give a LangChain chat model, before bind() or bind_tools()"
         )
     family, model_id = _facts(chat)
-    caps = (
-        getattr(chat, key, None) for key in ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample")
-    )
+    own = {key: getattr(chat, key, None) for key in LIMITS}
     fields: dict[str, Any] = {"name": name, "provider": LANGCHAIN, "model": model_id, "engine": family}
-    fields["max_tokens"] = next((cap for cap in caps if isinstance(cap, int) and cap > 0), MAX_TOKENS)
+    fields["max_tokens"] = min(limit_in(own, *held_in(settings_of(chat))) or MAX_TOKENS, MOST_TOKENS)
     ours = PROVIDERS.get(family, (family, None))[0]
     sent = {**(getattr(chat, "model_kwargs", None) or {}), "service_tier": getattr(chat, "service_tier", None)}
     if price is None and (tier := beyond_list_prices(sent)):

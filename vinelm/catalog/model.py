@@ -22,6 +22,8 @@ WRITE_FACTOR = 1.25
 """What writing a token to a prompt cache costs, as a multiple of plain input, where the price does not say."""
 WRITE_1H_FACTOR = 2.0
 """The same for an entry that is kept for an hour."""
+AUDIO_FACTOR = 17.0
+"""What a token of sound costs, as a multiple of one of text, where the price does not say: the most of OpenAI's models."""
 
 
 def _foreign(value: Any) -> str:
@@ -76,6 +78,8 @@ class Price(BaseModel):
         cache_write: Dollars per million prompt tokens that are written to a prompt cache; None charges 1.25 times ``input``.
         cache_write_1h: The same for an entry that is kept for an hour; None charges twice ``input``, or ``cache_write`` where
             that is more.
+        audio: Dollars per million prompt tokens of sound; None charges 17 times ``input``.
+        audio_out: Dollars per million completion tokens of sound; None charges 17 times ``output``.
         cache_ttl_s: Seconds that a cached prefix is kept after its last use, > 0; None takes :data:`CACHE_TTL_S`. It charges
             nothing: it says how often the prompt cache of a service is warm.
         long_prompts: Other rates for long prompts, in ascending order of their thresholds.
@@ -91,6 +95,8 @@ class Price(BaseModel):
     cached: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
     cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
     cache_write_1h: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
+    audio: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
+    audio_out: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
     cache_ttl_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, strict=True)
     long_prompts: tuple[LongPromptRates, ...] = ()
     call: float = Field(default=0.0, ge=0, allow_inf_nan=False, strict=True)
@@ -98,7 +104,15 @@ class Price(BaseModel):
     as_of: date
 
     def cost_usd(
-        self, tokens_in: int, tokens_out: int, tokens_cached: int = 0, tokens_written: int = 0, tokens_written_1h: int = 0
+        self,
+        tokens_in: int,
+        tokens_out: int,
+        tokens_cached: int = 0,
+        tokens_written: int = 0,
+        tokens_written_1h: int = 0,
+        *,
+        tokens_audio: int = 0,
+        tokens_audio_out: int = 0,
     ) -> float:
         """Return the dollars of one call.
 
@@ -108,14 +122,34 @@ class Price(BaseModel):
             tokens_cached: The part of ``tokens_in`` that was read from a prompt cache.
             tokens_written: The part of ``tokens_in`` that was written to a prompt cache.
             tokens_written_1h: The part of ``tokens_written`` that is kept for an hour.
+            tokens_audio: The part of ``tokens_in`` that is sound.
+            tokens_audio_out: The part of ``tokens_out`` that is.
         """
         rates = self._rates(tokens_in)
         fresh = max(tokens_in - tokens_cached - tokens_written, 0)
         dollars = fresh * rates.input + tokens_cached * rates.cached + tokens_out * rates.output
         dollars += (tokens_written - tokens_written_1h) * rates.cache_write + tokens_written_1h * rates.cache_write_1h
+        if tokens_audio or tokens_audio_out:  # beside the rate of text, whatever part of them a cache had
+            audio, audio_out = self._of_sound(rates)
+            dollars += tokens_audio * (audio - rates.input) + tokens_audio_out * (audio_out - rates.output)
         return self.call + dollars / 1e6
 
-    def most_usd(self, tokens_in: int, tokens_out: int, *, writes_cache: bool = False, asks_for_an_hour: bool = False) -> float:
+    def _of_sound(self, rates: _Rates) -> tuple[float, float]:
+        """The rates of sound, in and out: never below those of text."""
+        audio = AUDIO_FACTOR * rates.input if self.audio is None else self.audio
+        audio_out = AUDIO_FACTOR * rates.output if self.audio_out is None else self.audio_out
+        return max(audio, rates.input), max(audio_out, rates.output)
+
+    def most_usd(
+        self,
+        tokens_in: int,
+        tokens_out: int,
+        *,
+        writes_cache: bool = False,
+        asks_for_an_hour: bool = False,
+        hears: bool = False,
+        speaks: bool = False,
+    ) -> float:
         """Return the most dollars of one call with at most so many tokens, whatever part of its prompt a cache has to do with.
 
         Args:
@@ -123,6 +157,8 @@ class Price(BaseModel):
             tokens_out: The most tokens of the answer.
             writes_cache: The prompt asks to be written to a prompt cache.
             asks_for_an_hour: It asks to be kept there for an hour. A rate for this that the price names counts in any case.
+            hears: A part of the prompt is sound.
+            speaks: A part of the answer may be.
         """
         lengths = {0, tokens_in, *(long.above + 1 for long in self.long_prompts if long.above < tokens_in)}
         reached = [self._rates(length) for length in lengths]
@@ -130,7 +166,10 @@ class Price(BaseModel):
         if writes_cache or asks_for_an_hour:
             dearest += [one.cache_write for one in reached]
             dearest += [one.cache_write_1h for one in reached if asks_for_an_hour or one.names_1h]
-        return self.call + (tokens_in * max(dearest) + tokens_out * max(one.output for one in reached)) / 1e6
+        of_sound = [self._of_sound(one) for one in reached]
+        dearest += [audio for audio, _ in of_sound if hears]
+        dearest_out = max(audio_out if speaks else one.output for one, (_, audio_out) in zip(reached, of_sound, strict=True))
+        return self.call + (tokens_in * max(dearest) + tokens_out * dearest_out) / 1e6
 
     def in_batches(self, *, halves_cache: bool) -> Price:
         """Return the price of calls in a batch: half for input and output, long prompts included.
@@ -206,7 +245,7 @@ class Price(BaseModel):
         return {key: value for key, value in plain.items() if key not in _LATER_RATES or value}
 
 
-_LATER_RATES = ("cache_write", "cache_write_1h", "cache_ttl_s", "long_prompts")
+_LATER_RATES = ("cache_write", "cache_write_1h", "audio", "audio_out", "cache_ttl_s", "long_prompts")
 
 
 class Model(BaseModel):

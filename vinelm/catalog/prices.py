@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vinelm.catalog.model import Model, Price
+from vinelm.catalog.model import LongPromptRates, Model, Price
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Provider, TieredPrices
@@ -33,6 +33,8 @@ _RATES = {
     "cached": "cache_read_mtok",
     "cache_write": "cache_write_mtok",
     "cache_write_1h": "cache_write_1h_mtok",
+    "audio": "input_audio_mtok",
+    "audio_out": "output_audio_mtok",
 }
 """Our rates, and their names in genai-prices."""
 
@@ -122,6 +124,7 @@ def old_price_note(models: Iterable[Model], today: date) -> str | None:
 def is_same_amount(one: Price, other: Price) -> bool:
     """Return whether two prices charge the same: where they were read, and when, and how long caches last, does not matter."""
     about = {"source", "as_of", "cache_ttl_s"}
+    about |= {name for name in ("audio", "audio_out") if None in (getattr(one, name), getattr(other, name))}  # later rates
     return one.model_dump(exclude=about) == other.model_dump(exclude=about)
 
 
@@ -141,6 +144,11 @@ def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], whe
     was = f"${old.input:g} in and ${old.output:g} out per million tokens, now ${new.input:g} and ${new.output:g}"
     cure = "`vinelm reprice TRIE --store DB --models FILE -o NEW` takes the new ones"
     return f"prices of {where} are not those that plans go by: {first} {was}{more}: {cure}"
+
+
+def has_list_price(model: Model) -> bool:
+    """Return whether the model's price was looked up: it is that of the ordinary service."""
+    return model.price_id is not None or model.price.source == GENAI_PRICES
 
 
 def price_origin(model: Model) -> str:
@@ -192,6 +200,8 @@ def _price(seller: Provider, model: ModelInfo) -> Price | None:
     rates = {field: _rate(listed, key) for field, key in _RATES.items()}
     if rates["input"] is None or rates["output"] is None:
         return None  # not a chat model
+    if rates["audio"] is None and seller.id == "google":  # which lists a rate of its own wherever there is one
+        rates["audio"] = rates["input"]
     page = f" ({seller.pricing_urls[0]})" if seller.pricing_urls else ""
     requests = getattr(listed, "requests_kcount", None)
     return Price.model_validate(
@@ -233,7 +243,11 @@ def _tiers(listed: ModelPrice) -> list[dict[str, float | int]]:
     return [
         {
             "above": start,
-            **{field: rate for field, key in _RATES.items() if (rate := _rate(listed, key, above=start)) is not None},
+            **{
+                field: rate
+                for field, key in _RATES.items()
+                if field in LongPromptRates.model_fields and (rate := _rate(listed, key, above=start)) is not None
+            },
         }
         for start in starts
     ]

@@ -6,6 +6,7 @@ import pytest
 from kit.servers.batch_provider import BatchProvider
 from kit.toys.batched import KEY, SECRET, answer, entry
 
+from vinelm.backends.anthropic import batches
 from vinelm.backends.anthropic.batches import AnthropicBatches
 from vinelm.backends.remote.provider import FoundBatch
 
@@ -23,7 +24,7 @@ def calls(key, n):
     return {f"{key}-{k:040}": body for k in range(n)}
 
 
-def test_a_batch_is_found_once_it_has_ended(provider):
+def test_a_batch_is_found_once_it_has_ended(provider, monkeypatch):
     api, model = AnthropicBatches(), entry("m0", "anthropic", provider.url)
     since_s = time.time()
     api.submit(model, "0ther", calls("0ther", 2))
@@ -35,6 +36,8 @@ def test_a_batch_is_found_once_it_has_ended(provider):
     assert api.find(model, "mine", since_s, 2, frozenset()) == FoundBatch(ours)
     assert api.find(model, "none", since_s, 2, frozenset()) == FoundBatch(None)
     assert api.find(model, "mine", since_s, 2, frozenset({ours})) == FoundBatch(None)
+    assert api.find(model, "mine", since_s + 1e7, 2, frozenset()) == FoundBatch(ours)  # our clock had leapt
+    monkeypatch.setattr(batches, "LEAST_LISTED", 0)
     assert api.find(model, "mine", since_s + 1e5, 2, frozenset()) == FoundBatch(None)  # long before it was recorded
     assert set(dict(api.answers(model, ours))) == set(calls("mine", 2))
     api.close()

@@ -11,6 +11,7 @@ from vinelm.backends.remote.bounds import AttemptBound
 from vinelm.backends.remote.meter import MeteredCall, ModelRequest
 from vinelm.backends.remote.retry import RetryPolicy
 from vinelm.catalog import Catalog, Model, Price
+from vinelm.catalog.prices import find_price, is_same_amount
 from vinelm.clock import VirtualClock
 from vinelm.requests.protocols import CallContext
 
@@ -40,10 +41,10 @@ def written(counts):
     return ChatGenerationChunk(message=AIMessageChunk("", usage_metadata=usage))
 
 
-def booked(*pieces, messages=(), bound=BOUND, **fields):
-    model = Model(name="m", provider="openai", model_id="m", engine="e", price=PRICE, **fields)
+def booked(*pieces, messages=(), bound=BOUND, price=PRICE, speaks=False, **fields):
+    model = Model(name="m", provider="openai", model_id="m", engine="e", price=price, **fields)
     context = CallContext(stage="s", prefix=("m",), clock=VirtualClock(), on_usage=print)
-    request = ModelRequest(messages=messages, stop=None, options={}, limit=1000, answers=1, is_streamed=True)
+    request = ModelRequest(messages=messages, stop=None, options={}, limit=1000, answers=1, is_streamed=True, speaks=speaks)
     metered = MeteredCall(model, context, RetryPolicy(), request, max(40, len(str(messages))), lambda: bound, True)
     metered.begin()
     for one in pieces:
@@ -152,3 +153,126 @@ def test_a_call_that_was_served_at_a_dearer_tier_costs_twice_the_list_price():
     served = TEXT, piece(reason="stop", counts=COUNTS, service_tier="priority")
     assert booked(*served, price_id="openai/m") == (pytest.approx(2 * EXACT[0]), False)
     assert booked(*served) == (pytest.approx(EXACT[0]), False)  # the entry's own price is that of its tier
+
+
+def stated(text="", reason=None, tokens_in=30, out=5, total=None, read=None, write=None, thought=None, whole=None):
+    """A piece with the usage of LangChain's form, or with this one."""
+    message = AIMessageChunk(text, response_metadata={} if reason is None else {"finish_reason": reason})
+    into = {name: one for name, one in (("cache_read", read), ("cache_creation", write)) if one is not None}
+    usage = {"input_tokens": tokens_in, "output_tokens": out, "total_tokens": tokens_in + out if total is None else total}
+    message.usage_metadata = whole or {
+        **usage,
+        "input_token_details": into,
+        "output_token_details": {} if thought is None else {"reasoning": thought},
+    }
+    return ChatGenerationChunk(message=message)
+
+
+@pytest.mark.parametrize(
+    ("said", "bill"),
+    [
+        ({"thought": 500}, PRICE.cost_usd(30, 505)),
+        ({"thought": 500, "total": 0}, PRICE.cost_usd(30, 505)),
+        ({"thought": 4}, PRICE.cost_usd(30, 5)),
+        ({"out": 0, "thought": 4}, UPPER[0]),
+        ({"tokens_in": 10, "read": 90}, PRICE.cost_usd(100, 5, 90)),
+        ({"tokens_in": 10, "write": 90}, PRICE.cost_usd(100, 5, 0, 90)),
+        ({"tokens_in": 10, "read": 20, "write": 5}, PRICE.cost_usd(35, 5, 20, 5)),
+        ({"read": 10**9}, UPPER[0]),
+        ({"thought": 10**9}, UPPER[0]),
+    ],
+)
+def test_a_part_that_is_larger_than_its_whole_stands_beside_it(said, bill):
+    """A prompt counted without what a cache had of it, an answer without its reasoning."""
+    assert booked(TEXT, stated(reason="stop", **said))[0] == pytest.approx(bill)
+
+
+NO_COUNT = {"input_tokens": "x", "output_tokens": 1, "total_tokens": 1}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "right"),
+    [
+        # All that there was so far with each piece, as vLLM and some gateways state it; or the same twice.
+        ((stated("four ", out=1), stated("words ", out=2), stated("of", "stop", out=3)), PRICE.cost_usd(30, 3)),
+        ((TEXT, stated(reason="stop"), stated()), PRICE.cost_usd(30, 5)),
+        ((TEXT, stated(read=20), stated(reason="stop")), PRICE.cost_usd(30, 5)),
+        ((TEXT, stated(write=20), stated(reason="stop")), PRICE.cost_usd(30, 5, 0, 20)),
+        # Less than before is another part, as far as anybody knows.
+        ((TEXT, stated(tokens_in=60, out=50), stated(reason="stop")), PRICE.cost_usd(90, 55)),
+        # What Gemini counted too much of the prompt at first, and takes back at its end.
+        ((TEXT, stated(tokens_in=60, out=2), stated(reason="stop", tokens_in=-20, out=3)), PRICE.cost_usd(40, 5)),
+        # What is no count makes the whole unknown, whatever follows.
+        ((TEXT, stated(tokens_in=60, out=20), stated(whole=NO_COUNT), stated(reason="stop")), UPPER[0]),
+        ((TEXT, stated(tokens_in=60, out=50), stated(reason="stop", tokens_in=-40, out=-45)), UPPER[0]),
+        ((TEXT, stated(tokens_in=True, out=True), stated(reason="stop")), UPPER[0]),
+        ((TEXT, stated(whole={"input_tokens": 60}), stated(reason="stop")), UPPER[0]),
+    ],
+)
+def test_usage_that_is_stated_several_times(pieces, right):
+    assert booked(*pieces)[0] == pytest.approx(right)
+
+
+SOUND = [HumanMessage([{"type": "text", "text": "what is said?"}, {"type": "input_audio", "input_audio": {"data": "AAAA"}}])]
+FILM = [HumanMessage([{"type": "media", "mime_type": "video/mp4", "data": "AAAA"}])]
+DEAR = Price(input=1.0, output=10.0, audio=3.0, audio_out=40.0, source="a test", as_of=date(2026, 1, 1))
+
+
+def heard(audio=None, audio_out=None):
+    piece = stated(reason="stop")
+    usage = piece.message.usage_metadata
+    into = {} if audio is None else {"audio": audio}
+    out = {} if audio_out is None else {"audio": audio_out}
+    piece.message.usage_metadata = {**usage, "input_token_details": into, "output_token_details": out}
+    return piece
+
+
+@pytest.mark.parametrize(
+    ("said", "messages", "speaks", "price", "usd"),
+    [
+        ({"audio": 20, "audio_out": 5}, SOUND, True, DEAR, 10 + 60 + 5 * 40),
+        ({"audio": 20, "audio_out": 5}, SOUND, True, PRICE, 10 + 20 * 17 + 5 * 170),  # at its dearer side
+        ({}, SOUND, False, DEAR, 30 * 3 + 50),  # as langchain-google-genai, which does not say how much is sound
+        ({}, FILM, False, DEAR, 30 * 3 + 50),
+        ({}, (), True, DEAR, 30 + 5 * 40),
+        ({"audio": 0, "audio_out": 0}, SOUND, True, DEAR, 30 + 50),
+        ({}, (), False, DEAR, 30 + 50),
+        ({"audio": 10**9}, SOUND, False, DEAR, 30 * 3 + 50),
+    ],
+)
+def test_sound_has_a_rate_of_its_own(said, messages, speaks, price, usd):
+    assert booked(TEXT, heard(**said), messages=messages, price=price, speaks=speaks)[0] * 1e6 == pytest.approx(usd)
+
+
+def test_the_bound_of_a_call_with_sound():
+    silent, loud = (AttemptBound(100, 1000, hears=sound, speaks=sound).usd(DEAR) * 1e6 for sound in (False, True))
+    assert (silent, loud) == (pytest.approx(100 + 10_000), pytest.approx(300 + 40_000))
+
+
+def test_what_a_list_says_of_sound():
+    assert find_price("gemini", "gemini-2.5-flash").price.audio == 1.0
+    assert find_price("google_genai", "gemini-2.5-pro").price.audio == 1.25
+    assert (find_price("openai", "gpt-audio").price.audio, find_price("openai", "gpt-audio").price.audio_out) == (32.0, 64.0)
+    old = DEAR.model_copy(update={"audio": None, "audio_out": None})
+    assert is_same_amount(DEAR, old)
+    assert not is_same_amount(DEAR, DEAR.model_copy(update={"audio": 4.0}))
+    assert "audio" not in old.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("asked", "served", "times"),
+    [
+        ("gpt-4o-mini", "gpt-4o-mini-2024-07-18", 1.0),
+        ("gpt-4o-mini", "gpt-4o", 16.67),
+        ("gpt-4o", "gpt-4o-mini", 1.0),  # the bill of the one that was asked for, as far as anybody knows
+        ("gpt-4o-mini", "nobody-knows", 1.0),
+        ("gpt-4o-mini", "", 1.0),
+    ],
+)
+def test_a_call_that_a_dearer_model_has_served_costs_what_that_costs(asked, served, times):
+    price = find_price("openai", asked).price
+    own = booked(TEXT, piece(reason="stop", counts=COUNTS), price=price, price_id=f"openai/{asked}")[0]
+    other = booked(TEXT, piece(reason="stop", counts=COUNTS, model_name=served), price=price, price_id=f"openai/{asked}")[0]
+    assert other == pytest.approx(own * times, rel=0.01)
+    given = booked(TEXT, piece(reason="stop", counts=COUNTS, model_name=served), price=price)[0]
+    assert given == pytest.approx(own)  # the entry's own price is that of whatever it names

@@ -2,7 +2,8 @@
 
 It keeps what it sold: ``bought`` counts calls in batches by what was asked, ``at_once`` the others. A batch ends ``delay_s``
 after it came, or when :meth:`BatchProvider.end` says so. ``spoil`` decides how a call of a batch ends: "expired", "errored",
-"lost", "garbled" (a line that is no JSON), an answer in the provider's own format, or None where it is answered. ``says_also``
+"lost", "garbled" (a line that is no JSON), "odd" (one that is no result), an
+answer in the provider's own format, or None where it is answered. ``says_also``
 returns what is said of a call beside that, as pairs of a name and how it ends.
 """
 
@@ -33,7 +34,7 @@ class BatchProvider:
         self.refuse = None  # (status, body) of each submission, while it is set
         self.cut = 0  # so many submissions are taken, and their connection is cut before the answer
         self.status = None  # of OpenAI's batches and Gemini's, in place of the good one
-        self.completed = None  # the calls that OpenAI's batches say that they have completed
+        self.completed = None  # the calls that OpenAI's and Anthropic's batches say that they have completed
         self.says_also = lambda custom_id, model, prompt: ()
         self.lock = threading.Lock()
         outer = self
@@ -193,12 +194,15 @@ def openai_content(provider, body, name):
     batch = provider.batches[name.rpartition("-")[0]]
     lines = []
     for custom_id, model, prompt, spoiled in provider.said(batch["calls"]):
-        if (spoiled in (None, "garbled") or isinstance(spoiled, dict)) != name.endswith("-out") or spoiled == "lost":
+        if (spoiled in (None, "garbled", "odd") or isinstance(spoiled, dict)) != name.endswith("-out") or spoiled == "lost":
             continue
         if spoiled == "garbled":
             lines.append('{"custom_id": ')
             continue
         line = {"id": "r", "custom_id": custom_id, "response": None, "error": None}
+        if spoiled == "odd":
+            lines.append(json.dumps({**line, "response": {"status_code": 200, "body": [1]}}))
+            continue
         if spoiled == "expired":
             line["error"] = EXPIRED
         else:
@@ -243,7 +247,10 @@ def anthropic_submit(provider, body):
 
 def anthropic_batch(provider, batch):
     done, n = provider.has_ended(batch), len(batch["calls"])
-    counts = {"processing": 0 if done else n, "succeeded": n if done else 0, "errored": 0, "canceled": 0, "expired": 0}
+    failed = sum(provider.spoil(model, prompt) in ("expired", "errored") for _, model, prompt in batch["calls"])
+    succeeded = n - failed if provider.completed is None else provider.completed
+    ended = {"processing": 0, "succeeded": succeeded, "errored": n - succeeded, "canceled": 0, "expired": 0}
+    counts = ended if done else {**dict.fromkeys(ended, 0), "processing": n}
     where = f"{provider.url}/v1/messages/batches/{batch['id']}/results"
     return {
         "id": batch["id"], "type": "message_batch", "processing_status": "ended" if done else "in_progress",
@@ -263,7 +270,9 @@ def anthropic_results(provider, body, name):
     for custom_id, model, prompt, spoiled in reversed([*provider.said(provider.batches[name]["calls"])]):  # in any order
         said = spoiled if isinstance(spoiled, dict) else message(provider.answer(model, prompt))
         result = {"type": "succeeded", "message": said}
-        if spoiled == "expired":
+        if spoiled == "odd":
+            result = {"type": "succeeded", "message": 7}
+        elif spoiled == "expired":
             result = {"type": "expired"}
         elif spoiled == "errored":
             error = {"type": "invalid_request_error", "message": "prompt is too long: s3cret"}

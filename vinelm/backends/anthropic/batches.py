@@ -15,8 +15,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatResult
 
 from vinelm.backends.keys import named_key
-from vinelm.backends.openai.batches import NO_LIMIT_S, SKEW_S, Refusal
-from vinelm.backends.remote.batches import failure
+from vinelm.backends.openai.batches import LEAST_LISTED, NO_LIMIT_S, SKEW_S, Refusal
+from vinelm.backends.remote.batches import failure, unread, with_missing
 from vinelm.backends.remote.clients import Clients
 from vinelm.backends.remote.failures import failed
 from vinelm.backends.remote.meter import ModelRequest
@@ -72,8 +72,8 @@ class AnthropicBatches(BatchApi):
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
         """Look into each batch that may be ours. Which calls one has that is under way, nobody says: it has to end first."""
         batches, is_certain = self._clients.of(model).messages.batches, True
-        for batch in batches.list(limit=100):
-            if batch.created_at.timestamp() < since_s - SKEW_S:
+        for number, batch in enumerate(batches.list(limit=100)):
+            if number >= LEAST_LISTED and batch.created_at.timestamp() < since_s - SKEW_S:
                 break
             counts = batch.request_counts
             total = counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
@@ -88,10 +88,12 @@ class AnthropicBatches(BatchApi):
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
         """Read the results of a batch that has ended."""
         batches = self._clients.of(model).messages.batches
-        if batches.retrieve(provider_id).processing_status != "ended":
+        batch = batches.retrieve(provider_id)
+        if batch.processing_status != "ended":
             return None
         with batches.with_streaming_response.results(provider_id, timeout=NO_LIMIT_S) as response:
-            return list(_results(response.iter_lines()))
+            found = list(_results(response.iter_lines()))
+        return with_missing(found, getattr(batch.request_counts, "succeeded", None))
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
         """Parse a message as langchain-anthropic does."""
@@ -125,11 +127,13 @@ def own_headers(key: str, base: str) -> dict[str, Any]:
 def _results(lines: Iterator[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The calls of a file of results; a line that is none leaves its call without an answer, and the others with theirs."""
     for line in lines:
+        name = None
         try:
             one = json.loads(line)
-            yield str(one["custom_id"]), _answer(one["result"])
+            name = str(one["custom_id"])
+            yield name, _answer(one["result"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
+            yield from unread(name)
 
 
 def _answer(result: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatResult
 
 from vinelm.backends.keys import named_key
-from vinelm.backends.openai.batches import SKEW_S, Refusal
+from vinelm.backends.openai.batches import LEAST_LISTED, SKEW_S, Refusal
 from vinelm.backends.remote.batches import failure
 from vinelm.backends.remote.clients import Clients
 from vinelm.backends.remote.failures import failed
@@ -62,10 +62,10 @@ class GeminiBatches(BatchApi):
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
         """Search by the display name."""
-        for job in self._clients.of(model).batches.list(config={"page_size": 100}):
+        for number, job in enumerate(self._clients.of(model).batches.list(config={"page_size": 100})):
             if job.display_name == key and job.name:
                 return FoundBatch(job.name)
-            if job.create_time is not None and job.create_time.timestamp() < since_s - SKEW_S:
+            if number >= LEAST_LISTED and job.create_time is not None and job.create_time.timestamp() < since_s - SKEW_S:
                 break
         return FoundBatch(None)
 

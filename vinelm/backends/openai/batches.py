@@ -14,7 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatResult
 
 from vinelm.backends.keys import own_or_no_key
-from vinelm.backends.remote.batches import failure
+from vinelm.backends.remote.batches import failure, unread, with_missing
 from vinelm.backends.remote.clients import Clients
 from vinelm.backends.remote.failures import failed
 from vinelm.backends.remote.meter import ModelRequest
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SKEW_S = 3600.0
 """By how much the provider's clock may differ from ours."""
+LEAST_LISTED = 300
+"""So many batches of a provider's list are looked at, however old: our clock may have leapt when ours was recorded."""
 NO_LIMIT_S = 3600.0
 """Seconds for a file of a whole batch."""
 ENDPOINT: Final = "/v1/chat/completions"
@@ -64,10 +66,10 @@ class OpenAIBatches(BatchApi):
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
         """Search by the metadata."""
-        for batch in self._clients.of(model).batches.list(limit=100):
+        for number, batch in enumerate(self._clients.of(model).batches.list(limit=100)):
             if (batch.metadata or {}).get(KEY) == key:
                 return FoundBatch(batch.id)
-            if batch.created_at < since_s - SKEW_S:
+            if number >= LEAST_LISTED and batch.created_at < since_s - SKEW_S:
                 break
         return FoundBatch(None)
 
@@ -81,21 +83,21 @@ class OpenAIBatches(BatchApi):
         for file_id in (batch.output_file_id, batch.error_file_id):
             if file_id:
                 found += _results(client.files.content(file_id, timeout=NO_LIMIT_S).content)
-        # What it has completed is billed, whether or not the files have it.
-        completed = getattr(batch.request_counts, "completed", None)
-        is_short = isinstance(completed, int) and completed > len({name for name, answer in found if "body" in answer})
         if batch.status == "expired":
-            rest = failure("timeout", "the batch expired before the call was made", may_be_billed=is_short)
+            rest = failure("timeout", "the batch expired before the call was made")
         elif batch.status == "cancelled":
-            rest = failure("server", "the batch was cancelled before the call was made", may_be_billed=is_short)
+            rest = failure("server", "the batch was cancelled before the call was made")
         elif batch.status == "failed":
             codes = [error.code for error in (batch.errors.data if batch.errors is not None else None) or ()]
             is_full = "token_limit_exceeded" in codes
             said = "too many tokens are queued: use fewer --workers" if is_full else "the provider refused the batch"
-            rest = failure("rate_limit" if is_full else "malformed", said, may_be_billed=is_short)
+            rest = failure("rate_limit" if is_full else "malformed", said)
         else:
-            return found
-        return [*found, (self.REST, rest)]
+            rest = None
+        if rest is not None:
+            found.append((self.REST, rest))
+        # What it has completed is billed, whether or not the files have it.
+        return with_missing(found, getattr(batch.request_counts, "completed", None))
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
         """Parse a completion as langchain-openai does."""
@@ -123,6 +125,7 @@ def _line(name: str, body: Mapping[str, Any]) -> str:
 def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The calls of a file of answers, or of errors; a line that is none leaves its call without an answer."""
     for line in content.decode("utf-8", "replace").splitlines():
+        name = None
         try:
             one = json.loads(line)
             name, response, error = str(one["custom_id"]), one.get("response"), one.get("error")
@@ -134,7 +137,7 @@ def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 said = "the batch expired before the call was made" if is_expired else "the provider could not make the call"
                 yield name, failure("timeout" if is_expired else "server", said)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
+            yield from unread(name)
 
 
 def _turned_down(status: int, body: Mapping[str, Any]) -> Mapping[str, Any]:

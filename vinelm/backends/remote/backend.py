@@ -199,8 +199,9 @@ class RemoteBackend:
 
     def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
         """See :class:`vinelm.requests.protocols.PricesCalls`."""
-        request = request_of(model, self.inner(entries_of(model)[0]), messages, None, options, is_streamed=True)
-        return BILLED_ATTEMPTS * bound_of(model, request).usd(model.price)
+        inner = self.inner(entries_of(model)[0])
+        request = request_of(model, inner, messages, None, options, is_streamed=True)
+        return BILLED_ATTEMPTS * inner.rate * bound_of(model, request).usd(model.price)
 
     def context_tokens(self, model: Model) -> int | None:
         """See :class:`vinelm.backends.diagnostics.KnowsContext`."""

@@ -520,6 +520,23 @@ def failure(kind: str, detail: str, *, may_be_billed: bool = False) -> dict[str,
     return {"failure": kind, "detail": detail, "may_be_billed": may_be_billed}
 
 
+def unread(name: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what a line comes to that is no result of a call, by the name of that: it may be one that is billed."""
+    if isinstance(name, str):
+        yield name, failure("malformed", "its line in the batch's results cannot be read", may_be_billed=True)
+
+
+def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return what a batch says of its calls, given how many it counts as answered.
+
+    Where that are more than it has answers to, nobody knows which of the others are billed.
+    """
+    answered = {name for name, answer in found if "body" in answer}
+    if not isinstance(succeeded, int) or succeeded <= len(answered):
+        return list(found)
+    return [(name, answer if "body" in answer else {**answer, "may_be_billed": True}) for name, answer in found]
+
+
 def _read(api: BatchApi, model: Model, body: Mapping[str, Any]) -> float | None:
     """What an answer costs, infinite where it does not say; None for what is no answer."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ ATTACHMENT_TOKENS = 16384
 MOST_TIMES_IN, MOST_TIMES_OUT = 100, 10
 """Counts above the bound by these factors are not believed. Servers add to a prompt (tools of their own, pages that they read),
 but keep to ``max_tokens``."""
+MOST_OUT = 1_000_000
+"""Tokens of an answer that nobody has limited: more than any model writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,34 +32,55 @@ class AttemptBound:
         tokens_out: the longest answer, hidden reasoning included.
         writes_cache: whether the prompt asks to be written to a prompt cache, which may cost more than reading it.
         asks_for_an_hour: whether it asks to be kept for an hour.
+        hears: whether a part of the prompt is sound.
+        speaks: whether a part of the answer may be.
+        is_limited: whether the server is told the limit of the answer; else ``tokens_out`` is an assumption.
     """
 
     tokens_in: int
     tokens_out: int
     writes_cache: bool = False
     asks_for_an_hour: bool = False
+    hears: bool = False
+    speaks: bool = False
+    is_limited: bool = True
 
     @classmethod
-    def of(
-        cls, prompt: str, *, max_tokens: int, links: int = 0, writes_cache: bool = False, asks_for_an_hour: bool = False
-    ) -> AttemptBound:
-        """Return the bound for a prompt with ``links`` to attachments."""
+    def of(cls, prompt: str, *, max_tokens: int, links: int = 0, **asked: bool) -> AttemptBound:
+        """Return the bound for a prompt with ``links`` to attachments; ``asked``: the other fields."""
         tokens_in = len(prompt.encode("utf-8", "surrogatepass")) + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links
-        return cls(tokens_in, max_tokens, writes_cache, asks_for_an_hour)
+        return cls(tokens_in, max_tokens, **asked)
 
     def usd(self, price: Price) -> float:
         """Return the most dollars of the attempt."""
         asks = {"writes_cache": self.writes_cache, "asks_for_an_hour": self.asks_for_an_hour}
-        return price.most_usd(self.tokens_in, self.tokens_out, **asks)
+        return price.most_usd(self.tokens_in, self.tokens_out, **asks, hears=self.hears, speaks=self.speaks)
 
     def believes(self, counts: Counts) -> bool:
         """Return whether a server's counts are possible at all."""
-        return 0 < counts.tokens_in <= MOST_TIMES_IN * self.tokens_in and counts.tokens_out <= MOST_TIMES_OUT * self.tokens_out
+        most_out = max(MOST_TIMES_OUT * self.tokens_out, 0 if self.is_limited else MOST_OUT)
+        return 0 < counts.tokens_in <= MOST_TIMES_IN * self.tokens_in and counts.tokens_out <= most_out
 
 
 def links_in(messages: Sequence[BaseMessage]) -> int:
     """Count the parts of a prompt that stand elsewhere: links and ids of files; what is sent along counts by its bytes."""
     return sum(_is_link(part) for message in messages if isinstance(message.content, list) for part in message.content)
+
+
+def has_sound(messages: Sequence[BaseMessage]) -> bool:
+    """Return whether a part of a prompt is sound, or a film, which may have some."""
+    parts = [part for message in messages if isinstance(message.content, list) for part in message.content]
+    return any(isinstance(part, dict) and _SOUND.search(_kind_of(part)) is not None for part in parts)
+
+
+_SOUND = re.compile(r"audio|video")
+
+
+def _kind_of(part: dict[str, Any]) -> str:
+    inner = [value for value in part.values() if isinstance(value, dict)]
+    stated = [one.get(key) for one in (part, *inner) for key in ("type", "mime_type", "media_type", "format")]
+    heads = [str(value)[:40] for one in (part, *inner) for value in one.values() if str(value)[:5] == "data:"]
+    return " ".join([*map(str, stated), *heads])
 
 
 def _is_link(part: Any) -> bool:

@@ -12,7 +12,7 @@ from inspect import signature
 from typing import Any, Protocol
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import LanguageModelInput
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableMap, RunnableSequence
@@ -21,13 +21,24 @@ from vinelm.backends.base import BoundChatModel, bound_instance, estimate_tokens
 from vinelm.backends.limits.replica_gate import ReplicaPermit
 from vinelm.backends.remote.conversation import must_not_think
 from vinelm.backends.remote.failures import SettingRefused, failed
-from vinelm.backends.remote.inner import LIMITS, InnerChat, package_of, setting_of
+from vinelm.backends.remote.inner import InnerChat, limit_of, package_of, setting_of
 from vinelm.backends.remote.marks import prompt_parts
 from vinelm.backends.remote.meter import NOT_REPORTED, MeteredCall, ModelRequest, answer_of, bound_of, chunk_of, message_of
 from vinelm.backends.remote.provider import CallBinding, Piece
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
 from vinelm.catalog import Model, ReplicaGroup
+from vinelm.catalog.billed_settings import (
+    LIMITS,
+    answers_in,
+    dearer_in,
+    held_in,
+    limit_in,
+    other_model_in,
+    speaks_in,
+    stored_in,
+)
 from vinelm.catalog.model import entries_of
+from vinelm.catalog.prices import has_list_price
 from vinelm.clock import WallClock
 from vinelm.errors import UNSUPPORTED_CALL, ConfigError, FailureKind, VineLMError
 from vinelm.money.guard_pair import aauthorized
@@ -96,13 +107,15 @@ class RemoteChatModel(BoundChatModel):
             raise ConfigError(
                 f"model {bound.model.name!r}: {kind} takes no tools: choose another model for this stage", code=UNSUPPORTED_CALL
             )
-        found: Runnable[LanguageModelInput, AIMessage] = self._around(made)
+        found: Runnable[LanguageModelInput, AIMessage] = self._around(made, "bind_tools")
         return found
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[LanguageModelInput, Any]:
         """Ask for a schema as the chat model inside does."""
         bound: CallBinding = self.binding
-        found: Runnable[LanguageModelInput, Any] = self._around(bound.inner.given.with_structured_output(schema, **kwargs))
+        found: Runnable[LanguageModelInput, Any] = self._around(
+            bound.inner.given.with_structured_output(schema, **kwargs), "with_structured_output"
+        )
         return found
 
     def as_owned(self, own: OwnSettings) -> RemoteChatModel:
@@ -122,15 +135,31 @@ class RemoteChatModel(BoundChatModel):
         model = less.model.model_copy(update={"max_tokens": own.max_tokens})
         return bound_instance(RemoteChatModel, replace(less, model=model), less.inner.kept)
 
-    def _around(self, made: Any) -> Any:
-        """What the chat model inside has made of itself, made of this one."""
-        if isinstance(made, RunnableSequence):
-            return RunnableSequence(self._around(made.first), *made.middle, made.last)
-        if isinstance(made, RunnableBinding):
-            return self._with(made.bound).bind(**made.kwargs)
-        if isinstance(made, RunnableMap) and "raw" in made.steps__:  # include_raw
-            return RunnableMap({**made.steps__, "raw": self._around(made.steps__["raw"])})
-        return made
+    def _around(self, made: Any, method: str) -> Any:
+        """What the chat model inside has made of itself, made of this one: it would be called past the meter otherwise."""
+        met: list[BaseChatModel] = []
+
+        def metered(one: Any) -> Any:
+            if isinstance(one, BaseChatModel):
+                met.append(one)
+                return self._with(one)
+            if isinstance(one, RunnableBinding):
+                return metered(one.bound).bind(**one.kwargs)
+            if isinstance(one, RunnableSequence):
+                return RunnableSequence(*map(metered, one.steps))
+            if isinstance(one, RunnableMap):  # include_raw
+                return RunnableMap({name: metered(step) for name, step in one.steps__.items()})
+            return one
+
+        found = metered(made)
+        if not met:
+            bound: CallBinding = self.binding
+            raise ConfigError(
+                f"model {bound.model.name!r}: {method} of {type(bound.inner.given).__name__} gives a {type(made).__name__} "
+                "without a chat model inside, whose calls nobody can count: bind what it needs with bind()",
+                code=UNSUPPORTED_CALL,
+            )
+        return found
 
     def _with(self, chat: Any) -> RemoteChatModel:
         bound: CallBinding = self.binding
@@ -226,37 +255,66 @@ def request_of(
     """Return a call as the model is asked: with its limit, and without what it is known to refuse.
 
     Raises:
-        ConfigError: the call asks for more tokens than the entry allows.
+        ConfigError: the call asks for more tokens than the entry allows, for another model, or for a dearer service.
     """
     given = dict(options)
+    _refuse_dearer(model, inner, given)
     limit, is_asked = model.max_tokens, model.max_tokens != inner.entry_max_tokens
     for name in LIMITS:
         asked = given.pop(name, None)
         if asked is None:
             continue
         if type(asked) is not int or not 1 <= asked <= model.max_tokens:
-            raise ConfigError(
-                f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less",
-                code=UNSUPPORTED_CALL,
-            )
+            raise ConfigError(_only_less(model), code=UNSUPPORTED_CALL)
         limit, is_asked = min(limit, asked), True
+    # What stands in a body is sent over what the package has made, and the entry's limit with it.
+    body_limit = limit_in(*held_in(given)) or 0
+    if body_limit > model.max_tokens:
+        raise ConfigError(_only_less(model), code=UNSUPPORTED_CALL)
+    limit = max(limit, body_limit, inner.body_limit or 0)
+    if isinstance(config := given.get("inferenceConfig"), Mapping) and not config.get("maxTokens"):  # in place of the object's
+        given["inferenceConfig"] = {**config, "maxTokens": limit}
+    is_limited = is_asked or bool(body_limit) or (inner.body_limit or limit_of(inner.given)) is not None
     dropped = set(inner.refused)
     if "temperature" in given and _NO_TEMPERATURE.search(model.model_id) and given.get("reasoning_effort") != "none":
         dropped.add("temperature")  # an application gives it for all the models that may be chosen
-    answers = given.get("n") or setting_of(inner.given, "n")
     request = ModelRequest(
         messages=messages,
         stop=None if "stop" in dropped else stop,
         options={name: value for name, value in given.items() if value is not None},
         limit=limit,
         is_limit_asked=is_asked,
-        answers=answers if type(answers) is int and answers > 0 else 1,
+        is_limited=is_limited,
+        speaks=inner.speaks or speaks_in(given),
+        stored=inner.stored + stored_in(given),
+        answers=max(answers_in(given), inner.answers),
         is_streamed=(is_streamed or inner.wants_stream) and inner.streams(given.get("tools")) and "stream" not in dropped,
         dropped=frozenset(dropped),
     )
     if must_not_think(inner.given, messages, request.options, limit):
         request = replace(request, dropped=request.dropped | {"thinking"})
     return request
+
+
+def _only_less(model: Model) -> str:
+    return f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less"
+
+
+def _refuse_dearer(model: Model, inner: InnerChat, options: Mapping[str, Any]) -> None:
+    """Refuse a call that would be billed at other rates than the entry's."""
+    own = (setting_of(inner.given, name) for name in ("model", "model_name", "model_id", "azure_deployment"))
+    if (other := other_model_in(options, model.model_id, model.model_id.partition(":")[2], *own)) is not None:
+        raise ConfigError(
+            f"model {model.name!r}: a call asks for the model {other!r}, which has another price: make a chat model of its own "
+            "for it, in place of the option",
+            code=UNSUPPORTED_CALL,
+        )
+    if (tier := dearer_in(options)) is not None and has_list_price(model):
+        raise ConfigError(
+            f"model {model.name!r}: a call asks for {tier[0]} = {tier[1]!r}, which costs more than the list price: leave it "
+            "out, or give the entry a price of its own",
+            code=UNSUPPORTED_CALL,
+        )
 
 
 for _asked in (RemoteChatModel._generate, RemoteChatModel._agenerate):
@@ -282,6 +340,7 @@ class _Account:
             bound=cache(lambda: bound_of(bound.model, request)),
             states_reasons=False,
             list_price=bound.list_price,
+            rate=bound.inner.rate,
         )
         self._permit: CallPermit | None = None
         self._last: AttemptFailed | None = None
@@ -399,6 +458,7 @@ class _Account:
             self._last = self._failed(error)
         finally:
             metered.end(self._last)
+            bound.inner.rate = max(bound.inner.rate, metered.rate)
             ticket.settle(metered.tokens)
             if isinstance(ticket, ReplicaPermit):
                 ticket.ended(failed=self._last is not None and self._last.kind in REPLICA_FAULTS)
@@ -475,7 +535,7 @@ class _Account:
 
     def _upper_usd(self) -> float:
         attempts = BILLED_ATTEMPTS if self._bound.list_price is None else 1  # a call in a batch is not repeated
-        return attempts * self._metered.bound().usd(self._bound.model.price)
+        return attempts * self._bound.inner.rate * self._metered.bound().usd(self._bound.model.price)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         is_ours = isinstance(error, AttemptFailed)

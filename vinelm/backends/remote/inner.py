@@ -20,9 +20,8 @@ from langchain_core.language_models import BaseChatModel
 from vinelm.backends.remote.client_pool import EventLoopClients
 from vinelm.backends.remote.deadlines import bound_waits
 from vinelm.backends.remote.loop import shared_loop
+from vinelm.catalog.billed_settings import LIMITS, answers_in, held_in, limit_in, settings_of, speaks_in, stored_in
 
-LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample", "num_predict")
-"""The names by which LangChain's packages limit the tokens of an answer."""
 KEPT = ("callbacks", "tags", "metadata", "cache", "rate_limiter", "verbose", "disable_streaming", "output_version", "profile")
 """LangChain's own settings of a chat model, which hold for whatever is around it."""
 _WITH_REASONS = ("langchain_openai", "langchain_anthropic", "langchain_google_genai", "langchain_aws", "langchain_ollama")
@@ -55,6 +54,11 @@ class InnerChat:
         states_reasons: whether every answer has a finish reason, so that one without was cut off: of streamed ones (True), of
             whole ones (False), or of both.
         refused: settings that it has refused to take, in this process.
+        answers: how many answers each of its calls asks for.
+        speaks: whether they may be sound.
+        stored: how many parts of each prompt stand at the provider.
+        body_limit: the limit of an answer that its owner states in the request's body, over any field; None without one.
+        rate: times its price that its calls were seen to cost: what the next ones are reserved at.
         entry_max_tokens: the limit of its entry in the catalog; None if it is asked for by a call.
     """
 
@@ -77,6 +81,10 @@ class InnerChat:
         self.wants_stream = getattr(chat, "streaming", False) is True
         self.states_reasons = {True, False} if package_of(chat) in _WITH_REASONS else set()
         self.refused: set[str] = set()
+        self.rate = 1.0
+        own = settings_of(chat)
+        self.answers, self.speaks, self.stored = answers_in(own), speaks_in(own), stored_in(own)
+        self.body_limit = limit_in(*held_in(own))
         self.entry_max_tokens = entry_max_tokens
 
     def streams(self, tools: Any) -> bool:
@@ -178,11 +186,14 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
             if (client := getattr(chat, root, None)) is not None:
                 update[root] = _like(client, max_retries=0)
                 update[leaf] = update[root].chat.completions
-    elif package_of(chat) == "langchain_aws":
-        update |= _bedrock_client(chat)
-    elif "max_retries" in type(chat).model_fields:
-        # google-genai takes 0 for its default of several attempts, and 1 for one.
-        update["max_retries"] = 1 if package_of(chat).startswith("langchain_google") else 0
+    elif bedrock := _bedrock_client(chat):
+        update |= bedrock
+    else:
+        if "max_retries" in type(chat).model_fields:
+            # google-genai takes 0 for its default of several attempts, and 1 for one.
+            update["max_retries"] = 1 if package_of(chat).startswith("langchain_google") else 0
+        held = {name: _without_retries(one) for name, one in chat.__dict__.items() if name in type(chat).model_fields}
+        update |= {name: one for name, one in held.items() if one is not None}
     if not update:
         return chat
     made = chat.model_copy(update=update)
@@ -237,6 +248,20 @@ def _like(client: Any, **options: Any) -> Any:
     made = client.with_options(**options)
     made.organization, made.project = client.organization, client.project
     return made
+
+
+def _without_retries(held: Any) -> Any:
+    """Return a client of an SDK, or one of its resources, without the retries that it was made with; None for anything else.
+
+    Packages that make their clients with the chat model (Groq's, others like it) do not look at ``max_retries`` again.
+    """
+    if isinstance(held, type):
+        return None
+    if type(getattr(held, "max_retries", None)) is int and callable(getattr(held, "with_options", None)):
+        return _like(held, max_retries=0) if hasattr(held, "organization") else held.with_options(max_retries=0)
+    inner = getattr(held, "_client", None)
+    client = None if inner is None else _without_retries(inner)
+    return None if client is None else type(held)(client)
 
 
 def _limits(sdk: Any) -> Any:

@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -26,11 +27,12 @@ from langchain_core.messages.tool import default_tool_parser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from vinelm.backends.base import Counts, estimate_tokens, seconds_of
-from vinelm.backends.remote.bounds import AttemptBound, links_in
+from vinelm.backends.remote.bounds import AttemptBound, has_sound, links_in
 from vinelm.backends.remote.failures import end_failure
 from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
 from vinelm.backends.remote.usage import UsageSum
 from vinelm.catalog import Model, Price
+from vinelm.catalog.prices import price_of_id
 from vinelm.catalog.secrets import redacted
 from vinelm.errors import CallError, FailureKind
 from vinelm.money.stated_tokens import MOST_CHARS, SPARED_CHARS, asks_for_an_hour, is_too_few, texts_of
@@ -50,7 +52,9 @@ class ModelRequest:
     """What one call asks of the chat model inside: the owner's messages and options, as they are.
 
     ``limit``: the most tokens of each of its ``answers``; ``is_limit_asked``: the call says so, not only the entry, which may
-    be an owner's object that sets no limit, and stays so. ``dropped``: settings that the model refuses, which are left out.
+    be an owner's object that sets no limit, and stays so. ``is_limited``: the server is told a limit at all. ``speaks``: a
+    part of the answer may be sound. ``stored``: parts of the prompt that stand at the provider. ``dropped``: settings
+    that the model refuses, which are left out.
     """
 
     messages: Sequence[BaseMessage]
@@ -60,6 +64,9 @@ class ModelRequest:
     answers: int
     is_streamed: bool
     is_limit_asked: bool = False
+    is_limited: bool = True
+    speaks: bool = False
+    stored: int = 0
     dropped: frozenset[str] = frozenset()
 
     @property
@@ -94,7 +101,10 @@ def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
     return AttemptBound.of(
         prompt,
         max_tokens=request.limit * request.answers,
-        links=links_in(request.messages),
+        links=links_in(request.messages) + request.stored,
+        hears=has_sound(request.messages),
+        speaks=request.speaks,
+        is_limited=request.is_limited,
         writes_cache=writes,
         asks_for_an_hour=writes and asks_for_an_hour([list(request.messages), dict(request.options), model.options]),
     )
@@ -115,6 +125,8 @@ class SeenAnswer:
     request_id: str | None = None
     provider_latency_s: float | None = None
     service_tier: str | None = None
+    served: str | None = None
+    """The name of the model that answered, as the server states it."""
     _usage: UsageSum = field(default_factory=UsageSum)
     _tools: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
@@ -150,6 +162,7 @@ class SeenAnswer:
             self.counts_are_final = True
         self.request_id = _label(told.get("id")) or self.request_id
         self.service_tier = told.get("service_tier") or self.service_tier
+        self.served = _label(told.get("model_name") or told.get("model")) or self.served
         metrics = told.get("metrics")
         if isinstance(metrics, Mapping):
             latency = metrics.get("latencyMs")
@@ -207,6 +220,11 @@ def _reason(told: Mapping[str, Any]) -> str | None:
     return status if status in ("completed", "failed", "incomplete", "cancelled") else None
 
 
+@lru_cache(maxsize=256)
+def _price_of(price_id: str) -> Price | None:
+    return price_of_id(price_id)
+
+
 def _label(value: object) -> str | None:
     """Return an id or a finish reason, without secrets; None for what is not a short text of visible characters."""
     return redacted(value) if isinstance(value, str) and _LABEL.fullmatch(value) else None
@@ -228,6 +246,8 @@ class MeteredCall:
     bound: Callable[[], AttemptBound]
     states_reasons: bool
     list_price: Price | None = None
+    rate: float = 1.0
+    """Times its price that a call costs, as far as earlier answers have told: at a dearer tier, or of a dearer model."""
     attempts: int = 0
     billed: int = 0
     is_complete: bool = False
@@ -320,14 +340,32 @@ class MeteredCall:
         self.billed += 1
         if seen.counts is not None and seen.reason is not None:
             counts = self._counts = seen.counts
-            asks = bool(counts.unsplit) and self.bound().asks_for_an_hour
+            asks = {
+                "asks_for_an_hour": bool(counts.unsplit) and self.bound().asks_for_an_hour,
+                "hears": counts.audio is None and has_sound(self.request.messages),
+                "speaks": self.request.speaks,
+            }
             # A project's own setting serves calls at a dearer tier, too, and then the list price is not its price.
             rate = PRIORITY_RATE if seen.service_tier == "priority" and self.model.price_id is not None else 1.0
-            self._add(lambda price: rate * counts.usd(price, asks_for_an_hour=asks))
+            rate *= self._dearer_by(counts, asks)
+            self.rate = max(self.rate, rate)
+            self._add(lambda price: rate * counts.usd(price, **asks))
             return
         self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(seen.chars) if seen.chars else 0)
         self._is_estimated = True
-        self._add(self.bound().usd)
+        self._add(lambda price: self.rate * self.bound().usd(price))
+
+    def _dearer_by(self, counts: Counts, asks: Mapping[str, bool]) -> float:
+        """How many times its price a call costs that another model has served than the one that was asked for; at least 1.
+
+        A router, or a gateway's fallback. The list is only read for a name that is not the one asked for, with a date.
+        """
+        model, served = self.model, self.seen.served
+        if model.price_id is None or served is None or re.fullmatch(re.escape(model.model_id) + r"([-@:]\d[\d-]*)?", served):
+            return 1.0
+        price = _price_of(f"{model.price_id.partition('/')[0]}/{served}")
+        own_usd = counts.usd(self.list_price or model.price, **asks)
+        return max(counts.usd(price, **asks) / own_usd, 1.0) if price is not None and own_usd > 0 else 1.0
 
     def _add(self, usd: Callable[[Price], float]) -> None:
         self._cost_usd += usd(self.model.price)

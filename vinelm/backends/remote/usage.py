@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages.ai import UsageMetadata, add_usage
 
@@ -15,18 +15,49 @@ _PREFIXES = tuple(f"{tier}_" for tier in TIERS)
 
 
 class UsageSum:
-    """Adds up what the pieces of an answer state: some providers count the prompt first, and the answer at its end."""
+    """Adds up what the pieces of an answer state: some providers count the prompt first, and the answer at its end.
+
+    Others state all that there was so far with each piece. A statement that counts a prompt again, and no less of anything than
+    the one before it, is one of these, and stands in its place. Any other is added, which is the dearer side.
+    """
 
     def __init__(self) -> None:
         self._sum: UsageMetadata | None = None
+        self._is_unknown = False
 
     def add(self, usage: Any) -> Counts | None:
         """Add a piece's usage; returns the counts so far. After what cannot be added, nothing is known of the whole."""
         try:
-            self._sum = add_usage(self._sum, usage)
+            # A count that is none (negative, not whole, true) would make the sum of the others look like one. Only what is less
+            # than the piece before had counted of the prompt may be taken back, as langchain-google-genai does.
+            asked, answered = (usage[key] for key in _COUNTS)
+            is_lowered = self._sum is not None and type(asked) is int and self._sum["input_tokens"] + asked > 0
+            self._is_unknown |= counted(answered) is None or (counted(asked) is None and not is_lowered)
+            self._sum = _restated(self._sum, usage) or add_usage(self._sum, usage)
         except (AttributeError, TypeError, ValueError, KeyError):
-            self._sum = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
-        return counts_of(self._sum)
+            self._is_unknown = True
+        return None if self._is_unknown else counts_of(self._sum)
+
+
+_COUNTS = ("input_tokens", "output_tokens")
+_DETAILS = ("input_token_details", "output_token_details")
+
+
+def _restated(before: UsageMetadata | None, usage: Any) -> UsageMetadata | None:
+    """The statement that stands in the place of the one before; None if it is one of another part of the answer.
+
+    Of parts that only one of them states, those are kept that cost more: all but what was read from a cache.
+    """
+    if before is None or not before["input_tokens"] or any(usage[key] < before[key] for key in _COUNTS):
+        return None
+    made: dict[str, Any] = {**usage, "total_tokens": max(before.get("total_tokens") or 0, usage.get("total_tokens") or 0)}
+    for name in _DETAILS:
+        old, new = before.get(name) or {}, usage.get(name) or {}
+        made[name] = {
+            key: new.get(key) if key.endswith("cache_read") else max(old.get(key) or 0, new.get(key) or 0)
+            for key in {*old, *new}
+        }
+    return cast("UsageMetadata", made)
 
 
 def counts_of(usage: Any) -> Counts | None:
@@ -50,6 +81,8 @@ def counts_of(usage: Any) -> Counts | None:
         written=into.get("cache_creation"),
         written_5m=into.get("ephemeral_5m_input_tokens"),
         written_1h=into.get("ephemeral_1h_input_tokens"),
+        audio=into.get("audio"),
+        audio_out=out.get("audio"),
     )
 
 

@@ -163,8 +163,13 @@ class RequestAccount:
         with self._lock:
             due_usd, self._due_usd = self._due_usd, 0.0
             self._authorized_usd += upper_usd
-        # In one write with what earlier calls have really cost, which therefore needs none of its own while calls go on.
-        await self._write(due_usd + upper_usd, due_usd, is_async=is_async)
+        try:
+            # In one write with what earlier calls have really cost, which therefore needs none of its own while calls go on.
+            await self._write(due_usd + upper_usd, due_usd, is_async=is_async)
+        except BaseException:  # the call is not made: what it was to cost must not stand for calls without a permit
+            with self._lock:
+                self._authorized_usd -= upper_usd
+            raise
 
     # -- what calls really cost ----------------------------------------------------------------------------------
 

@@ -1,0 +1,107 @@
+"""Settings that decide what a call may cost, wherever a chat model or a call states them: limit, answers, model, tier.
+
+LangChain's packages pass what they do not know on, and merge whole bodies (``extra_body``) over what they have made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample", "num_predict")
+"""The names by which LangChain's packages limit the tokens of an answer."""
+_LIMITS = (*LIMITS, "maxTokens", "maxOutputTokens", "max_new_tokens", "max_gen_len")
+_ANSWERS = ("n", "best_of", "candidate_count", "candidateCount", "num_return_sequences")
+_MODELS = ("model", "model_name", "model_id", "modelId", "deployment_name", "azure_deployment", "models")
+_STORED = ("cached_content", "cachedContent", "previous_response_id", "conversation", "prompt")
+_SPEAKING = ("modalities", "response_modalities", "responseModalities")
+_INSIDE = (
+    "extra_body", "model_kwargs", "generation_config", "generationConfig", "inference_config", "inferenceConfig", "options",
+    "additional_model_request_fields", "additionalModelRequestFields",
+)  # fmt: skip
+"""Settings that hold settings."""
+DEARER: Mapping[str, str] = MappingProxyType(
+    {
+        "service_tier": "priority",
+        "serviceTier": "priority",
+        "speed": "fast",
+        "performance_config": "optimized",
+        "performanceConfig": "optimized",
+    }
+)
+"""Settings by which providers serve a call faster at a higher rate."""
+
+
+def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the settings that stand inside of settings."""
+    for name in _INSIDE:
+        inside = settings.get(name)
+        if isinstance(inside, Mapping):
+            yield inside
+            yield from held_in(inside)
+
+
+def settings_of(chat: Any) -> dict[str, Any]:
+    """Return those of a chat model's own settings that decide what its calls cost, and those that hold others."""
+    return {
+        name: one
+        for name in (*_ANSWERS, *_INSIDE, *_STORED, *_SPEAKING, *DEARER)
+        if (one := getattr(chat, name, None)) is not None
+    }
+
+
+def limit_in(*settings: Mapping[str, Any]) -> int | None:
+    """Return the largest limit of an answer that these settings state; None without one."""
+    found = [count for part in settings for name in _LIMITS if (count := _count(part.get(name))) is not None]
+    return max(found, default=None)
+
+
+def answers_in(settings: Mapping[str, Any]) -> int:
+    """Return the most answers that one call asks for by these settings, and by those inside of them; at least 1."""
+    parts = [settings, *held_in(settings)]
+    return max([count for part in parts for name in _ANSWERS if (count := _count(part.get(name))) is not None], default=1)
+
+
+def other_model_in(settings: Mapping[str, Any], *own: str) -> Any:
+    """Return the model that a call asks for by its settings, if it is none of these names; else None."""
+    for part in (settings, *held_in(settings)):
+        for name in _MODELS:
+            asked = part.get(name)
+            if asked is not None and asked not in own:
+                return asked
+    return None
+
+
+def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the setting by which calls cost more than the list price, and its value; None without one."""
+    for part in (settings, *held_in(settings)):
+        for name, value in DEARER.items():
+            asked = part.get(name)
+            if asked == value or (isinstance(asked, Mapping) and value in asked.values()):
+                return name, value
+    return None
+
+
+def stored_in(settings: Mapping[str, Any]) -> int:
+    """Return how many parts of a call's prompt stand at the provider and are only named: their length is not known here."""
+    parts = [settings, *held_in(settings)]
+    return sum(bool(part.get(name)) for part in parts for name in _STORED)
+
+
+def speaks_in(settings: Mapping[str, Any]) -> bool:
+    """Return whether an answer may be sound by these settings."""
+    parts = [settings, *held_in(settings)]
+    return any("audio" in str(part.get(name) or "").lower() for part in parts for name in _SPEAKING) or any(
+        part.get("audio") for part in parts
+    )
+
+
+def _count(value: Any) -> int | None:
+    """A positive number that a server may take for one; None for others."""
+    if isinstance(value, str | float) and not isinstance(value, bool):
+        try:
+            value = int(float(value))
+        except (ValueError, OverflowError):
+            return None
+    return value if type(value) is int and value > 0 else None
