@@ -149,6 +149,15 @@ class Renamed(VineMiddleware):
 
 
 Renamed.__name__ = VineMiddleware.__name__
+
+
+class Strip(AgentMiddleware):
+    """A class of the application's own."""
+
+    def wrap_model_call(self, request, handler):
+        return strip.wrap_model_call(request, handler)
+
+
 APPROVED = HumanInTheLoopMiddleware(interrupt_on={"account": True})
 
 
@@ -160,12 +169,14 @@ def test_an_agent_without_more_calls_ahead(mode):
     assert "mia" in bank.ahead
 
 
-@pytest.mark.parametrize("other", [deny, rewrite, redact, look_first, strip, prompt])
+@pytest.mark.parametrize("other", [deny, rewrite, redact, look_first, strip, prompt, Strip()])
 def test_what_a_middleware_may_refuse_or_change_is_not_called_ahead(other):
     bank = Bank()
     bank.invoke(bank.agent(other))
     assert bank.ahead == []
-    assert {name for name, _ in bank.ran} <= ({"nobody"} if other in (rewrite, redact, strip) else {"mia"})
+    assert {name for name, _ in bank.ran} <= (
+        {"nobody"} if other in (rewrite, redact, strip) or isinstance(other, Strip) else {"mia"}
+    )
 
 
 def test_so_is_what_an_asynchronous_one_denies():

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -248,10 +248,15 @@ def _node_of(name: str, node: Any) -> _Node:
 def _checks(item: Any) -> bool:
     """Whether an object is a middleware of LangChain's agents that overrides more than VineLM's own does."""
     kinds = type(item).__mro__
-    if not any(one.__name__ == "AgentMiddleware" and one.__module__.startswith("langchain.agents.") for one in kinds):
+    if not _is_middleware(item):
         return False
     owners = [next((one for one in kinds if hook in vars(one)), None) for hook in _HOOKS]
     return any(one is not None and (one.__module__, one.__name__) not in _PLAIN_HOOKS for one in owners)
+
+
+def _is_middleware(item: Any) -> bool:
+    kinds = type(item).__mro__
+    return any(one.__name__ == "AgentMiddleware" and one.__module__.startswith("langchain.agents.") for one in kinds)
 
 
 class _Reach(ObjectSearch):
@@ -293,7 +298,9 @@ class _Reach(ObjectSearch):
             return
         yield from super()._inside(item)
         kind = type(item)
-        if isinstance(item, (SimpleNamespace, deque)):
+        if isinstance(item, MethodType) and _is_middleware(item.__self__):  # a hook around the model's call
+            yield item.__self__
+        elif isinstance(item, (SimpleNamespace, deque)):
             yield from list(item) if isinstance(item, deque) else vars(item).values()
         elif not isinstance(item, FunctionType) and _may_ask(kind.__module__, file_of(kind)):
             yield from _methods(kind)
