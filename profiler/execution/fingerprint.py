@@ -30,6 +30,7 @@ from pydantic import BaseModel
 
 from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.langgraph.build import built_by
 from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
 from vinelm.adapters.langgraph.nodes.signature import closure_values, held_attribute
 from vinelm.adapters.langgraph.structure.chat_search import code_names, holds_stage
@@ -100,7 +101,7 @@ def fingerprint(
     """
     digest = partial(code_digest, is_older=is_older)
     recorder = _Recorder(GraphAdapter(ModelResolver(catalog, backends), template=workflow.template))
-    graph = workflow.build(recorder)
+    graph = built_by(workflow, recorder)
     builder = getattr(graph, "builder", graph)  # compiled or not
     is_graph = hasattr(builder, "nodes") and hasattr(builder, "branches")
     parts = {"graph": _digest(_shape(builder) if is_graph else list(_functions_of(graph, digest)))}

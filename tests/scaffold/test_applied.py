@@ -1,5 +1,6 @@
 """The files of a project are written as a whole, also if the process is killed at any point, and keep their permissions."""
 
+import json
 import os
 import signal
 import stat
@@ -84,3 +85,21 @@ def test_what_was_changed_meanwhile_is_not_overwritten(tmp_path):
     with pytest.raises(ConfigError, match="was changed after a run that was killed"):
         finish(tmp_path)
     assert app.read_text() == "by hand"
+
+
+@pytest.mark.parametrize(
+    "name", ["../home/start.py", "home/.bashrc", "app/.git/hooks/post-checkout", "app/.hidden/a.py", "app/link.py"]
+)
+def test_a_journal_that_came_with_a_folder_writes_no_file_elsewhere(tmp_path, monkeypatch, name):
+    """A repository that is cloned may hold one: it names any file and any text."""
+    app = tmp_path / "work" / "app"
+    app.mkdir(parents=True)
+    for folder in ("home", "work/home", "work/app/.git/hooks", "work/app/.hidden"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    (app / "link.py").symlink_to(tmp_path / "home" / "start.py")
+    monkeypatch.chdir(app)
+    target = tmp_path / "work" / name
+    (app / JOURNAL).write_text(json.dumps({"files": [{"path": str(target), "text": "mine", "before": None}]}))
+    with pytest.raises(ConfigError, match="no file of this project"):
+        finish(app)
+    assert not target.exists()

@@ -78,6 +78,10 @@ class Catalog(Mapping[str, Model]):
         object.__setattr__(self, "is_embedded", is_embedded)
         object.__setattr__(self, "_by_name", {SKIP: SKIPPED} | {model.name: model for model in choices})
 
+    def __deepcopy__(self, memo: Any) -> Catalog:
+        """The same: it is immutable, and ready chat models in it have clients and locks that cannot be copied."""
+        return self
+
     def __getitem__(self, name: str) -> Model:
         by_name: dict[str, Model] = self._by_name  # type: ignore[attr-defined]
         return by_name[name]

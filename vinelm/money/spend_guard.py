@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 from contextvars import ContextVar
 from threading import Lock
 
 from vinelm.errors import CallRefused
 from vinelm.rows.observation import Usage
 
+IN_FORK = (
+    "a call in a process that was forked while its request ran cannot be counted under the request's cost cap: make it in the "
+    "request's own process, in a thread that is run as contextvars.copy_context().run(function, ...)"
+)
 OWED: ContextVar[bool] = ContextVar("vinelm_owed", default=False)
 """True while a call is authorized that has been bought before: its answer is only fetched, and no limit saves its money."""
 
@@ -64,6 +69,7 @@ class SpendGuard:
         self._open: set[SpendPermit] = set()
         self._refusals: list[str] = []
         self._lock = Lock()
+        self._pid = os.getpid()
 
     @property
     def spent_usd(self) -> float:
@@ -85,8 +91,11 @@ class SpendGuard:
         """Reserve money for a call that costs at most ``upper_usd`` dollars; one that is :data:`OWED` is never refused.
 
         Raises:
-            CallRefused: the limit does not allow the call; it must not be made.
+            CallRefused: the limit does not allow the call; it must not be made. Or this process is a fork of the one that
+                counts: each such process would spend the limit once more.
         """
+        if os.getpid() != self._pid:  # before the lock, which another thread may have held as the process was forked
+            raise CallRefused(IN_FORK)
         with self._lock:
             used_usd = self.spent_usd + self.reserved_usd
             is_within = OWED.get() or upper_usd <= self.limit_usd - used_usd

@@ -17,6 +17,8 @@ from vinelm.errors import ConfigError
 from vinelm.io.atomic import write_atomic
 
 JOURNAL = ".vinelm-init.json"
+WRITTEN = (".py", ".toml")
+"""Endings of what a project is made of."""
 
 
 def write_all(folder: Path, files: Mapping[Path, str]) -> None:
@@ -50,7 +52,8 @@ def finish(folder: Path) -> list[Path]:
     """Finish what a killed process began to write in a folder; returns the files, none if nothing is left to do.
 
     Raises:
-        ConfigError: A file has been changed since, or cannot be written.
+        ConfigError: A file has been changed since, or cannot be written. Or the journal names a file that is none of the
+            project's: a folder may be anybody's, and so its journal.
     """
     journal = folder / JOURNAL
     try:
@@ -61,6 +64,7 @@ def finish(folder: Path) -> list[Path]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{journal}: cannot be read ({type(error).__name__}): remove it") from error
     for path, text, before in waiting:
+        _require_of_project(path, folder, journal)
         if _digest(path) not in (before, _of(text.encode())):
             raise ConfigError(
                 f"{path}: was changed after a run that was killed while it changed it: undo that, or remove {journal} and the "
@@ -73,6 +77,16 @@ def finish(folder: Path) -> list[Path]:
     except OSError as error:
         raise ConfigError(f"{error.filename or folder}: cannot be written: {error.strerror}") from error
     return [path for path, _, _ in waiting]
+
+
+def _require_of_project(path: Path, folder: Path, journal: Path) -> None:
+    """Raise :class:`ConfigError` unless it is code or settings, of the project or of what lies in the working folder."""
+    real = path.resolve()
+    roots = [root.resolve() for root in (folder, Path.cwd()) if real.is_relative_to(root.resolve())]
+    if real.suffix not in WRITTEN or not any(
+        not any(part.startswith(".") for part in real.relative_to(root).parts) for root in roots
+    ):
+        raise ConfigError(f"{journal}: names {path}, which is no file of this project: remove it, vinelm has not written it")
 
 
 def _restore(before: Mapping[Path, bytes | None]) -> None:

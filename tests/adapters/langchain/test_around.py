@@ -1,6 +1,7 @@
 """``vine.around``: the application's own object is what runs, with all that was set on it, until a plan chooses another."""
 
 import asyncio
+import copy
 from typing import TypedDict
 
 import pytest
@@ -255,3 +256,10 @@ def test_its_failure_shows_nothing_of_its_key(vine, server):
     with pytest.raises(CallError) as raised:
         around.invoke("?")
     assert "sk-mine" not in str(raised.value)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda chat: chat.model_copy(deep=True)])
+def test_a_copy_calls_the_same_object(vine, server, copied):
+    """It has clients and locks: ``TypeError: cannot pickle '_thread.RLock' object``."""
+    assert copied(vine.around(own(server), "write")).invoke("?").text == "gpt-4.1-mini"
+    assert copy.deepcopy(vine.catalog) == vine.catalog  # which holds the object now

@@ -12,6 +12,7 @@ from langgraph.types import CachePolicy
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.build import refuse_unsupported
 from vinelm.errors import WorkflowError
+from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Stage, Template
 
@@ -143,3 +144,14 @@ def test_a_stage_whose_channel_is_missing_says_so():
     app = added(input_schema=Typed)(control())
     with pytest.raises(WorkflowError, match="the graph lacks VineLM's channel: leave input_schema= out"):
         app.invoke({"q": "?"})
+
+
+@pytest.mark.parametrize("way", [build_graph, lambda flow, vine: fingerprint(flow, vine.adapter.models.catalog, {})])
+def test_a_build_that_exits_is_one_line_and_no_success(way):
+    """The command would end there, with exit code 0 and nothing done."""
+
+    def build(vine):
+        raise SystemExit(0)
+
+    with pytest.raises(WorkflowError, match=r"build\(vine\) calls sys.exit\(0\)"):
+        way(workflow(build), control())

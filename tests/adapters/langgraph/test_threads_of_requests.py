@@ -3,8 +3,9 @@
 import asyncio
 import contextvars
 import logging
+import multiprocessing
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 from kit.apps.paying import CAP, COST, OBJECTIVE, Backend
@@ -434,3 +435,86 @@ def test_a_tool_of_another_object_pays_from_the_request_s_cap(till):
     with pytest.raises(CallRefused, match=r"left of the request's \$1"):
         served(vine, plain_loop, priced_tool(other), vine.context(OBJECTIVE))
     assert 0 < len(till.paid) <= MOST
+
+
+# -- processes ---------------------------------------------------------------------------------------------------
+
+
+class CountedTill(Till):
+    """One that hears of calls in forks, too."""
+
+    def __init__(self, path):
+        super().__init__()
+        self._path = path
+        path.touch()
+
+    def pay(self, name):
+        with self._path.open("ab", buffering=0) as file:
+            file.write(b"x")
+
+    @property
+    def calls(self):
+        return self._path.stat().st_size
+
+
+def call_in_fork(i):
+    llm = FORKED[0]
+    try:
+        return llm.invoke("q").text
+    except CallRefused as error:
+        return str(error)
+
+
+FORKED = []
+"""The model that forks call: they inherit it."""
+
+
+def processes():
+    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("fork")) as pool:
+        return list(pool.map(call_in_fork, range(CALLS)))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("where", ["node", "bare thread", "with-block"])
+def test_forks_do_not_spend_the_cap_once_each(tmp_path, where, is_first):
+    till = CountedTill(tmp_path / "paid")
+    vine = vine_of(till)
+    FORKED[:] = [vine.chat_model("s")]
+
+    def node(state=None):
+        own = [] if is_first else [call_in_fork(0)]
+        if where != "bare thread":
+            return {"out": own + processes()}
+        with ThreadPoolExecutor(1) as threads:
+            return {"out": own + threads.submit(processes).result()}
+
+    if where == "with-block":
+        with vine.request(OBJECTIVE):
+            out = node()["out"]
+    else:
+        out = graph_of(node).invoke({}, context=vine.context(OBJECTIVE))["out"]
+    said = out if is_first else out[1:]
+    assert all("copy_context" in one for one in said)
+    assert till.calls == (not is_first)
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_fork_serves_requests_of_its_own(tmp_path):
+    """As the processes of a server do that has loaded the application before."""
+    till = CountedTill(tmp_path / "paid")
+    vine = vine_of(till)
+    FORKED[:] = [vine.chat_model("s")]
+    graph = graph_of(lambda state: {"out": [call_in_fork(0)]})
+
+    def serve():
+        assert graph.invoke({}, context=vine.context(OBJECTIVE))["out"] == ["42"]
+
+    serve()
+    child = multiprocessing.get_context("fork").Process(target=serve)
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert till.calls == 2

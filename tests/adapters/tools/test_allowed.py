@@ -1,7 +1,10 @@
 """What the application may still refuse or change is not called ahead, unless its owner says so for that tool."""
 
+import sys
 import threading
+from importlib import import_module
 from itertools import pairwise
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from kit.apps.chat import calls_then
@@ -138,6 +141,23 @@ class Guarded(VineMiddleware):
         return redact.after_model(state, runtime)
 
 
+class Renamed(VineMiddleware):
+    """One that looks at each call of a model, and is called as ours is."""
+
+    def wrap_model_call(self, request, handler):
+        return super().wrap_model_call(request, handler)
+
+
+Renamed.__name__ = VineMiddleware.__name__
+
+
+class Strip(AgentMiddleware):
+    """A class of the application's own."""
+
+    def wrap_model_call(self, request, handler):
+        return strip.wrap_model_call(request, handler)
+
+
 APPROVED = HumanInTheLoopMiddleware(interrupt_on={"account": True})
 
 
@@ -149,12 +169,13 @@ def test_an_agent_without_more_calls_ahead(mode):
     assert "mia" in bank.ahead
 
 
-@pytest.mark.parametrize("other", [deny, rewrite, redact, look_first, strip, prompt])
+@pytest.mark.parametrize("other", [deny, rewrite, redact, look_first, strip, prompt, Strip()])
 def test_what_a_middleware_may_refuse_or_change_is_not_called_ahead(other):
     bank = Bank()
     bank.invoke(bank.agent(other))
     assert bank.ahead == []
-    assert {name for name, _ in bank.ran} <= ({"nobody"} if other in (rewrite, redact, strip) else {"mia"})
+    is_changed = other in (rewrite, redact, strip) or isinstance(other, Strip)
+    assert {name for name, _ in bank.ran} <= ({"nobody"} if is_changed else {"mia"})
 
 
 def test_so_is_what_an_asynchronous_one_denies():
@@ -169,6 +190,12 @@ def test_and_what_one_derived_from_ours_does():
     agent = create_agent(bank.chat, [bank.account], middleware=[Guarded(bank.vine)])
     bank.invoke(agent)
     assert bank.ran == [("nobody", False)]
+
+
+def test_and_what_one_does_that_has_the_name_of_ours():
+    bank = Bank()
+    bank.invoke(create_agent(bank.chat, [bank.account], middleware=[Renamed(bank.vine)]))
+    assert bank.ran == [("mia", False)]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -232,8 +259,91 @@ def asks_by_class(state):
     Desk().ask("sure?")
 
 
+def desk():
+    return DESK
+
+
+class Office:
+    """Asks in a method that others call."""
+
+    def __init__(self):
+        self.desks = SimpleNamespace(first=DESK)
+
+    def __call__(self, state):
+        return self._asked()
+
+    def __enter__(self):
+        return self._asked()
+
+    def __exit__(self, *_):
+        return None
+
+    def __getattr__(self, name):
+        if name != "whatever":
+            raise AttributeError(name)
+        return desk().ask
+
+    def _asked(self):
+        return self.desks.first.ask("sure?")
+
+
+OFFICE, TABLE = Office(), {"ask": DESK.ask}
+
+
+def asks_by_what_a_function_returns(state):
+    desk().ask("sure?")
+
+
+def asks_by_table(state):
+    TABLE["ask"]("sure?")
+
+
+def asks_by_with(state):
+    with OFFICE:
+        pass
+
+
+def asks_by_any_name(state):
+    OFFICE.whatever("sure?")
+
+
+def asks_by_text(state):
+    getattr(types, "inter" + "rupt")("sure?")
+
+
+def asks_by_module_text(state):
+    import_module("kit.apps.asking").approve("sure?")
+
+
+def asks_by_import_when_it_runs(state):
+    from kit.apps.asking import approve
+
+    approve("sure?")
+
+
+TYPED = {"__name__": "__main__", "ask": desk}
+exec(compile("def typed(state):\n    ask().ask('sure?')\n", "<stdin>", "exec"), TYPED)
+WAYS_TO_ASK = [
+    asks,
+    asks_by_another_name,
+    asks_by_module,
+    asks_by_import,
+    asks_by_object,
+    asks_by_class,
+    asks_by_what_a_function_returns,
+    asks_by_table,
+    asks_by_with,
+    asks_by_any_name,
+    asks_by_text,
+    asks_by_module_text,
+    asks_by_import_when_it_runs,
+    OFFICE,
+    TYPED["typed"],
+]
+
+
 @pytest.mark.parametrize("where", ["between", "tools"])
-@pytest.mark.parametrize("ask", [asks, asks_by_another_name, asks_by_module, asks_by_import, asks_by_object, asks_by_class])
+@pytest.mark.parametrize("ask", WAYS_TO_ASK, ids=lambda one: getattr(one, "__name__", "a callable object"))
 def test_nothing_runs_before_a_node_that_asks_a_person(ask, where):
     bank = Bank()
 
@@ -244,6 +354,33 @@ def test_nothing_runs_before_a_node_that_asks_a_person(ask, where):
 
     between = [ask] if where == "between" else []
     out = bank.invoke(bank.nodes(do, between=between).compile(checkpointer=InMemorySaver()), config=thread())
+    assert "__interrupt__" in out
+    assert bank.ahead == bank.ran == []
+
+
+def test_nothing_runs_before_an_installed_package_that_asks(monkeypatch):
+    """As where an application is installed and not run from its sources: its files are beside those of libraries."""
+    from sysconfig import get_path
+
+    code = compile(
+        "from langgraph.types import interrupt\n"
+        "class Desk:\n    def ask(self, what):\n        return interrupt(what)\n"
+        "DESK = Desk()\n"
+        "def approve(state):\n    DESK.ask('sure?')\n",
+        f"{get_path('purelib')}/installed_app/nodes.py",
+        "exec",
+    )
+    module = ModuleType("installed_app.nodes")
+    module.__file__ = code.co_filename
+    exec(code, vars(module))
+    monkeypatch.setitem(sys.modules, "installed_app.nodes", module)
+    bank = Bank()
+
+    def do(state):
+        module.approve(state)
+        return {"messages": [bank.account.invoke(state["messages"][-1].tool_calls[0])]}
+
+    out = bank.invoke(bank.nodes(do).compile(checkpointer=InMemorySaver()), config=thread())
     assert "__interrupt__" in out
     assert bank.ahead == bank.ran == []
 

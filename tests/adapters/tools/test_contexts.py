@@ -11,8 +11,11 @@ from kit.apps.echo import run
 from kit.apps.streaming import PRICES, Chat, Guesses
 from kit.tool_episodes import TEMPLATE
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import StructuredTool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from pydantic import BaseModel, field_validator
 
 from vinelm import Catalog, Speculation, VineLM
 from vinelm.adapters.tools.declaring import declared_in
@@ -312,3 +315,100 @@ def test_a_join_has_a_limit(join_s):
 
     with pytest.raises(ConfigError, match="join_s"):
         Speculation(join_s=join_s)
+
+
+# -- who asks, by other ways -----------------------------------------------------------------------------------------
+
+
+def by_config(year: int, config: RunnableConfig) -> str:
+    """Return the accounts of the caller."""
+    return f"accounts of {config['configurable'].get('user')}"
+
+
+async def by_config_async(year: int, config: RunnableConfig) -> str:
+    """Return the accounts of the caller."""
+    return f"accounts of {config['configurable'].get('user')}"
+
+
+def by_metadata(year: int, config: RunnableConfig) -> str:
+    """Return the accounts of the caller."""
+    return f"accounts of {config['metadata'].get('user')}"
+
+
+by_config.__name__ = by_config_async.__name__ = by_metadata.__name__ = "accounts"
+
+
+@pytest.mark.parametrize("key", ["configurable", "metadata"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("tool", [by_config, by_config_async, by_metadata])
+def test_a_call_with_another_config_is_told_what_is_its_own(mode, tool, key):
+    """A node that names the caller in the config of the tool's call: the model's own call was for somebody else."""
+    if mode == "sync" and tool is by_config_async:
+        pytest.skip("it is called in async graphs")
+    if (tool is by_metadata) != (key == "metadata"):
+        pytest.skip("it does not look there")
+    app = App(tool)
+
+    def config_of(config):
+        return {**config, key: {**config[key], "user": "tom"}}
+
+    def do(state: MessagesState, config: RunnableConfig) -> dict:
+        return {"messages": [app.accounts.invoke(state["messages"][-1].tool_calls[0], config_of(config))]}
+
+    async def ado(state: MessagesState, config: RunnableConfig) -> dict:
+        return {"messages": [await app.accounts.ainvoke(state["messages"][-1].tool_calls[0], config_of(config))]}
+
+    graph = app.graph(mode, tools=do if mode == "sync" else ado)
+    context = app.vine.context(speculate=Speculation())
+    out = run(graph, mode, app.inputs, config={key: {"user": "mia"}}, context=context)
+    assert told(out) == "accounts of tom"
+    assert app.counts["started"]
+    assert "ready" not in app.counts
+    assert "joined" not in app.counts
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_call_with_the_same_config_is_answered_by_what_ran_ahead(mode):
+    app = App(by_config)
+    context = app.vine.context(speculate=Speculation())
+    out = run(app.graph(mode), mode, app.inputs, config={"configurable": {"user": "mia"}}, context=context)
+    assert told(out) == "accounts of mia"
+    assert app.counts.get("ready", 0) + app.counts.get("joined", 0) == 1
+
+
+KNOWN_BY = {}
+
+
+def test_a_caller_who_is_known_by_the_number_of_his_thread_is_not_asked_on_another():
+    def accounts(year: int) -> str:
+        """Return the accounts of the caller."""
+        return f"accounts of {KNOWN_BY.get(threading.get_ident(), 'nobody')}"
+
+    app = App(accounts)
+
+    def do(state: MessagesState) -> dict:
+        KNOWN_BY[threading.get_ident()] = "mia"
+        return {"messages": [app.accounts.invoke(state["messages"][-1].tool_calls[0])]}
+
+    assert told(app.ask(app.graph(tools=do))) == "accounts of mia"
+    assert "started" not in app.counts
+
+
+@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, asyncio.CancelledError])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_schema_that_ends_a_guess_ends_no_request(mode, kind):
+    """The arguments of a guess are checked before anybody has asked for them."""
+
+    class Year(BaseModel):
+        year: int
+
+        @field_validator("year")
+        @classmethod
+        def is_open(cls, year: int) -> int:
+            if year == 2:
+                raise kind
+            return year
+
+    app = App(StructuredTool.from_function(lambda year: "none", name="accounts", description="Accounts.", args_schema=Year))
+    app.vine.adapter.tools.candidates = Guesses(("accounts", {"year": 2}, 1.0))
+    assert app.ask(app.graph(mode, tools=ToolNode([app.accounts])), mode)["messages"][-1].text == "ok"

@@ -44,6 +44,10 @@ class OwnModel:
         inner = InnerChat(chat, entry_max_tokens=entry.max_tokens)
         return cls(inner, entry.name, {name: one for name, one in given.items() if one is not None}, limit_of(chat))
 
+    def __deepcopy__(self, memo: Any) -> OwnModel:
+        """The same: nothing changes it, and the application's object has clients and locks that cannot be copied."""
+        return self
+
 
 def told_of(chat: BaseChatModel) -> dict[str, Any]:
     """Return LangChain's own settings of a chat model, for what stands in its place."""

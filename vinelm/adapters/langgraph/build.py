@@ -43,7 +43,7 @@ def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = No
     Raises:
         WorkflowError: something cannot be profiled or served.
     """
-    built = workflow.build(vine)
+    built = built_by(workflow, vine)
     if isinstance(built, StateGraph):
         graph = built.compile(checkpointer=checkpointer)
     elif isinstance(built, CompiledStateGraph):
@@ -66,6 +66,20 @@ def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = No
     refuse_unsupported(graph, names, vine.adapter.agents, chats, joint_stages(workflow.template))
     teach_routes(graph, nodes_of_stages(graph, vine.adapter.agents, chats))
     return with_path_channel(graph) if chats else graph
+
+
+def built_by(workflow: Workflow, vine: GraphInterface) -> Any:
+    """Return what ``workflow.build(vine)`` returns.
+
+    Raises:
+        WorkflowError: it calls ``sys.exit``, which would end the command with the exit code of whatever was not done.
+    """
+    try:
+        return workflow.build(vine)
+    except SystemExit as error:
+        raise WorkflowError(
+            f"workflow {workflow.name!r}: build(vine) calls sys.exit({error.code!r}): return the graph"
+        ) from error
 
 
 def _no_graph(workflow: Workflow, built: Any, vine: GraphInterface, checkpointer: Any) -> Any:

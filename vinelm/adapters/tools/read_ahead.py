@@ -166,7 +166,9 @@ class ReadAhead:
             return False
         try:
             return (id(known), known.key_of(*known.call_of(arguments))[0]) not in self._reads
-        except Exception:  # not the tool's arguments
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # not the tool's arguments, or its schema ends by what nobody has asked for
             return False
 
     def start(
@@ -192,7 +194,9 @@ class ReadAhead:
         try:
             args, kwargs = tool.call_of(arguments)
             key, plain = tool.key_of(args, kwargs)
-        except Exception:  # not the tool's arguments: the application will be told when it asks
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # not the tool's arguments: the application will be told when it asks
             return False
         usd, unsure_usd = says.cost_usd, (1.0 - probability) * says.cost_usd
         with self._lock:

@@ -270,14 +270,35 @@ _TRACERS = (
 
 
 def is_same_context(begun: Context, now: Context) -> bool:
-    """Return whether every context variable of the application has the value here that it had in a call ahead.
+    """Return whether every context variable of the application has the value here that it had in a call ahead, and the config
+    of LangChain says the same of the caller.
 
     Values are compared by ``==``; one that cannot be compared is another one. Of OpenTelemetry's only the span may differ.
     """
     passed_over = OURS | _tracing()
+    if not _is_same_config(begun.get(var_child_runnable_config), now.get(var_child_runnable_config)):
+        return False
     return all(
         var in passed_over or _is_same(begun.get(var, _UNSET), now.get(var, _UNSET)) for var in {**dict(begun), **dict(now)}
     )
+
+
+def _is_same_config(begun: RunnableConfig | None, now: RunnableConfig | None) -> bool:
+    """Whether a tool is told the same by the config of its call: ``configurable`` and the application's own metadata, by which
+    it may know its caller.
+    """
+    one, other = _told(begun or {}), _told(now or {})
+    return one.keys() == other.keys() and all(_is_same(value, other[key]) for key, value in one.items())
+
+
+_OF_PLACE = ("langgraph_", "checkpoint_", "__", "ls_", "lc_", "lc:")
+"""Begin keys of metadata that say where in a graph or a trace the code runs."""
+
+
+def _told(config: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
+    own = _own_config(config)
+    told = {("configurable", key): one for key, one in own["configurable"].items()}
+    return told | {("metadata", key): one for key, one in own["metadata"].items() if not key.startswith(_OF_PLACE)}
 
 
 _UNSET = object()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from threading import Lock, current_thread, main_thread
@@ -11,6 +13,7 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import get_runtime
 from pydantic import BaseModel
 
 from vinelm.errors import CallRefused, ConfigError
@@ -59,7 +62,30 @@ def is_carried() -> bool:
 
     ``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` give none, unlike tasks, ``asyncio.to_thread`` and LangGraph.
     """
-    return _IS_CARRIED.get() or current_thread() is main_thread()
+    # In a fork the thread that was copied is the main one, whatever it was before.
+    return _IS_CARRIED.get() or (current_thread() is main_thread() and os.getpid() == _PID)
+
+
+_PID = os.getpid()
+_FORKED: ContextVar[tuple[Any, ...]] = ContextVar("vinelm_forked", default=())
+"""What the requests are known by in whose midst this process was forked, by the code that runs here."""
+
+
+def _note_fork() -> None:
+    """Note in a new process around which request it was forked: its copy of the request's account counts for nobody else."""
+    found: list[Any] = [AMBIENT.get()]
+    with suppress(RuntimeError, KeyError):
+        found.append(get_runtime().control)
+    _FORKED.set((*_FORKED.get(), *(one for one in found if one is not None)))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+def is_in_fork_of(control: Any) -> bool:
+    """Return whether this process was forked by a node of that run, or in that ``with vine.request(...)``."""
+    return any(one is control for one in _FORKED.get())
 
 
 class ChatHost(Protocol):

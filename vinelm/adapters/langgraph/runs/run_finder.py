@@ -62,12 +62,14 @@ from vinelm.adapters.langgraph.runs.run_context import (
     RunContext,
     carried_by,
     is_carried,
+    is_in_fork_of,
     require_request,
     streams_tokens,
 )
 from vinelm.adapters.langgraph.runs.run_reads import start_reads
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
-from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
+from vinelm.errors import CallRefused, InfeasibleError, VineLMError, WorkflowError
+from vinelm.money.spend_guard import IN_FORK
 from vinelm.objective import Objective
 from vinelm.policies.policy import Policy
 from vinelm.signals.kind import kind_of
@@ -158,7 +160,7 @@ class RunRegistry:
 
     def _new(self, control: Any, context: RunContext) -> GraphRun:
         settings = self._settings
-        return GraphRun(
+        run = GraphRun(
             control,
             self._new_policy(context),
             context,
@@ -167,6 +169,9 @@ class RunRegistry:
             signals=settings.signals,
             account_of=None if settings.account_of is None else partial(settings.account_of, context),
         )
+        if run.guard is not None and is_in_fork_of(control):  # each such process would count from nothing
+            raise CallRefused(IN_FORK)
+        return run
 
     def forget(self, control: Any) -> None:
         """Drop that run, which is over, if it is kept here."""

@@ -283,7 +283,7 @@ class ObjectSearch:
         if makes or (self._is_any and any(makes_chat(owner.get(name)) for name in names)):
             self._held.makes_some = True
             self._held.makers.append(function.__code__)
-        reads = list(_reads(function.__code__))
+        reads = _reads(function.__code__)
         for name, value in [(name, owner[name]) for name in names if name in owner]:
             if isinstance(value, ModuleType):
                 yield from (getattr(value, name, None) for name in names)
@@ -328,20 +328,23 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
     return found
 
 
-def _reads(code: CodeType) -> Iterator[tuple[str, ...]]:
+@functools.lru_cache(maxsize=4096)
+def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
     """Each name that code loads, with the attributes that are read right behind it: ``("agents", "writer", "invoke")``."""
+    found: list[tuple[str, ...]] = []
     chain: list[str] = []
     for one in dis.get_instructions(code):
         is_attribute = one.opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))
         if chain and not is_attribute:
-            yield from (tuple(chain[number:]) for number in range(len(chain)))
+            found += (tuple(chain[number:]) for number in range(len(chain)))
             chain = []
         if is_attribute or one.opname.startswith(("LOAD_GLOBAL", "LOAD_DEREF")):
             chain.append(str(one.argval))
-    yield from (tuple(chain[number:]) for number in range(len(chain)))
+    found += (tuple(chain[number:]) for number in range(len(chain)))
     for const in code.co_consts:
         if isinstance(const, CodeType):
-            yield from _reads(const)
+            found += _reads(const)
+    return tuple(found)
 
 
 def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:

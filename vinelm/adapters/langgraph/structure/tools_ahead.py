@@ -8,11 +8,14 @@ called ahead.
 from __future__ import annotations
 
 import asyncio
+import dis
+import sys
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from types import FunctionType, ModuleType
+from functools import cached_property, lru_cache
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -40,6 +43,13 @@ _STEPS = ("run", "arun", "invoke", "ainvoke", "_parse_input", "_to_args_and_kwar
 """Methods of a tool that come before its own code, which alone runs ahead."""
 _WAYS = ("fget", "func", "__func__")
 """Where a property, a cached one and a static or class method keep their function."""
+_PLAIN_HOOKS = {
+    ("langchain.agents.middleware.types", "AgentMiddleware"),
+    ("vinelm.adapters.langchain.middleware", "VineMiddleware"),
+}
+"""The middleware that has no hooks, and VineLM's own; an application may call a class that it derives by the same name."""
+_THREAD_IDS = frozenset({"get_ident", "get_native_id", "ident", "native_id"})
+"""What tells code its thread, besides a ``threading.local``."""
 _ASKS = frozenset({"interrupt", "NodeInterrupt", "GraphInterrupt"})
 
 
@@ -89,7 +99,7 @@ def _may_refuse(handler: Any) -> bool:
 def can_run_ahead(declared: DeclaredTool) -> bool:
     """Return whether a tool's own code can run beside the request that it stands in for. Found once for each tool object.
 
-    It cannot on another thread where it refers to what is kept by thread, by which it may know its caller; nor where it refers
+    It cannot on another thread where it asks which one it is, by which it may know its caller; nor where it refers
     to a lock, which the request may hold: the call ahead would wait for it, perhaps with another one held that the request's
     own call needs.
     """
@@ -99,7 +109,10 @@ def can_run_ahead(declared: DeclaredTool) -> bool:
         search = _Reach("")
         for code in own or [tool._run, tool._arun]:
             search.held_by(code)
-        is_by_thread = not declared.code.is_async and any(isinstance(one, threading.local) for one in search.objects)
+        asked = {name for one in search.held_by(None).functions for name in code_names(one.__code__)}
+        is_by_thread = not declared.code.is_async and (
+            bool(asked & _THREAD_IDS) or any(isinstance(one, threading.local) for one in search.objects)
+        )
         is_locked = not declared.says.unchecked and any(map(_is_lock, search.objects))
         declared.can_run_ahead = not (is_by_thread or is_locked)
     return declared.can_run_ahead
@@ -235,14 +248,22 @@ def _node_of(name: str, node: Any) -> _Node:
 def _checks(item: Any) -> bool:
     """Whether an object is a middleware of LangChain's agents that overrides more than VineLM's own does."""
     kinds = type(item).__mro__
-    if not any(one.__name__ == "AgentMiddleware" and one.__module__.startswith("langchain.agents.") for one in kinds):
+    if not _is_middleware(item):
         return False
     owners = [next((one for one in kinds if hook in vars(one)), None) for hook in _HOOKS]
-    return any(one is not None and one.__name__ not in {"AgentMiddleware", "VineMiddleware"} for one in owners)
+    return any(one is not None and (one.__module__, one.__name__) not in _PLAIN_HOOKS for one in owners)
+
+
+def _is_middleware(item: Any) -> bool:
+    kinds = type(item).__mro__
+    return any(one.__name__ == "AgentMiddleware" and one.__module__.startswith("langchain.agents.") for one in kinds)
 
 
 class _Reach(ObjectSearch):
     """What the code of a node can reach.
+
+    Too much is followed rather than too little: of an object of the application every method, whichever is called. Where the
+    code chooses by a text what it calls, which no search can follow, every module of the application counts as reached.
 
     Attributes:
         objects: what was looked at.
@@ -276,6 +297,13 @@ class _Reach(ObjectSearch):
             yield from (value for key, value in list(item.items()) if not isinstance(value, BaseTool) or key == value.name)
             return
         yield from super()._inside(item)
+        kind = type(item)
+        if isinstance(item, MethodType) and _is_middleware(item.__self__):  # a hook around the model's call
+            yield item.__self__
+        elif isinstance(item, (SimpleNamespace, deque)):
+            yield from list(item) if isinstance(item, deque) else vars(item).values()
+        elif not isinstance(item, FunctionType) and _may_ask(kind.__module__, file_of(kind)):
+            yield from _methods(kind)
 
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
         """What the code of a function refers to; of the application's objects only what the code names of them."""
@@ -283,10 +311,13 @@ class _Reach(ObjectSearch):
         is_imported = any(name.partition(".")[0] == "langgraph" for name in names)
         self._asks |= (is_imported and bool(names & _ASKS)) or any(owner.get(name) is interrupt for name in names)
         waiting, known = list(super()._referred_to(function)), set[int]()
-        if not is_user_code(function.__module__ or "", function.__code__.co_filename):
+        if not _may_ask(function.__module__ or "", function.__code__.co_filename):
             yield from waiting
             return
+        imported = list(_imported(function))
+        self._asks |= None in imported or (bool(names & _BY_TEXT) and _asks_somewhere(len(sys.modules)))
         waiting += [owner[name] for name in names if name in owner]  # modules and classes too
+        waiting += [one for one in imported if one is not None and one.__name__.partition(".")[0] != "langgraph"]
         while waiting:
             value = waiting.pop()
             if id(value) in known:
@@ -299,16 +330,90 @@ class _Reach(ObjectSearch):
                 waiting += [one for one in members if not isinstance(one, ModuleType) or one.__name__.startswith(inner)]
                 continue
             self._asks |= isinstance(value, type) and issubclass(value, GraphInterrupt)
-            is_theirs = is_user_code(kind.__module__, file_of(kind))
-            if is_theirs:
-                called = names | ({"__init__", "__call__"} if kind is value else {"__call__"})
-                for member in (vars(base)[name] for base in kind.__mro__ for name in called if name in vars(base)):
-                    yield next((one for way in _WAYS if (one := getattr(member, way, None)) is not None), member)
+            is_theirs = _may_ask(kind.__module__, file_of(kind))
+            if is_theirs and not isinstance(value, BaseTool):
+                yield from _methods(kind)
             if not is_theirs or isinstance(value, Runnable) or names & ANY_ATTRIBUTE or not hasattr(value, "__dict__"):
                 yield value
             elif kind is not value:
                 self._seen[id(value)] = value
-                waiting += [one for name, one in list(vars(value).items()) if name in names]
+                of_object = names.union(*(code_names(one.__code__) for one in _methods(kind) if isinstance(one, FunctionType)))
+                waiting += [one for name, one in list(vars(value).items()) if name in of_object]
+
+
+_BY_TEXT = ANY_ATTRIBUTE | {"import_module", "__import__", "exec", "eval", "globals", "methodcaller"}
+"""Code that says one of these may call what is named by a text only."""
+_FOLLOWED_APART = ("langgraph", "langchain", "langchain_core", "langsmith", "vinelm")
+"""Libraries that no code is followed into: what they ask a person for is found by their objects."""
+
+
+def _may_ask(module: str, filename: str) -> bool:
+    """Whether code is the application's: by its file, typed into a session, or of an installed package that uses LangGraph."""
+    package = module.partition(".")[0]
+    if is_user_code(module, filename):
+        return True
+    if package in _FOLLOWED_APART or package in sys.stdlib_module_names:
+        return False
+    return package == "__main__" or filename.startswith("<") or _uses_langgraph(package, len(sys.modules))
+
+
+@lru_cache(maxsize=1024)
+def _uses_langgraph(package: str, _loaded: int) -> bool:
+    """Whether a module of an installed package has something of LangGraph's, as far as its modules are loaded."""
+    known = [one for name, one in list(sys.modules.items()) if name == package or name.startswith(f"{package}.")]
+    return any(_origin(value) == "langgraph" for one in known for value in list(vars(one).values()))
+
+
+@lru_cache(maxsize=1)
+def _asks_somewhere(_loaded: int) -> bool:
+    """Whether a loaded module of the application has what asks a person."""
+    for name, module in list(sys.modules.items()):
+        known = list(getattr(module, "__dict__", {}).values())
+        kinds = (one for one in known if isinstance(one, type))
+        has_some = any(one is interrupt for one in known) or any(issubclass(one, GraphInterrupt) for one in kinds)
+        if has_some and _may_ask(name, getattr(module, "__file__", None) or ""):
+            return True
+    return False
+
+
+def _origin(value: Any) -> str:
+    named = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return named.partition(".")[0] if isinstance(named, str) else ""
+
+
+def _methods(kind: type) -> Iterator[Any]:
+    """The functions of an application's class, those of properties too, and what else the class itself holds."""
+    for base in kind.__mro__:
+        if _may_ask(base.__module__, file_of(base)):
+            for name, member in list(vars(base).items()):
+                found = next((one for way in _WAYS if (one := getattr(member, way, None)) is not None), member)
+                if isinstance(found, FunctionType) or not name.startswith("_"):  # pydantic keeps its schemas in classes
+                    yield found
+
+
+def _imported(function: FunctionType) -> Iterator[ModuleType | None]:
+    """The modules that a function imports when it runs; None for one that is not loaded yet, so that nobody knows it."""
+    parents = str(function.__globals__.get("__package__") or "").split(".")
+    for level, asked in _imports(function.__code__):
+        name = ".".join(filter(None, [*(parents[: len(parents) - level + 1] if level else ()), asked]))
+        top = name.partition(".")[0]
+        yield from (sys.modules[each] for each in (name, top) if each in sys.modules)
+        if name not in sys.modules and top not in sys.stdlib_module_names:
+            yield None
+
+
+@lru_cache(maxsize=1024)
+def _imports(code: CodeType) -> tuple[tuple[int, str], ...]:
+    """The imports in code, that of functions inside it included: how many packages up, and the module's name."""
+    found: list[tuple[int, str]] = []
+    levels: list[int] = []
+    for one in dis.get_instructions(code):
+        if one.opname == "IMPORT_NAME":
+            found.append((levels[-1] if levels else 0, str(one.argval)))
+        elif one.opname.startswith("LOAD_") and isinstance(one.argval, int):  # the level is loaded before the names
+            levels.append(one.argval)
+    inner = (_imports(const) for const in code.co_consts if isinstance(const, CodeType))
+    return (*found, *(one for each in inner for one in each))
 
 
 def _loop_of(config: RunnableConfig) -> Any:
