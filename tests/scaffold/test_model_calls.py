@@ -61,6 +61,46 @@ def test_calls_that_make_a_model_are_found_and_wrapped(tmp_path, line, call, mod
     assert all(one.is_wrapped for one in model_calls(module, tmp_path))
 
 
+class ModelFallbackMiddleware:
+    """As LangChain names it."""
+
+    def __init__(self, *models: object, model: object = None) -> None: ...
+
+
+ModelFallbackMiddleware.__module__ = "langchain.agents.middleware.model_fallback"
+
+
+def init_embeddings(model: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        ('x = ModelFallbackMiddleware("gpt-5-mini", "openai:gpt-5")', ['"gpt-5-mini"', '"openai:gpt-5"']),
+        ('x = ModelFallbackMiddleware(model="gpt-5-mini")', ['"gpt-5-mini"']),
+        ('agent = create_agent("gpt-5", tools=[])', ['"gpt-5"']),
+        ("agent = create_agent(NAME)", ["NAME"]),
+        ("agent = create_agent(f'openai:{NAME}')", ["f'openai:{NAME}'"]),
+        ('import os\nagent = create_agent(os.environ["M"])', ['os.environ["M"]']),
+        ('agents = [{"name": "critic", "prompt": "criticise", "model": NAME}]', ["NAME"]),
+        ("agent = create_agent(CHAT)", []),
+        ('x = init_embeddings("openai:text-embedding-3-small")', []),
+    ],
+)
+def test_what_names_a_model_in_the_place_of_one_is_wrapped(tmp_path, line, texts):
+    module = app(tmp_path, f"{line}\n")
+    vars(module).update(
+        NAME="openai:gpt-5-mini",
+        CHAT=ChatAnthropic(responses=["a"]),
+        ModelFallbackMiddleware=ModelFallbackMiddleware,
+        init_embeddings=init_embeddings,
+    )
+    found = model_calls(module, tmp_path)
+    assert [one.source for one in found] == texts
+    for text in texts:
+        assert f"vine.around({text})" in edited(found[0].path, found, "m.toml")
+
+
 def test_what_makes_no_model_is_left_alone(tmp_path):
     source = 'agent = create_agent(llm)\nname = "Model()"\nprint(len([1]))\n'
     assert model_calls(app(tmp_path, source), tmp_path) == []

@@ -17,6 +17,7 @@ PROVIDERS: Mapping[str, tuple[str, str | None]] = MappingProxyType(
         "openai": ("openai", "OPENAI_API_KEY"),
         "bedrock": ("bedrock", None),
         "bedrock_converse": ("bedrock", None),
+        "amazon_bedrock": ("bedrock", None),  # as ready chat models call it
         "google_genai": ("gemini", "GEMINI_API_KEY"),
     }
 )

@@ -200,6 +200,52 @@ def test_a_configurable_field_and_a_configurable_alternative(vine, server):
         assert model in vine.adapter.models.catalog  # it was metered
 
 
+FIELDS = {"model_name": ConfigurableField(id="which"), "seed": ConfigurableField(id="seed")}
+
+
+def test_a_model_whose_name_a_call_configures_asks_what_it_asks_without_us(vine, server):
+    bare = own(server, temperature=0.5).configurable_fields(**FIELDS)
+    wrapped = vine.around(bare, "write")
+    more = {"max_tokens": ConfigurableField(id="most")}
+    for made in (bare, wrapped):
+        made.invoke("?")
+        made.invoke("?", {"configurable": {"which": "gpt-4.1", "seed": 7}})
+        made.with_config(configurable={"which": "gpt-4.1"}).invoke("?")
+        made.configurable_fields(**more).invoke("?", {"configurable": {"which": "gpt-4.1", "most": 9}})
+        made.bind_tools([weather]).invoke("?")
+        made.with_structured_output(City, include_raw=True, method="function_calling").invoke("?")
+    bodies = [one.json for one in server.asked]
+    assert bodies[:6] == bodies[6:]
+    assert [body["model"] for body in bodies[6:10]] == ["gpt-4.1-mini", "gpt-4.1", "gpt-4.1", "gpt-4.1"]
+    assert bodies[7]["seed"] == 7
+    assert isinstance(vine.around(bare | StrOutputParser(), "write").invoke("?"), str)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_client_of_the_sdk_runs_what_each_call_names_as_it_is_set_up(vine, server, is_async):
+    openai = pytest.importorskip("openai")
+    kind = openai.AsyncOpenAI if is_async else openai.OpenAI
+    client = vine.around(kind(api_key="sk-mine", base_url=server.url, default_headers={"x-team": "blue"}, timeout=9.0), "write")
+    assert isinstance(client, kind)
+    assert vine.around(client) is client
+    asked = [{"role": "user", "content": "?"}]
+
+    def ask(model):
+        found = client.chat.completions.create(model=model, messages=asked, temperature=0.25)
+        return (asyncio.run(found) if is_async else found).model
+
+    names = ["gpt-4.1", "gpt-4.1-mini", "gpt-4.1"]
+    assert [ask(name) for name in names] == names
+    assert [one.json["model"] for one in server.asked] == names
+    assert {one.json["temperature"] for one in server.asked} == {0.25}
+    assert {one.headers["x-team"] for one in server.asked} == {"blue"}
+    assert {one.headers["authorization"] for one in server.asked} == {"Bearer sk-mine"}
+    with vine.request(policy=policy_of(vine, "other")):
+        assert ask("gpt-4.1") == "another-model"
+    with pytest.raises(openai.BadRequestError, match="no price known for 'openai/nobodys'"):
+        ask("nobodys")
+
+
 def test_another_model_gets_the_settings_that_it_shares(vine, server):
     around = vine.around(own(server, max_tokens=77, **SET), "write")
     with vine.request(policy=policy_of(vine, "other")):

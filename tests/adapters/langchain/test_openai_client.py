@@ -39,7 +39,8 @@ def backend():
 
 def client_of(backend, *, is_async=False):
     vine = chat_control(backend)
-    return openai_client(vine, VineChatModel(vine=vine, stage="generate"), "generate", is_async=is_async)
+    chat = VineChatModel(vine=vine, stage="generate")
+    return openai_client(vine, lambda _: chat, "generate", is_async=is_async)
 
 
 def test_a_loop_over_tools(backend):
