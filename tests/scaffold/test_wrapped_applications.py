@@ -30,7 +30,7 @@ class State(TypedDict, total=False):
 
 class Agents:
     def __init__(self):
-        self.big = ChatOpenAI(model="gpt-4.1", temperature=0.1, seed=7, model_kwargs={"user": "me"})
+        self.big = ChatOpenAI(model="gpt-4.1", temperature=0.1, seed=7, max_tokens=900, model_kwargs={"user": "me"})
         self.small = ChatOpenAI(
             model="gpt-4.1-mini",  # it only drafts
             temperature=0.9,

@@ -53,7 +53,9 @@ def entry_of_chat(chat: Any, listed: Iterable[Model], price: AnyPrice | None = N
                 return model
         names = {model.name for model in known}
         name = model_id if model_id not in names else f"{ours}/{model_id}"
-        return _of_chat(name, chat, price)
+        made = _of_chat(name, chat, price)
+        # The object's own limit holds where it is called; other stages may be planned on the entry as well.
+        return made.model_copy(update={"max_tokens": max(made.max_tokens, MAX_TOKENS)})
     return _of_chat(type(chat).__name__, chat, price)
 
 

@@ -200,6 +200,22 @@ def test_a_configurable_field_and_a_configurable_alternative(vine, server):
         assert model in vine.adapter.models.catalog  # it was metered
 
 
+@pytest.mark.parametrize("most", [9, 20_000])
+def test_its_limit_of_an_answer_is_its_own_whatever_another_object_of_the_same_model_sets(vine, server, most):
+    def ask(chat, **options):
+        chat.invoke("?", **options)
+        body = server.asked[-1].json
+        return body.get("max_completion_tokens", body.get("max_tokens"))
+
+    assert ask(vine.around(own(server, max_tokens=most), "write")) == most
+    assert ask(vine.around(own(server), "write")) is None
+    assert ask(vine.around(own(server, max_tokens=12), "write")) == 12
+    assert ask(vine.around(own(server, max_tokens=12), "write"), max_tokens=50) == 50
+    assert ask(vine.around(own(server, max_tokens=12), "write").bind(max_tokens=8)) == 8
+    with vine.request(policy=policy_of(vine, "other")):
+        assert ask(vine.around(own(server, max_tokens=12), "write")) == 12
+
+
 FIELDS = {"model_name": ConfigurableField(id="which"), "seed": ConfigurableField(id="seed")}
 
 

@@ -29,7 +29,7 @@ class OwnModel:
         inner: the object, to be called.
         entry: its name in the catalog.
         settings: what was set on it and other models may have, too.
-        max_tokens: its limit of an answer; None for none.
+        max_tokens: its limit of an answer; None where the application sets none.
     """
 
     inner: InnerChat
@@ -42,7 +42,13 @@ class OwnModel:
         """Return the object as this entry of the catalog."""
         given = {name: getattr(chat, name, None) for name in SHARED if name in chat.model_fields_set}
         inner = InnerChat(chat, entry_max_tokens=entry.max_tokens)
-        return cls(inner, entry.name, {name: one for name, one in given.items() if one is not None}, limit_of(chat))
+        return cls(inner, entry.name, {name: one for name, one in given.items() if one is not None}, _set_limit(chat))
+
+
+def _set_limit(chat: BaseChatModel) -> int | None:
+    """The most tokens of an answer that the application has set on a chat model; None for what its package fills in."""
+    found, most = limit_of(chat), (getattr(chat, "profile", None) or {}).get("max_output_tokens")
+    return None if found == most else found
 
 
 def told_of(chat: BaseChatModel) -> dict[str, Any]:
