@@ -6,7 +6,6 @@ The source is read, not run. A name is looked up in the imported module, so that
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import re
 import sys
@@ -75,13 +74,6 @@ def _order(node: ast.Import | ast.ImportFrom, path: Path) -> tuple[int, int, str
     is_relative = isinstance(node, ast.ImportFrom) and node.level > 0
     section = 0 if top == "__future__" else 1 if top in sys.stdlib_module_names else 3 if is_own or is_relative else 2
     return section, int(isinstance(node, ast.ImportFrom)), name.lower()
-
-
-def difference(path: Path, new: str) -> str:
-    """Return what an edit changes, as a unified diff."""
-    old = text_of(path)
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), path.name, path.name, lineterm="", n=0)
-    return "\n".join(lines)
 
 
 _MARK = "\ufeff"

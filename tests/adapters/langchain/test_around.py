@@ -7,7 +7,6 @@ import pytest
 from kit.wire.client import PRICE
 from kit.wire.openai_format import completion, problem
 from kit.wire.openai_format import stream as streamed
-from kit.wire.server import WireServer, end_connections
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.output_parsers import StrOutputParser
@@ -51,16 +50,8 @@ async def named(asked, out):
 
 
 @pytest.fixture
-def server():
-    found = WireServer()
-    found.answers(named)
-    yield found
-    found.stop()
-    end_connections()
-
-
-@pytest.fixture
 def vine(server, monkeypatch):
+    server.answers(named)
     monkeypatch.setenv("MY_KEY", "sk-canary")
     how = {"engine": "e", "price": PRICE, "price_id": "p", "timeout_s": 60.0, "api_key_env": "MY_KEY"}
     other = Model(name="other", provider="openai", model_id="another-model", api_base=server.url, **how)
@@ -309,6 +300,21 @@ def test_what_has_no_chat_model_inside_is_one_line(vine):
 def test_around_twice_is_around_once(vine, server):
     around = vine.around(own(server), "write")
     assert vine.around(around, "write") is around
+
+
+def test_its_own_key_is_enough_as_long_as_no_plan_chooses_another_model(server, monkeypatch):
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    server.answers(named)
+    vine = VineLM(["openai:gpt-4.1-mini", "openai:gpt-4.1", "anthropic:claude-haiku-4-5"])
+    chat = vine.around(own(server), "write")
+    assert chat.invoke("?").text == "gpt-4.1-mini"
+    assert chat.bind_tools([weather]).invoke("?").text == "gpt-4.1-mini"
+    assert server.asked[-1].headers["authorization"] == "Bearer sk-mine"
+    template = Template((Stage("write"),)).bind(tuple(vine.adapter.models.catalog))
+    policy = StaticPolicy(template, ("openai:gpt-4.1",))
+    with vine.request(policy=policy), pytest.raises(ConfigError, match="variable OPENAI_API_KEY is not set"):
+        chat.invoke("?")
 
 
 def test_its_failure_shows_nothing_of_its_key(vine, server):

@@ -211,6 +211,7 @@ class VineChatModel(DelegatingChatModel):
             "limits": {name: value for name, value in given.items() if value is not None},
             "falls_back": attempt == self.max_retries,
             "tools": getattr(options.get("tools"), "given", None),
+            "own": self.own,
         }
 
 

@@ -67,13 +67,16 @@ def openai_client(vine: Any, chat_of: Callable[[str], BaseChatModel], stage: str
 
     httpx = http_library()
 
-    def answer(request: Any) -> Any:
+    def begun(request: Any) -> tuple[BaseChatModel, Any, list[BaseMessage], dict[str, Any]]:
         if not request.url.path.endswith("/chat/completions"):
-            return httpx.Response(**_failure(400, "unsupported", _REFUSED))
+            raise WorkflowError(_REFUSED)
         body = json.loads(request.content)
+        chat = chat_of(str(body.get("model", "")))
+        return chat, body, *_asked(chat, body)
+
+    def answer(request: Any) -> Any:
         try:
-            chat = chat_of(str(body.get("model", "")))
-            messages, options = _asked(chat, body)
+            chat, body, messages, options = begun(request)
             if body.get("stream"):
                 return httpx.Response(200, headers=_EVENTS, content=_events(_Answer(body), chat.stream(messages, **options)))
             found = chat.generate_prompt([ChatPromptValue(messages=messages)], **options)
@@ -82,12 +85,8 @@ def openai_client(vine: Any, chat_of: Callable[[str], BaseChatModel], stage: str
             return httpx.Response(**_told(error))
 
     async def aanswer(request: Any) -> Any:
-        if not request.url.path.endswith("/chat/completions"):
-            return httpx.Response(**_failure(400, "unsupported", _REFUSED))
-        body = json.loads(request.content)
         try:
-            chat = chat_of(str(body.get("model", "")))
-            messages, options = _asked(chat, body)
+            chat, body, messages, options = begun(request)
             if body.get("stream"):
                 return httpx.Response(200, headers=_EVENTS, content=_aevents(_Answer(body), chat.astream(messages, **options)))
             found = await chat.agenerate_prompt([ChatPromptValue(messages=messages)], **options)
@@ -277,8 +276,7 @@ def _told(error: VineLMError) -> dict[str, Any]:
     """The response by which the SDK raises its own error, with the one line of ours."""
     kind = error.kind if isinstance(error, CallError) else "malformed"
     status, code = _STATUS.get(kind, (500, kind))
-    return _failure(status, code, str(error))
-
-
-def _failure(status: int, code: str, text: str) -> dict[str, Any]:
-    return {"status_code": status, "json": {"error": {"message": text, "type": "vinelm_error", "code": code, "param": None}}}
+    return {
+        "status_code": status,
+        "json": {"error": {"message": str(error), "type": "vinelm_error", "code": code, "param": None}},
+    }

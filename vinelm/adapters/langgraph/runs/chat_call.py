@@ -144,6 +144,7 @@ class ChatCall:
             "falls_back": options.get("falls_back", True),
             "tools": options.get("tools"),
             "default": default,
+            "own": options.get("own"),
         }
         if config is not None and runtime is not None and cls._is_in_root_graph(config, runtime, adapter):
             if host is not None:
