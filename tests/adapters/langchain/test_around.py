@@ -284,7 +284,7 @@ def test_the_object_is_the_entry_that_names_it_and_gets_one_where_none_does(vine
 
 
 def test_a_price_that_nobody_knows_is_one_line(vine, server):
-    with pytest.raises(ConfigError, match="no price known") as raised:
+    with pytest.raises(ConfigError, match=r"no price known .*vine\.around: price=.*; or add an entry") as raised:
         vine.around(own(server, "nobody-knows-it"), "write")
     assert "\n" not in str(raised.value)
     price = {"input": 1.0, "output": 2.0, "source": "contract", "as_of": "2026-01-01"}
