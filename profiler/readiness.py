@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -152,6 +152,7 @@ class CheckReport:
 
     ``template_code`` is the code of a template that was read from the graph; None where the workflow has one of its own.
     ``questions`` are what only the author knows, and what a profile can do without: which model a stage runs today.
+    ``today`` is the model, by its name in the catalog, of each stage that states none: what the application called it with.
     ``prompts`` is what the prompts of the requests have in common; None where nobody asked, or a check failed.
     """
 
@@ -159,6 +160,7 @@ class CheckReport:
     items: tuple[CheckItem, ...]
     template_code: str | None = None
     questions: tuple[str, ...] = ()
+    today: Mapping[str, str] = field(default_factory=dict)
     prompts: PromptLayout | None = None
 
     @property
@@ -179,12 +181,11 @@ def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool =
     Returns:
         The checks. A fault of the workflow is a failed item, never an exception.
     """
-    questions: list[str] = []
-    seen = SeenPrompts()
-    items = tuple(_items(workflow, catalog, questions, seen, PROMPT_REQUESTS if with_prompts else 1))
+    asks, seen = _Asks(), SeenPrompts()
+    items = tuple(_items(workflow, catalog, asks, seen, PROMPT_REQUESTS if with_prompts else 1))
     prompts = seen.layout() if with_prompts and all(item.is_ok for item in items) else None
     code = None if workflow.has_template else _code_of(workflow, catalog)
-    return CheckReport(workflow.name, items, code, tuple(questions), prompts)
+    return CheckReport(workflow.name, items, code, tuple(asks.questions), asks.today, prompts)
 
 
 def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
@@ -197,9 +198,15 @@ def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
     return f"{template_imports(template)}\n\ntemplate = {template_code(template)}"
 
 
-def _items(
-    workflow: Workflow, catalog: Catalog, questions: list[str], seen: SeenPrompts, n_requests: int
-) -> Iterator[CheckItem]:
+@dataclass(slots=True)
+class _Asks:
+    """What is left to the author, and what the application itself said."""
+
+    questions: list[str] = field(default_factory=list)
+    today: dict[str, str] = field(default_factory=dict)
+
+
+def _items(workflow: Workflow, catalog: Catalog, asks: _Asks, seen: SeenPrompts, n_requests: int) -> Iterator[CheckItem]:
     backend = ScriptedBackend(workflow, seen)
     backends = {model.provider: backend for model in catalog.models}
     is_given = workflow.has_template
@@ -232,14 +239,41 @@ def _items(
     if is_given and not isinstance(units, ReplayRunner):
         nodes = nodes_of_stages(units.graph, units.control.adapter.agents)
         yield from (CheckItem("arms", False, line) for line in template_differences(template, units.graph, nodes))
-    unstated = [
-        stage for stage in template.stages if stage.default is None and not units.control.adapter.declared.get(stage.name)
-    ]
-    if unstated and len(template.models) > 1 and not all(model.provider == "simulated" for model in catalog.models):
-        questions.append(_today(unstated))
+    declared = dict(units.control.adapter.declared)
     yield from _dry_run(units, workflow.requests[0], backend)
     for request in workflow.requests[1:n_requests]:
         yield from (item for item in _dry_run(units, request, backend) if not item.is_ok)
+    if len(template.models) > 1 and not all(model.provider == "simulated" for model in catalog.models):
+        yield from _runs_today(template, catalog, declared, units.control.adapter.called, asks)
+
+
+def _runs_today(
+    template: Template,
+    catalog: Catalog,
+    declared: Mapping[str, str | None],
+    called: Mapping[str, Iterable[str]],
+    asks: _Asks,
+) -> Iterator[CheckItem]:
+    """What each stage runs today: as stated, else as the application's own models said when the script called them."""
+    unknown: list[Stage] = []
+    for stage in template.stages:
+        said, stated = list(called.get(stage.name, ())), stage.default or declared.get(stage.name)
+        if stated is not None:
+            if said and stated not in said:
+                detail = f"{stage.name} is said to run {stated} today, and the application made it with {' and '.join(said)}"
+                yield CheckItem("today", True, detail, is_doubtful=True)
+        elif len(said) != 1:
+            unknown.append(stage)
+        elif said[0] not in catalog:
+            lacks = f"{stage.name} runs {said[0]} today, which the catalog lacks: add an entry for it (models.toml)"
+            yield CheckItem("today", False, lacks)
+        else:
+            asks.today[stage.name] = said[0]
+    if asks.today:
+        lines = ", ".join(f'Stage("{stage}", default="{model}")' for stage, model in asks.today.items())
+        yield CheckItem("today", True, f"the application says what runs today: write {lines}", is_doubtful=True)
+    if unknown:
+        asks.questions.append(_today(unknown))
 
 
 def _today(stages: Sequence[Stage]) -> str:

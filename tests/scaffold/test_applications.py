@@ -165,7 +165,7 @@ APPS = {  # name: (source, what is named, stages, the questions that remain)
         'NAMES = {"small": "openai/gpt-4o-mini"}\n'
         'def model(size):\n    return ChatOpenAI(model=NAMES[size].partition("/")[2])\n'
         + GRAPH.replace("llm.", 'model("small").'),
-        "graph", ["write"], [TODAY],
+        "graph", ["write"], [],
     ),
     "the openai SDK": (
         'from openai import AsyncOpenAI\nclient = AsyncOpenAI()\n'
@@ -292,7 +292,8 @@ def test_an_application_is_read_without_a_call_and_checked(folder, capsys, kind,
     assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Ready." in said
-    assert (TODAY in said) == (TODAY in questions)
+    assert TODAY not in said  # the models say it when the script calls them
+    assert ("the application says what runs today: write Stage(" in said) == (TODAY in questions)
 
 
 def test_the_line_stays_and_todays_model_is_in_the_catalog(folder, capsys):
@@ -304,7 +305,6 @@ def test_the_line_stays_and_todays_model_is_in_the_catalog(folder, capsys):
     assert catalog.count("api_base = ") == catalog.count("[[model]]")
     assert "max_retries" not in catalog
     assert "top_p" not in catalog
-    assert found["not_kept"] == []
     assert found["today"] == {"write": "gpt-4o"}
     assert 'Stage("write", default="gpt-4o")' in (folder / "workflow.py").read_text()
 
@@ -332,12 +332,37 @@ def test_todays_model_is_that_which_a_node_asks_a_function_for(folder, capsys):
     assert init(folder, capsys, source, "graph", "--apply", "--json")["today"] == {"write": "gpt-4o"}
 
 
-@pytest.mark.parametrize("second", ["gpt-4o", "gpt-4o-mini", None])
+def test_check_names_a_model_of_today_that_only_the_environment_knows(folder, capsys, monkeypatch):
+    source = 'import os\ndef make():\n    return ChatOpenAI(model=os.environ["A_MODEL"])\n' + GRAPH.replace("llm.", "make().")
+    monkeypatch.setenv("A_MODEL", "gpt-4o")
+    line = ("--models", "openai:gpt-4o-mini,openai:gpt-5", "--apply", "--json")
+    assert "write" in init(folder, capsys, source, "graph", *line)["asked_today"]
+    check = ["check", "workflow:workflow", "--models", "models.toml", "--json"]
+    assert main(check) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "today: write runs gpt-4o today, which the catalog lacks: add an entry for it" in said
+    forget(folder)
+    monkeypatch.setenv("A_MODEL", "gpt-5")
+    assert main(check) == 0
+    assert json.loads(capsys.readouterr().out)["today"] == {"write": "gpt-5"}
+
+
+def test_a_model_of_today_that_the_application_does_not_run_is_worth_a_look(folder, capsys):
+    init(folder, capsys, LLM + GRAPH, "graph", "--models", "openai:gpt-4o,openai:gpt-5", "--apply", "--json")
+    text = (folder / "workflow.py").read_text(encoding="utf-8")
+    (folder / "workflow.py").write_text(text.replace('default="gpt-4o"', 'default="gpt-5"'), encoding="utf-8")
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "look today: write is said to run gpt-5 today, and the application made it with gpt-4o" in said
+
+
+@pytest.mark.parametrize("second", ["gpt-4o", "gpt-4o-mini"])
 def test_todays_model_of_a_client_is_that_which_all_of_its_calls_name(folder, capsys, second):
     asked = "client.chat.completions.create(model={}, messages=[]).choices[0].message.content"
     source = (
         "from openai import OpenAI\nclient = OpenAI()\ndef run(question):\n"
-        f"    draft = {asked.format(repr('gpt-4o'))}\n    return {asked.format('question' if second is None else repr(second))}"
+        f"    draft = {asked.format(repr('gpt-4o'))}\n    return {asked.format(repr(second))}"
     )
     found = init(folder, capsys, source, "run", "--apply", "--json")
     assert found["today"] == ({"client": "gpt-4o"} if second == "gpt-4o" else {})

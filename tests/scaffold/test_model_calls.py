@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 from langchain_core.language_models import FakeListChatModel
 
-from vinelm.scaffold.model_calls import difference, edited, model_calls
+from vinelm.scaffold.model_calls import edited, model_calls
 
 
 class ChatAnthropic(FakeListChatModel):
@@ -56,9 +56,49 @@ def test_calls_that_make_a_model_are_found_and_wrapped(tmp_path, line, call, mod
     assert line.replace(call, f"vine.around({call})") in new
     assert new.index("import os") < new.index('vine = VineLM("models.toml")') < new.index("vine.around(")
     compile(new, "app", "exec")
-    assert f"+{line.splitlines()[-1].replace(call, f'vine.around({call})')}" in difference(found.path, new)
+    assert set(found.path.read_text(encoding="utf-8").splitlines()) - set(new.splitlines()) == {line.splitlines()[-1]}
     found.path.write_text(new, encoding="utf-8")
     assert all(one.is_wrapped for one in model_calls(module, tmp_path))
+
+
+class ModelFallbackMiddleware:
+    """As LangChain names it."""
+
+    def __init__(self, *models: object, model: object = None) -> None: ...
+
+
+ModelFallbackMiddleware.__module__ = "langchain.agents.middleware.model_fallback"
+
+
+def init_embeddings(model: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        ('x = ModelFallbackMiddleware("gpt-5-mini", "openai:gpt-5")', ['"gpt-5-mini"', '"openai:gpt-5"']),
+        ('x = ModelFallbackMiddleware(model="gpt-5-mini")', ['"gpt-5-mini"']),
+        ('agent = create_agent("gpt-5", tools=[])', ['"gpt-5"']),
+        ("agent = create_agent(NAME)", ["NAME"]),
+        ("agent = create_agent(f'openai:{NAME}')", ["f'openai:{NAME}'"]),
+        ('import os\nagent = create_agent(os.environ["M"])', ['os.environ["M"]']),
+        ('agents = [{"name": "critic", "prompt": "criticise", "model": NAME}]', ["NAME"]),
+        ("agent = create_agent(CHAT)", []),
+        ('x = init_embeddings("openai:text-embedding-3-small")', []),
+    ],
+)
+def test_what_names_a_model_in_the_place_of_one_is_wrapped(tmp_path, line, texts):
+    module = app(tmp_path, f"{line}\n")
+    vars(module).update(
+        NAME="openai:gpt-5-mini",
+        CHAT=ChatAnthropic(responses=["a"]),
+        ModelFallbackMiddleware=ModelFallbackMiddleware,
+        init_embeddings=init_embeddings,
+    )
+    found = model_calls(module, tmp_path)
+    assert [one.source for one in found] == texts
+    for text in texts:
+        assert f"vine.around({text})" in edited(found[0].path, found, "m.toml")
 
 
 def test_what_makes_no_model_is_left_alone(tmp_path):

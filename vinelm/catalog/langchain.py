@@ -18,6 +18,7 @@ PROVIDERS: Mapping[str, tuple[str, str | None]] = MappingProxyType(
         "openai": ("openai", "OPENAI_API_KEY"),
         "bedrock": ("bedrock", None),
         "bedrock_converse": ("bedrock", None),
+        "amazon_bedrock": ("bedrock", None),  # as ready chat models call it
         "google_genai": ("gemini", "GEMINI_API_KEY"),
     }
 )
@@ -53,7 +54,9 @@ def entry_of_chat(chat: Any, listed: Iterable[Model], price: AnyPrice | None = N
                 return model
         names = {model.name for model in known}
         name = model_id if model_id not in names else f"{ours}/{model_id}"
-        return _of_chat(name, chat, price)
+        made = _of_chat(name, chat, price)
+        # The object's own limit holds where it is called; other stages may be planned on the entry as well.
+        return made.model_copy(update={"max_tokens": max(made.max_tokens, MAX_TOKENS)})
     return _of_chat(type(chat).__name__, chat, price)
 
 
@@ -109,7 +112,10 @@ def _price(name: str, price_id: str, price: AnyPrice | None) -> dict[str, Any]:
 
 
 def _pass_a_price(name: str) -> str:
-    return f"pass prices={{{name!r}: {{'input': ..., 'output': ..., 'source': ..., 'as_of': ...}}}}, dollars per million tokens"
+    fields = "{'input': ..., 'output': ..., 'source': ..., 'as_of': ...}"
+    return (
+        f"pass prices={{{name!r}: {fields}}} (vine.around: price={fields}), dollars per million tokens; or add an entry"
+    )
 
 
 def _refuse_unknown(prices: Mapping[str, AnyPrice], names: list[str]) -> None:

@@ -76,8 +76,10 @@ def command(
     if not (folder / WORKFLOW).exists():
         folder = _begin(app, dataset, label_fields, models, today, is_applied=is_applied, quiet=quiet)
     checked = json.loads(run_command(folder, "check", "workflow:workflow", "--models", MODELS, "--json"))
+    if checked["today"]:
+        _note_today(folder / WORKFLOW, checked["today"])
     for item in checked["items"]:
-        if item["is_doubtful"]:
+        if item["is_doubtful"] and not (item["name"] == "today" and checked["today"]):
             echo(f"look  {item['name']}: {item['detail']}", err=True)
     asked = checked["questions"]
     if asked and not dry_run:
@@ -132,17 +134,24 @@ def _begin(
                 f"your app makes its own models ({places}), and VineLM chooses only where it is around them: run this line "
                 "again with --apply, which adds vine.around(...) there, or add it as `vinelm init` says"
             )
-    if planned["asked_today"]:  # before anything is written: one answer for all steps is usual
-        used = ", ".join(planned["models_today"]) or "no model"
-        stages = ", ".join(asked.partition(" (")[0] for asked in planned["asked_today"])
-        raise ConfigError(
-            f"which model runs today at {stages}? If it is one for all, say it with --today (your "
-            f"app names {used}), and run this line again; else write {WORKFLOW} with `vinelm init`, and say it there for each"
-        )
     written = json.loads(run_command(Path.cwd(), *line, *(["--apply"] if is_applied else [])))
     if not quiet:
         _show_written(written)
     return root
+
+
+def _note_today(file: Path, today: Mapping[str, str]) -> None:
+    """Write into the workflow file what the application's own models said when a scripted request called them."""
+    from vinelm.io.atomic import write_atomic
+    from vinelm.scaffold.workflow_file import with_defaults
+
+    text = file.read_text(encoding="utf-8")
+    new = with_defaults(text, today)
+    said = ", ".join(f"{stage} {model}" for stage, model in today.items())
+    if new == text:
+        raise ConfigError(f"write what runs today into the template of {WORKFLOW} ({said}), and run the same line again")
+    write_atomic(file, new.encode())
+    echo(f"today  {said}: so your app made its models; written into {WORKFLOW}", err=True)
 
 
 def _show_written(written: Mapping[str, Any]) -> None:
@@ -151,8 +160,6 @@ def _show_written(written: Mapping[str, Any]) -> None:
         echo(f"changed {os.path.relpath(path)}: vine.around(...) is around its models", err=True)
     for todo in written["todo"]:
         echo(f"to do  {WORKFLOW}:{todo['line']}: {todo['text']}", err=True)
-    for setting in written["not_kept"]:
-        echo(f"not kept  {setting}: VineLM has no place for it (options in {MODELS} may do)", err=True)
 
 
 def _show(folder: Path, *, as_json: bool, allow_unproven: bool) -> None:

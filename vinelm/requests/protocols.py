@@ -102,6 +102,8 @@ class CallContext:
             nobody asks. Backends that do not stream do not call it.
         on_text: called as an attempt that streams begins; returns what is then called with each piece of its text, and does not
             raise, or None. None if nobody asks.
+        own: the application's own chat model that makes the call; None without one. Where it is the entry's model (``entry``),
+            the object is called, with its own key.
     """
 
     stage: str
@@ -117,6 +119,7 @@ class CallContext:
     priority: SupportsFloat = 0.0
     on_tool_call: Callable[[str, Mapping[str, Any]], None] | None = None
     on_text: Callable[[], Callable[[str], None] | None] | None = None
+    own: Any = None
 
 
 @runtime_checkable

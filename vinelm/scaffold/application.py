@@ -12,6 +12,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph
@@ -21,7 +22,7 @@ from vinelm.adapters.langgraph.build import nodes_of_stages
 from vinelm.adapters.langgraph.exits import with_graph_exits
 from vinelm.adapters.langgraph.nodes.signature import held_attribute, is_user_code, user_place
 from vinelm.adapters.langgraph.path.path_channel import WITHIN
-from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, file_of, makes_client
+from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, file_of
 from vinelm.adapters.langgraph.structure.graph_tools import tools_of
 from vinelm.adapters.langgraph.structure.reading import read_template
 from vinelm.adapters.langgraph.structure.ways import Choice, Ways, all_ways
@@ -30,9 +31,8 @@ from vinelm.api import VineLM
 from vinelm.backends import simulated_catalog
 from vinelm.errors import InputError, WorkflowError
 from vinelm.requests.workflow import Request, Workflow
-from vinelm.scaffold.factories import names_asked
 from vinelm.scaffold.interrupts import waiting_nodes
-from vinelm.scaffold.model_calls import PREFIXES, ModelCall, mentioned_models, model_calls, named_model, sources
+from vinelm.scaffold.model_calls import ModelCall, mentioned_models, model_calls, named_model, sources
 from vinelm.scaffold.plain_code import CodeKeys, Fields, code_keys, fields_read, referred_to
 from vinelm.scaffold.repeated_calls import repeating_nodes
 from vinelm.scaffold.target import Target, find_target, required_of
@@ -68,9 +68,7 @@ def models_today(
     unknown: set[str] = set()
     for (name, path), node in _nodes(held):
         stage = path if path in found else name
-        asked = [call.model for chat in node.chats if makes_client(type(chat)) for call in calls if call.client]
-        chats = [model_of(chat) for chat in node.chats if not makes_client(type(chat))]
-        models = [*chats, *asked, *(one for code in node.makers for one in _made_in(code, calls, node.functions))]
+        models = [*map(model_of, node.chats), *(one for code in node.makers for one in _made_in(code, calls))]
         found.setdefault(stage, {}).update(dict.fromkeys(model for model in models if model is not None))
         if None in models:
             unknown.add(stage)
@@ -83,10 +81,16 @@ def model_of(chat: Any) -> str | None:
     if isinstance(settings, Mapping):
         name = settings.get("model")
         return named_model(name, settings.get("model_provider")) if isinstance(name, str) else None
-    prefix = next((PREFIXES[kind.__name__] for kind in type(chat).__mro__ if kind.__name__ in PREFIXES), None)
-    names = (getattr(chat, field, None) for field in ("model_name", "model", "model_id"))
-    name = next((one for one in names if isinstance(one, str) and one), None)
-    return None if name is None or prefix is None else f"{prefix}:{name.removeprefix('models/')}"
+    if not isinstance(chat, BaseChatModel):  # a client of the openai SDK, which is told the model at each call
+        return None
+    facts = chat._get_ls_params()
+    name, provider = facts.get("ls_model_name"), facts.get("ls_provider") or ""
+    prefix = _PREFIXES.get(provider, provider)
+    return f"{prefix}:{name.removeprefix('models/')}" if name and prefix else None
+
+
+_PREFIXES = {"amazon_bedrock": "bedrock_converse", "azure": ""}
+"""What a chat model calls its provider, and the prefix of ``provider:model``; none where a deployment is no model's name."""
 
 
 def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[tuple[str, str], HeldStages]]:
@@ -98,14 +102,12 @@ def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[t
             yield from _nodes(inner.held, f"{around}{node}{WITHIN}")
 
 
-def _made_in(code: CodeType, calls: Sequence[ModelCall], functions: Sequence[FunctionType]) -> Iterator[str | None]:
-    """The models that a function makes, by itself or as others ask it to; None for one that no source names."""
+def _made_in(code: CodeType, calls: Sequence[ModelCall]) -> Iterator[str | None]:
+    """The models that a function makes by itself; None for one that its source does not name."""
     lines = [line for _, _, line in code.co_lines() if line is not None]
     for call in calls:
         if call.path == Path(code.co_filename) and lines and code.co_firstlineno <= call.line <= max(lines):
-            given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-            asked = names_asked(code, call.named_by, functions) if call.named_by in given else []
-            yield from (named_model(name, call.prefix) for name in asked) if asked else (call.model,)
+            yield call.model
 
 
 FEW_TURNS = 3
@@ -217,6 +219,7 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
     repeating = tuple(repeating_nodes(graph, (node for node, found in held.items() if found.names or found.makes_some)))
     read = partial(_template, graph, vine, held, repeating)
     template, reason = read(FEW_TURNS)
+    mentioned = _mentioned(target, places)
     return AppGraph(
         target=target,
         stages=stages,
@@ -224,12 +227,12 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         template=template,
         reason=reason,
         calls=_unwrapped(places),
-        today=models_today(stages, held, places),
+        today=_with_the_only_one(models_today(stages, held, places), mentioned),
         input_keys=_keys(graph, graph.builder.input_schema),
         output_keys=_keys(graph, graph.builder.output_schema),
         waiting=waiting_nodes(graph),
         read=read,
-        mentioned=_mentioned(target, places),
+        mentioned=mentioned,
         context=graph.context_schema if isinstance(graph.context_schema, type) else None,
         repeating=repeating,
         structured=_structured(graph),
@@ -245,6 +248,15 @@ def _mentioned(target: Target, calls: Sequence[ModelCall]) -> tuple[str, ...]:
     """The models that the source names anywhere, where a call that makes one does not name it."""
     is_said = all(call.model is not None or call.endpoint is not None for call in calls)
     return () if is_said else mentioned_models(target.module, target.root)
+
+
+def _with_the_only_one(today: Mapping[str, tuple[str, ...]], mentioned: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """Today's models, where a stage of which none is known runs the only one that the application names anywhere.
+
+    `vinelm check` compares it with what the stage's own model says when it is called.
+    """
+    named = {*mentioned, *(model for models in today.values() for model in models)}
+    return {stage: models or tuple(named) for stage, models in today.items()} if len(named) == 1 else today
 
 
 def _unwrapped(places: Sequence[ModelCall]) -> tuple[ModelCall, ...]:
@@ -266,6 +278,7 @@ def _of_code(target: Target) -> AppGraph:
     )
     today = {name: tuple(dict.fromkeys(c.model for c in calls if c.name == name and c.model)) for name in stages}
     keys: CodeKeys = code_keys(target.value)
+    mentioned = _mentioned(target, calls)
 
     def read(turns: int) -> _Read:
         return read_template(ways, "code", turns=turns), None
@@ -277,12 +290,12 @@ def _of_code(target: Target) -> AppGraph:
         template=read(FEW_TURNS)[0],
         reason=None,
         calls=_unwrapped(calls),
-        today=today,
+        today=_with_the_only_one(today, mentioned),
         input_keys=keys.inputs,
         output_keys=keys.outputs,
         waiting={},
         read=read,
-        mentioned=_mentioned(target, calls),
+        mentioned=mentioned,
     )
 
 

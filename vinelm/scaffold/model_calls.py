@@ -6,12 +6,11 @@ The source is read, not run. A name is looked up in the imported module, so that
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 from types import ModuleType
@@ -20,13 +19,11 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from vinelm.adapters.langgraph.nodes.signature import is_user_code
-from vinelm.adapters.langgraph.structure.chat_search import makes_chat, makes_client
+from vinelm.adapters.langgraph.structure.chat_search import is_middleware, makes_chat
 
 
 def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named: bool = False) -> str:
     """Return the source of a file in which ``vine.around(...)`` is around each of ``calls``, and nothing else is changed.
-
-    A client of the openai SDK, around which nothing can be put, becomes ``vine.openai_client()``.
 
     Args:
         path: The file.
@@ -42,7 +39,7 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named
         text = text[: call.start] + call.replacement(is_named=is_named, vine=vine) + text[call.start + len(call.source) :]
     if not is_made:
         text = _making_vine(path, text, tree, min(call.line for call in wanted), f'{vine} = VineLM("{models_file}")')
-    return without_unused(text, tree) if any(call.client for call in wanted) else text
+    return text
 
 
 def _making_vine(path: Path, text: str, tree: ast.Module, first: int, made: str) -> str:
@@ -77,43 +74,6 @@ def _order(node: ast.Import | ast.ImportFrom, path: Path) -> tuple[int, int, str
     is_relative = isinstance(node, ast.ImportFrom) and node.level > 0
     section = 0 if top == "__future__" else 1 if top in sys.stdlib_module_names else 3 if is_own or is_relative else 2
     return section, int(isinstance(node, ast.ImportFrom)), name.lower()
-
-
-def without_unused(text: str, before: ast.Module) -> str:
-    """Return the text without the imports that it used before an edit and does not use any more."""
-    tree = ast.parse(_parsed(text))
-    gone = _used(before) - _used(tree)
-    lines = lines_of(text)
-    for node in reversed(tree.body):
-        if not isinstance(node, ast.Import | ast.ImportFrom) or node.col_offset:
-            continue
-        kept = [one for one in node.names if (one.asname or one.name.partition(".")[0]) not in gone]
-        last = node.end_lineno or node.lineno
-        statement = "".join(lines[node.lineno - 1 : last])
-        if len(kept) == len(node.names) or "#" in statement or ";" in statement:
-            continue
-        parts = ", ".join(one.name + (f" as {one.asname}" if one.asname else "") for one in kept)
-        lead = f"from {'.' * node.level}{node.module or ''} " if isinstance(node, ast.ImportFrom) else ""
-        end = statement[len(statement.rstrip("\r\n")) :]
-        lines[node.lineno - 1 : last] = [f"{lead}import {parts}{end}"] if kept else []
-    mark = _MARK if text.startswith(_MARK) else ""
-    return mark + "".join(lines).replace(_MARK, "", 1) if mark else "".join(lines)
-
-
-def _used(tree: ast.Module) -> set[str]:
-    """The names that a module reads, those of ``__all__`` among them."""
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    exported = (
-        node.value for node in tree.body if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
-    )
-    return names | {str(one.value) for value in exported for one in ast.walk(value) if isinstance(one, ast.Constant)}
-
-
-def difference(path: Path, new: str) -> str:
-    """Return what an edit changes, as a unified diff."""
-    old = text_of(path)
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), path.name, path.name, lineterm="", n=0)
-    return "\n".join(lines)
 
 
 _MARK = "\ufeff"
@@ -152,19 +112,13 @@ def _names_in(node: ast.AST) -> Iterator[str]:
 
 
 _ENDPOINTS = frozenset({"base_url", "openai_api_base", "anthropic_api_url", "azure_endpoint", "endpoint_url"})
-PREFIXES = {
-    "ChatOpenAI": "openai",
-    "ChatAnthropic": "anthropic",
+_PREFIXES = {
     "ChatGoogleGenerativeAI": "google_genai",
+    "ChatVertexAI": "google_vertexai",
     "ChatBedrockConverse": "bedrock_converse",
-    "ChatBedrock": "bedrock",
-    "ChatMistralAI": "mistralai",
-    "ChatGroq": "groq",
 }
-"""Class to the provider's prefix in ``provider:model``."""
+"""Class to the provider's prefix in ``provider:model``, where that is not the rest of its name as in ``ChatAnthropic``."""
 _PROVIDERS = "openai|anthropic|google_genai|google_vertexai|bedrock|bedrock_converse|mistralai|groq|azure_openai|xai|deepseek"
-_NAMED = re.compile(rf"({_PROVIDERS}):\S+")
-"""A text that names a model, where a chat model could stand."""
 _MENTIONED = re.compile(rf"({_PROVIDERS})[:/]([^\s:/]+)|((?:gpt-|o[134]|claude-|gemini-)[\w.-]*)")
 """A text that is nothing but a model's name, as settings write it."""
 FAMILIES = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "google_genai"}
@@ -182,10 +136,6 @@ class ModelCall:
         model: The model as ``provider:model``; None if the source does not say, or names a server of its own.
         endpoint: The source of the argument that names a server, as in ``base_url="http://gpu-1:8000/v1"``; None without one.
         name: What the model is called where it is made: a variable, else the function.
-        client: The class of the openai SDK that is made, ``OpenAI`` or ``AsyncOpenAI``; None for a chat model.
-        named_by: The name whose value the model is, where that is no constant: a parameter of the function around it.
-        prefix: The provider's, as in ``provider:model``; None where the class does not say it.
-        settings: Of a client: its time limit, as source; ``lost``: what VineLM's client has no place for.
         is_wrapped: Whether ``vine.around(...)`` is around it already.
     """
 
@@ -196,20 +146,12 @@ class ModelCall:
     model: str | None
     endpoint: str | None = None
     name: str = "model"
-    client: str | None = None
-    named_by: str | None = None
-    prefix: str | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    lost: tuple[str, ...] = ()
     is_wrapped: bool = False
 
     def replacement(self, *, is_named: bool = False, vine: str = "vine") -> str:
         """Return the code with the wrapper; it names its stage with ``is_named``, and the VineLM ``vine``."""
-        stage = [f'"{self.name}"'] if is_named else []
-        if self.client is None:
-            return f"{vine}.around({', '.join([self.source, *stage])})"
-        parts = [*stage, *(["is_async=True"] if self.client == "AsyncOpenAI" else [])]
-        return f"{vine}.openai_client({', '.join([*parts, *(f'{key}={value}' for key, value in self.settings.items())])})"
+        stage = f', "{self.name}"' if is_named else ""
+        return f"{vine}.around({self.source}{stage})"
 
 
 def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
@@ -302,56 +244,17 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
             outer = _configured(made, above)
             if not isinstance(made, ast.expr) or not isinstance(outer, ast.expr):
                 continue
-            name, facts = _name_of(outer, above), _facts(made, source, names)
-            if facts.get("client") and not facts["endpoint"]:
-                facts["model"] = _asked_of(name, tree, names)
+            endpoint = _endpoint_of(made, source, names) if isinstance(made, ast.Call) else None
             yield ModelCall(
                 path=path,
                 line=outer.lineno,
                 source=source.of(outer),
                 start=source.start(outer),
-                name=name,
+                name=_name_of(outer, above),
+                model=None if endpoint else _model_of(made, names),
+                endpoint=endpoint,
                 is_wrapped=_is_wrapped(outer, above),
-                **facts,
             )
-
-
-def _asked_of(client: str, tree: ast.AST, names: dict[str, Any]) -> str | None:
-    """The model that all calls of a client of the openai SDK name; None where they name several, or one that is not written."""
-    said: set[Any] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and client in {part.strip("_") for part in _dotted(node.func)}:
-            said.update(_constant(keyword.value, names) for keyword in node.keywords if keyword.arg == "model")
-    name = said.pop() if len(said) == 1 else None
-    return named_model(name, "openai") if isinstance(name, str) else None
-
-
-def _dotted(expression: ast.expr) -> Iterator[str]:
-    """The names of ``self.client.chat.completions.create``."""
-    while isinstance(expression, ast.Attribute):
-        yield expression.attr
-        expression = expression.value
-    if isinstance(expression, ast.Name):
-        yield expression.id
-
-
-def _facts(made: ast.expr, source: _Source, names: dict[str, Any]) -> dict[str, Any]:
-    """What a call says of its model; a text is its name."""
-    if not isinstance(made, ast.Call):
-        return {"model": made.value if isinstance(made, ast.Constant) else None}
-    endpoint = _endpoint_of(made, source)
-    maker = value_of(made.func, names)
-    found: dict[str, Any] = {"endpoint": endpoint, "client": maker.__name__ if makes_client(maker) else None}
-    found["prefix"] = PREFIXES.get(getattr(maker, "__name__", ""))
-    found["model"] = None if endpoint else _model_of(made, found["prefix"], names)
-    if found["model"] is None and not endpoint:
-        given = [keyword.value for keyword in made.keywords if keyword.arg in {"model", "model_name"}] or made.args[:1]
-        found["named_by"] = next((one.id for one in given if isinstance(one, ast.Name)), None)
-    if found["client"]:
-        found["settings"] = {keyword.arg: source.of(keyword.value) for keyword in made.keywords if keyword.arg == "timeout"}
-        known = {"timeout", "api_key", *_ENDPOINTS}
-        found["lost"] = tuple(source.of(keyword) for keyword in made.keywords if keyword.arg not in known)
-    return found
 
 
 def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
@@ -426,35 +329,67 @@ def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
 
 
 def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
-    """The texts that name a model where a chat model could stand: an argument of a maker of agents, or a sub-agent's."""
+    """The texts that name a model where a chat model could stand: an argument of a maker of agents, or a sub-agent's.
+
+    An agent and a middleware of LangChain take any name that ``init_chat_model`` does, also one that is known when they run
+    only; what other packages take by the name of a model may be an embedding's, so it has to be ``provider:model`` there.
+    """
     given: list[ast.expr] = []
+    is_known = False
     if isinstance(node, ast.Call):
         maker = value_of(node.func, names)
+        name = getattr(maker, "__name__", "")
         file = getattr(sys.modules.get(getattr(maker, "__module__", None) or ""), "__file__", None) or ""
-        is_creating = getattr(maker, "__name__", "").startswith("create_")
         is_theirs = maker is not None and not is_user_code(getattr(maker, "__module__", None) or "", file)
+        is_creating = name.startswith("create_")
+        takes_models = isinstance(maker, type) and is_theirs and is_middleware(maker)
         if makes_chat(maker) or not (is_creating or is_theirs):
             return []
-        first = node.args[:1] if is_creating else []
+        is_known = takes_models or name == "create_agent"
+        first = node.args if takes_models else node.args[:1] if is_creating else []
         given = [*first, *(keyword.value for keyword in node.keywords if (keyword.arg or "").endswith("model"))]
     elif isinstance(node, ast.Dict):
         keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
         if "system_prompt" in keys or "prompt" in keys:
             given = [value for key, value in zip(keys, node.values, strict=True) if key == "model"]
-    return [value for value in given if isinstance(value, ast.Constant) and _NAMED.fullmatch(str(value.value))]
+    return [one for one in given if _names_model(one, names, is_known=is_known)]
 
 
-def _endpoint_of(call: ast.Call, source: _Source) -> str | None:
-    """The argument that sends the calls elsewhere than to the provider, whose prices and keys then do not hold."""
-    given = (keyword for keyword in call.keywords if keyword.arg in _ENDPOINTS)
+def _names_model(expression: ast.expr, names: Mapping[str, Any], *, is_known: bool) -> bool:
+    """Whether an expression is a text that names a model; ``is_known`` if any text in its place does."""
+    text = expression.value if isinstance(expression, ast.Constant) else value_of(expression, names)
+    if isinstance(text, str):
+        return is_known or re.fullmatch(r"\w+:\S+", text) is not None
+    of_environment = ast.unparse(expression).startswith(("os.environ", "os.getenv", "getenv("))
+    return is_known and (of_environment or isinstance(expression, ast.JoinedStr))
+
+
+def _endpoint_of(call: ast.Call, source: _Source, names: dict[str, Any]) -> str | None:
+    """The argument that sends the calls elsewhere than to the provider, whose prices and keys then do not hold.
+
+    An address that the source does not say may be the provider's own, as that of an empty variable of the environment.
+    """
+    given = (one for one in call.keywords if one.arg in _ENDPOINTS and isinstance(_constant(one.value, names), str))
     return next((source.of(keyword) for keyword in given), None)
 
 
-def _model_of(call: ast.Call, prefix: str | None, names: dict[str, Any]) -> str | None:
-    texts = {keyword.arg: value for keyword in call.keywords if isinstance(value := _constant(keyword.value, names), str)}
-    first = _constant(call.args[0], names) if call.args else None
+def _model_of(made: ast.expr, names: dict[str, Any]) -> str | None:
+    """What a call, or a text in the place of a model, says of the model."""
+    if not isinstance(made, ast.Call):
+        text = _constant(made, names)
+        return named_model(text, None) if isinstance(text, str) else None
+    texts = {keyword.arg: value for keyword in made.keywords if isinstance(value := _constant(keyword.value, names), str)}
+    first = _constant(made.args[0], names) if made.args else None
     name = texts.get("model") or texts.get("model_name") or (first if isinstance(first, str) else None)
-    return None if name is None else named_model(name, prefix or texts.get("model_provider"))
+    kind = value_of(made.func, names)
+    prefix = _prefix_of(kind) if isinstance(kind, type) else texts.get("model_provider")
+    return None if name is None else named_model(name, prefix)
+
+
+def _prefix_of(kind: type) -> str | None:
+    """The provider's prefix, as in ``provider:model``, of a class of chat models; None where its name does not say it."""
+    name = kind.__name__
+    return _PREFIXES.get(name) or (name.removeprefix("Chat").lower() if name.startswith("Chat") else None)
 
 
 def named_model(name: str, prefix: str | None) -> str | None:

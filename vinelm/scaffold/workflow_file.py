@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,14 @@ _OWN_NAMES = frozenset(
 )
 """What the workflow file calls its own, and what it imports: no name of the application may stand for one of these."""
 _EQUAL = "    # Equal texts. Write your own rule where answers may differ in form; a number in [0, 1] is a partial score."
+
+
+def with_defaults(text: str, today: Mapping[str, str]) -> str:
+    """Return a workflow file in which stages without a ``default=`` run these models today, stage to its catalog's name."""
+    for stage, model in today.items():
+        bare = rf"Stage\({re.escape(json.dumps(stage))}(?=[,)])(?![^)]*default=)"
+        text = re.sub(bare, lambda one, model=model: f"{one[0]}, default={json.dumps(model)}", text)  # type: ignore[misc]
+    return re.sub(rf"^# {TODO}: which model runs today at .*\n", "", text, flags=re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)

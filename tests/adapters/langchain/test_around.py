@@ -8,7 +8,6 @@ import pytest
 from kit.wire.client import PRICE
 from kit.wire.openai_format import completion, problem
 from kit.wire.openai_format import stream as streamed
-from kit.wire.server import WireServer, end_connections
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.output_parsers import StrOutputParser
@@ -52,16 +51,8 @@ async def named(asked, out):
 
 
 @pytest.fixture
-def server():
-    found = WireServer()
-    found.answers(named)
-    yield found
-    found.stop()
-    end_connections()
-
-
-@pytest.fixture
 def vine(server, monkeypatch):
+    server.answers(named)
     monkeypatch.setenv("MY_KEY", "sk-canary")
     how = {"engine": "e", "price": PRICE, "price_id": "p", "timeout_s": 60.0, "api_key_env": "MY_KEY"}
     other = Model(name="other", provider="openai", model_id="another-model", api_base=server.url, **how)
@@ -201,6 +192,68 @@ def test_a_configurable_field_and_a_configurable_alternative(vine, server):
         assert model in vine.adapter.models.catalog  # it was metered
 
 
+@pytest.mark.parametrize("most", [9, 20_000])
+def test_its_limit_of_an_answer_is_its_own_whatever_another_object_of_the_same_model_sets(vine, server, most):
+    def ask(chat, **options):
+        chat.invoke("?", **options)
+        body = server.asked[-1].json
+        return body.get("max_completion_tokens", body.get("max_tokens"))
+
+    assert ask(vine.around(own(server, max_tokens=most), "write")) == most
+    assert ask(vine.around(own(server), "write")) is None
+    assert ask(vine.around(own(server, max_tokens=12), "write")) == 12
+    assert ask(vine.around(own(server, max_tokens=12), "write"), max_tokens=50) == 50
+    assert ask(vine.around(own(server, max_tokens=12), "write").bind(max_tokens=8)) == 8
+    with vine.request(policy=policy_of(vine, "other")):
+        assert ask(vine.around(own(server, max_tokens=12), "write")) == 12
+
+
+FIELDS = {"model_name": ConfigurableField(id="which"), "seed": ConfigurableField(id="seed")}
+
+
+def test_a_model_whose_name_a_call_configures_asks_what_it_asks_without_us(vine, server):
+    bare = own(server, temperature=0.5).configurable_fields(**FIELDS)
+    wrapped = vine.around(bare, "write")
+    more = {"max_tokens": ConfigurableField(id="most")}
+    for made in (bare, wrapped):
+        made.invoke("?")
+        made.invoke("?", {"configurable": {"which": "gpt-4.1", "seed": 7}})
+        made.with_config(configurable={"which": "gpt-4.1"}).invoke("?")
+        made.configurable_fields(**more).invoke("?", {"configurable": {"which": "gpt-4.1", "most": 9}})
+        made.bind_tools([weather]).invoke("?")
+        made.with_structured_output(City, include_raw=True, method="function_calling").invoke("?")
+    bodies = [one.json for one in server.asked]
+    assert bodies[:6] == bodies[6:]
+    assert [body["model"] for body in bodies[6:10]] == ["gpt-4.1-mini", "gpt-4.1", "gpt-4.1", "gpt-4.1"]
+    assert bodies[7]["seed"] == 7
+    assert isinstance(vine.around(bare | StrOutputParser(), "write").invoke("?"), str)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_client_of_the_sdk_runs_what_each_call_names_as_it_is_set_up(vine, server, is_async):
+    openai = pytest.importorskip("openai")
+    kind = openai.AsyncOpenAI if is_async else openai.OpenAI
+    client = vine.around(kind(api_key="sk-mine", base_url=server.url, default_headers={"x-team": "blue"}, timeout=9.0), "write")
+    assert isinstance(client, kind)
+    assert vine.around(client) is client
+    asked = [{"role": "user", "content": "?"}]
+
+    def ask(model):
+        found = client.chat.completions.create(model=model, messages=asked, temperature=0.25)
+        return (asyncio.run(found) if is_async else found).model
+
+    names = ["gpt-4.1", "gpt-4.1-mini", "gpt-4.1"]
+    assert [ask(name) for name in names] == names
+    assert [one.json["model"] for one in server.asked] == names
+    assert {one.json["temperature"] for one in server.asked} == {0.25}
+    assert {one.headers["x-team"] for one in server.asked} == {"blue"}
+    assert {one.headers["authorization"] for one in server.asked} == {"Bearer sk-mine"}
+    with vine.request(policy=policy_of(vine, "other")):
+        assert ask("gpt-4.1") == "another-model"
+    with pytest.raises(openai.BadRequestError, match="no price known for 'openai/nobodys'"):
+        ask("nobodys")
+
+
 def test_another_model_gets_the_settings_that_it_shares(vine, server):
     around = vine.around(own(server, max_tokens=77, **SET), "write")
     with vine.request(policy=policy_of(vine, "other")):
@@ -232,7 +285,7 @@ def test_the_object_is_the_entry_that_names_it_and_gets_one_where_none_does(vine
 
 
 def test_a_price_that_nobody_knows_is_one_line(vine, server):
-    with pytest.raises(ConfigError, match="no price known") as raised:
+    with pytest.raises(ConfigError, match=r"no price known .*vine\.around: price=.*; or add an entry") as raised:
         vine.around(own(server, "nobody-knows-it"), "write")
     assert "\n" not in str(raised.value)
     price = {"input": 1.0, "output": 2.0, "source": "contract", "as_of": "2026-01-01"}
@@ -248,6 +301,21 @@ def test_what_has_no_chat_model_inside_is_one_line(vine):
 def test_around_twice_is_around_once(vine, server):
     around = vine.around(own(server), "write")
     assert vine.around(around, "write") is around
+
+
+def test_its_own_key_is_enough_as_long_as_no_plan_chooses_another_model(server, monkeypatch):
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    server.answers(named)
+    vine = VineLM(["openai:gpt-4.1-mini", "openai:gpt-4.1", "anthropic:claude-haiku-4-5"])
+    chat = vine.around(own(server), "write")
+    assert chat.invoke("?").text == "gpt-4.1-mini"
+    assert chat.bind_tools([weather]).invoke("?").text == "gpt-4.1-mini"
+    assert server.asked[-1].headers["authorization"] == "Bearer sk-mine"
+    template = Template((Stage("write"),)).bind(tuple(vine.adapter.models.catalog))
+    policy = StaticPolicy(template, ("openai:gpt-4.1",))
+    with vine.request(policy=policy), pytest.raises(ConfigError, match="variable OPENAI_API_KEY is not set"):
+        chat.invoke("?")
 
 
 def test_its_failure_shows_nothing_of_its_key(vine, server):

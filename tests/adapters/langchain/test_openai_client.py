@@ -7,7 +7,6 @@ from kit.apps.chat import ScriptedBackend, chat_control
 from kit.wire.client import PRICE
 from kit.wire.openai_format import USAGE, completion, problem
 from kit.wire.openai_format import stream as streamed
-from kit.wire.server import WireServer, end_connections
 from langchain_core.messages import AIMessage, ToolMessage
 
 from vinelm import VineChatModel, VineLM
@@ -39,7 +38,8 @@ def backend():
 
 def client_of(backend, *, is_async=False):
     vine = chat_control(backend)
-    return openai_client(vine, VineChatModel(vine=vine, stage="generate"), "generate", is_async=is_async)
+    chat = VineChatModel(vine=vine, stage="generate")
+    return openai_client(vine, lambda _: chat, "generate", is_async=is_async)
 
 
 def test_a_loop_over_tools(backend):
@@ -72,14 +72,6 @@ def test_another_endpoint_is_refused_in_one_line(backend):
 
 
 # -- over the wire: what was asked for arrives at the server, and what it answers at the caller ------------------
-
-
-@pytest.fixture
-def server():
-    found = WireServer()
-    yield found
-    found.stop()
-    end_connections()
 
 
 @pytest.fixture

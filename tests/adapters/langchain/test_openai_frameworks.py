@@ -1,35 +1,24 @@
-"""Frameworks over the openai SDK run on ``vine.openai_client`` with one changed line: tools, a handoff, a structured result."""
+"""Frameworks over the openai SDK run with one changed line, ``vine.around``: tools, a handoff, a structured result."""
 
 import asyncio
 import json
 
 import pytest
-from kit.wire.client import PRICE
 from kit.wire.openai_format import completion, stream
-from kit.wire.server import WireServer, end_connections
 from pydantic import BaseModel
 
 from vinelm import VineLM
-from vinelm.catalog import Catalog, Model
 
 # A client of an event loop that has ended leaves its connection to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
-def server():
-    found = WireServer()
-    yield found
-    found.stop()
-    end_connections()
-
-
-@pytest.fixture
-def client(server, monkeypatch):
-    monkeypatch.setenv("MY_KEY", "sk-canary")
-    how = {"engine": "e", "price": PRICE, "price_id": "p", "timeout_s": 60.0, "api_key_env": "MY_KEY"}
-    entry = Model(name="m", provider="openai", model_id="model-1", api_base=server.url, **how)
-    return VineLM(Catalog([entry])).openai_client("write", is_async=True)
+def client(server):
+    """An application's own client, wrapped."""
+    openai = pytest.importorskip("openai")
+    mine = openai.AsyncOpenAI(api_key="sk-mine", base_url=server.url)
+    return VineLM(["openai:gpt-5-mini"]).around(mine, "write")
 
 
 def scripted(*turns):
@@ -59,7 +48,7 @@ def test_the_agents_sdk_with_a_tool_and_a_handoff(client, server, is_streamed):
         """The weather in a city."""
         return f"sun in {city}"
 
-    model = agents.OpenAIChatCompletionsModel(model="any", openai_client=client)  # the changed line
+    model = agents.OpenAIChatCompletionsModel(model="gpt-5-mini", openai_client=client)  # the changed line
     expert = agents.Agent(name="expert", model=model, tools=[weather])
     desk = agents.Agent(name="desk", model=model, handoffs=[expert])
     server.answers(scripted(("transfer_to_expert", {}), ("weather", {"city": "Rome"}), "sunny"))
@@ -85,7 +74,7 @@ def test_pydantic_ai_with_a_tool_and_a_structured_result(client, server):
         is_sunny: bool
 
     agent = ai.Agent(
-        OpenAIChatModel("any", provider=OpenAIProvider(openai_client=client)), output_type=City
+        OpenAIChatModel("gpt-5-mini", provider=OpenAIProvider(openai_client=client)), output_type=City
     )  # the changed line
 
     @agent.tool_plain

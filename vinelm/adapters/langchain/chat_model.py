@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, suppress
+from functools import cache
 from typing import Any, ClassVar
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -16,12 +17,13 @@ from pydantic import ConfigDict, Field, field_validator
 from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, name_model
 from vinelm.adapters.calls.fallback_model import REPEATABLE, failed_call
 from vinelm.adapters.calls.tool_binding import OWN_MODEL
-from vinelm.adapters.langchain.openai_client import openai_client
+from vinelm.adapters.langchain.openai_client import chats_of, openai_client
 from vinelm.adapters.langchain.own_model import OwnModel, Wrap, told_of, wrapped
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.runs.chat_call import ChatCall, halted_here, node_of
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
+from vinelm.adapters.langgraph.structure.chat_search import CHAT_MARK, makes_client
 from vinelm.catalog.langchain import entry_of_chat
 from vinelm.objective import Objective
 
@@ -209,6 +211,7 @@ class VineChatModel(DelegatingChatModel):
             "limits": {name: value for name, value in given.items() if value is not None},
             "falls_back": attempt == self.max_retries,
             "tools": getattr(options.get("tools"), "given", None),
+            "own": self.own,
         }
 
 
@@ -326,9 +329,12 @@ class VineInterface(GraphInterface):
         chooses another model of the catalog, the settings that it shares with it hold there, too. A model with
         ``bind_tools``, ``with_fallbacks``, ``with_retry`` or ``with_config``, or a chain, is wrapped where its models are.
 
+        A client of the openai SDK becomes one whose every ``chat.completions.create`` is an invocation of the stage: the model
+        that the call names is what runs without a plan, with the client's key, address, time limit and headers.
+
         Args:
             model: a LangChain chat model, or what was made of one; a text such as ``"openai:gpt-5"`` names one as for
-                ``init_chat_model``.
+                ``init_chat_model``; or an ``OpenAI`` or ``AsyncOpenAI`` of the openai SDK.
             stage: name of the stage; by default that of the node that makes the call.
             price: dollars per million tokens of a model that neither the catalog nor the list of prices knows:
                 ``{"input": ..., "output": ..., "source": ..., "as_of": ...}``.
@@ -336,13 +342,19 @@ class VineInterface(GraphInterface):
         Raises:
             ConfigError: there is no chat model inside, or its price is not known.
         """
+        if makes_client(type(model)):
+            made = chats_of(model)
+            chat_of = cache(lambda name: self.around(made(name), stage, price=price))
+            return openai_client(self, chat_of, stage, is_async=type(model).__name__ == "AsyncOpenAI")
+        if getattr(type(model), CHAT_MARK, False):  # VineLM's own already
+            return model
         if isinstance(model, str):  # where an agent takes the name of a model
             from langchain.chat_models import init_chat_model
 
             model = init_chat_model(model)
 
         def wrap(chat: BaseChatModel) -> BaseChatModel:
-            if isinstance(chat, VineChatModel):
+            if isinstance(chat, VineChatModel):  # inside of what was made of it
                 return chat
             models: Any = self.adapter.models
             entry = entry_of_chat(chat, models.catalog.entries, price)
@@ -367,4 +379,5 @@ class VineInterface(GraphInterface):
         Raises:
             ConfigError: the openai SDK is not installed, or the catalog lacks the default model.
         """
-        return openai_client(self, self.chat_model(stage, **settings), stage, is_async=is_async)
+        chat = self.chat_model(stage, **settings)
+        return openai_client(self, lambda _: chat, stage, is_async=is_async)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +16,7 @@ from langchain_core.prompt_values import ChatPromptValue
 from vinelm.adapters.calls.tool_binding import OPENAI_BODY, PARALLEL
 from vinelm.adapters.langgraph.structure.chat_search import CHAT_MARK
 from vinelm.errors import UNSUPPORTED_CALL, CallError, ConfigError, VineLMError, WorkflowError
+from vinelm.extras import required_extra
 from vinelm.one_process import OneProcess
 
 ONE = {name: getattr(OneProcess, name) for name in ("__copy__", "__deepcopy__", "__reduce_ex__")}
@@ -46,8 +47,14 @@ _ENDS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def openai_client(vine: Any, chat: BaseChatModel, stage: str | None, *, is_async: bool) -> Any:
-    """Return an ``OpenAI`` or ``AsyncOpenAI`` whose ``chat.completions`` call a chat model that ``vine`` made, of that stage.
+def openai_client(vine: Any, chat_of: Callable[[str], BaseChatModel], stage: str | None, *, is_async: bool) -> Any:
+    """Return an ``OpenAI`` or ``AsyncOpenAI`` whose ``chat.completions`` call chat models that ``vine`` made, of that stage.
+
+    Args:
+        vine: makes the chat models.
+        chat_of: returns the chat model of a call that asks for a model by this name.
+        stage: name of the stage; None for that of the node that makes the call.
+        is_async: whether it is the SDK's client for coroutines.
 
     Raises:
         ConfigError: the openai SDK is not installed.
@@ -55,17 +62,21 @@ def openai_client(vine: Any, chat: BaseChatModel, stage: str | None, *, is_async
     try:
         import openai
     except ImportError as error:
-        raise ConfigError("vine.openai_client needs the openai SDK: pip install openai") from error
+        raise ConfigError("a client of the openai SDK needs that: pip install openai") from error
     from vinelm.backends.openai.http_library import http_library
 
     httpx = http_library()
 
-    def answer(request: Any) -> Any:
+    def begun(request: Any) -> tuple[BaseChatModel, Any, list[BaseMessage], dict[str, Any]]:
         if not request.url.path.endswith("/chat/completions"):
-            return httpx.Response(**_failure(400, "unsupported", _REFUSED))
+            raise WorkflowError(_REFUSED)
         body = json.loads(request.content)
+        chat = chat_of(str(body.get("model", "")))
+        return chat, body, *_asked(chat, body)
+
+    def answer(request: Any) -> Any:
         try:
-            messages, options = _asked(chat, body)
+            chat, body, messages, options = begun(request)
             if body.get("stream"):
                 return httpx.Response(200, headers=_EVENTS, content=_events(_Answer(body), chat.stream(messages, **options)))
             found = chat.generate_prompt([ChatPromptValue(messages=messages)], **options)
@@ -74,11 +85,8 @@ def openai_client(vine: Any, chat: BaseChatModel, stage: str | None, *, is_async
             return httpx.Response(**_told(error))
 
     async def aanswer(request: Any) -> Any:
-        if not request.url.path.endswith("/chat/completions"):
-            return httpx.Response(**_failure(400, "unsupported", _REFUSED))
-        body = json.loads(request.content)
         try:
-            messages, options = _asked(chat, body)
+            chat, body, messages, options = begun(request)
             if body.get("stream"):
                 return httpx.Response(200, headers=_EVENTS, content=_aevents(_Answer(body), chat.astream(messages, **options)))
             found = await chat.agenerate_prompt([ChatPromptValue(messages=messages)], **options)
@@ -94,6 +102,30 @@ def openai_client(vine: Any, chat: BaseChatModel, stage: str | None, *, is_async
         max_retries=0,  # VineLM repeats calls itself
         http_client=client(transport=httpx.MockTransport(aanswer if is_async else answer)),
     )
+
+
+def chats_of(client: Any) -> Callable[[str], BaseChatModel]:
+    """Return what makes the chat model that a client of the openai SDK calls by a name, with the client's own settings.
+
+    Raises:
+        ConfigError: ``langchain-openai`` is not installed; said here, where the client is wrapped, and not at its first call.
+    """
+    with required_extra("openai", "vine.around of a client of the openai SDK"):
+        from langchain_openai import ChatOpenAI
+        from openai import DEFAULT_TIMEOUT
+
+    settings = {
+        "api_key": getattr(client, "_api_key_provider", None) or client.api_key,
+        "base_url": str(client.base_url),
+        "organization": client.organization,
+        "timeout": None if client.timeout == DEFAULT_TIMEOUT else client.timeout,
+        "default_headers": client._custom_headers,
+        "default_query": client._custom_query,
+    }
+    if not type(client._client).__module__.startswith("openai."):  # the application's own: proxies, certificates
+        settings["http_async_client" if hasattr(client._client, "aclose") else "http_client"] = client._client
+    given = {name: value for name, value in settings.items() if value}
+    return lambda name: ChatOpenAI(model=name, **given)
 
 
 _EVENTS = {"content-type": "text/event-stream"}
@@ -244,8 +276,7 @@ def _told(error: VineLMError) -> dict[str, Any]:
     """The response by which the SDK raises its own error, with the one line of ours."""
     kind = error.kind if isinstance(error, CallError) else "malformed"
     status, code = _STATUS.get(kind, (500, kind))
-    return _failure(status, code, str(error))
-
-
-def _failure(status: int, code: str, text: str) -> dict[str, Any]:
-    return {"status_code": status, "json": {"error": {"message": text, "type": "vinelm_error", "code": code, "param": None}}}
+    return {
+        "status_code": status,
+        "json": {"error": {"message": str(error), "type": "vinelm_error", "code": code, "param": None}},
+    }

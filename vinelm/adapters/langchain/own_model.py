@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableAlternatives
+from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableAlternatives, RunnableConfigurableFields
 
 from vinelm.backends.remote.inner import InnerChat, limit_of
 from vinelm.catalog import Model
@@ -29,7 +29,7 @@ class OwnModel:
         inner: the object, to be called.
         entry: its name in the catalog.
         settings: what was set on it and other models may have, too.
-        max_tokens: its limit of an answer; None for none.
+        max_tokens: its limit of an answer; None where the application sets none.
     """
 
     inner: InnerChat
@@ -42,11 +42,17 @@ class OwnModel:
         """Return the object as this entry of the catalog."""
         given = {name: getattr(chat, name, None) for name in SHARED if name in chat.model_fields_set}
         inner = InnerChat(chat, entry_max_tokens=entry.max_tokens)
-        return cls(inner, entry.name, {name: one for name, one in given.items() if one is not None}, limit_of(chat))
+        return cls(inner, entry.name, {name: one for name, one in given.items() if one is not None}, _set_limit(chat))
 
     def __deepcopy__(self, memo: Any) -> OwnModel:
         """The same: nothing changes it, and the application's object has clients and locks that cannot be copied."""
         return self
+
+
+def _set_limit(chat: BaseChatModel) -> int | None:
+    """The most tokens of an answer that the application has set on a chat model; None for what its package fills in."""
+    found, most = limit_of(chat), (getattr(chat, "profile", None) or {}).get("max_output_tokens")
+    return None if found == most else found
 
 
 def told_of(chat: BaseChatModel) -> dict[str, Any]:
@@ -93,6 +99,8 @@ def _wrapped(made: Any, wrap: Wrap) -> Any:
         return made if is_same else made.model_copy(update={"runnable": inner, "fallbacks": others})
     if type(made).__name__ == "_ConfigurableModel" and type(made).__module__.startswith("langchain."):
         return _late(made, wrap)
+    if isinstance(made, RunnableConfigurableFields):
+        return made if _wrapped(made.default, wrap) is made.default else _configured(made, wrap)
     if isinstance(made, DynamicRunnable):
         update: dict[str, Any] = {"default": _wrapped(made.default, wrap)}
         if isinstance(made, RunnableConfigurableAlternatives):
@@ -116,6 +124,32 @@ def _wrapped(made: Any, wrap: Wrap) -> Any:
 def _alternative(made: Any, wrap: Wrap) -> Any:
     """An alternative of a configurable model; one that is made when it is chosen is wrapped then."""
     return _wrapped(made, wrap) if isinstance(made, Runnable) else lambda: _wrapped(made(), wrap)
+
+
+def _configured(made: RunnableConfigurableFields[Any, Any], wrap: Wrap) -> Runnable[Any, Any]:
+    """Return a model some of whose fields a call's configuration sets (its ``model_name``, say), wrapped behind that.
+
+    A chat model of VineLM has other fields: the application's own is made anew by LangChain, and what comes of it is wrapped.
+    """
+
+    class Configured(RunnableConfigurableFields):  # type: ignore[type-arg]
+        __vinelm_chat__: ClassVar[bool] = True
+        vine: ClassVar[Any] = wrap.vine
+        stage: ClassVar[str | None] = wrap.stage
+        own: ClassVar[None] = None
+
+        def _prepare(self, config: Any = None) -> tuple[Runnable[Any, Any], Any]:
+            found, config = super()._prepare(config)
+            return _wrapped(found, wrap), config
+
+        def configurable_fields(self, **kwargs: Any) -> Any:
+            return _wrapped(super().configurable_fields(**kwargs), wrap)
+
+        def __getattr__(self, name: str) -> Any:  # of the model inside: what bind_tools and others make of it is wrapped, too
+            found = super().__getattr__(name)
+            return (lambda *args, **kwargs: _wrapped(found(*args, **kwargs), wrap)) if callable(found) else found
+
+    return Configured(default=made.default, fields=made.fields, config=made.config)
 
 
 def _late(made: Any, wrap: Wrap) -> Any:

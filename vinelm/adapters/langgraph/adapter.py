@@ -350,6 +350,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
     Attributes:
         invoke, ainvoke, call, acall, path_of: what nodes, chat models and edges ask; see
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
+        called: stage to the default models of the chat models that were called as it, in order.
         defaults, default_scope: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
         finder: see :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
         finish_node: see :attr:`GraphInterface.finish`.
@@ -384,6 +385,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         note_adapter(self)
         self.adapter = self
         self._agents: set[str] = set()
+        self.called: dict[str, dict[str, None]] = {}
         self._has_unnamed = False
         self._unnamed_defaults: set[str | None] = set()
         defaults = self.defaults = DefaultRuns(self, enforces=enforces, fallback=fallback)
@@ -413,6 +415,13 @@ class GraphAdapter(AdapterSettings, GraphInterface):
             self.optional.setdefault(name, None)
         if is_agent:
             self._agents.add(name)
+
+    def note_call(self, name: str, default: str | None) -> None:
+        """Note that a stage is called by a chat model whose own default is this one, which the catalog may lack."""
+        if name not in self.declared:
+            self.declare(name, default if default in self.catalog else None)
+        if default is not None:
+            self.called.setdefault(name, {})[default] = None
 
     def declare_unnamed(self, default: str | None = None) -> None:
         """Declare a chat model whose stage is the node that calls it."""

@@ -11,17 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatResult
 
 from vinelm.backends.keys import named_key
-from vinelm.backends.openai.batches import LEAST_LISTED, NO_LIMIT_S, SKEW_S, Refusal
+from vinelm.backends.openai.batches import LEAST_LISTED, NO_LIMIT_S, SKEW_S, Refusal, SdkBatches
 from vinelm.backends.remote.batches import failure, unread, with_missing
-from vinelm.backends.remote.clients import Clients
 from vinelm.backends.remote.failures import failed
-from vinelm.backends.remote.meter import ModelRequest
-from vinelm.backends.remote.provider import BatchApi, FoundBatch
-from vinelm.backends.remote.sender import asked
+from vinelm.backends.remote.provider import FoundBatch
 from vinelm.catalog import Model
 
 if TYPE_CHECKING:
@@ -33,7 +29,6 @@ VERSION = "2023-06-01"
 """The API version that is asked for, whatever the SDK's: 2026-10-21 refuses ``temperature``, which LangChain users set."""
 AMBIENT_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 """A variable with headers that the SDK would send to every server."""
-_NOT_IN_A_BATCH = ("stream", "extra_headers", "extra_query", "extra_body", "timeout")
 _ENDED: Mapping[str, Mapping[str, Any]] = {
     "expired": failure("timeout", "the batch expired before the call was made"),
     "canceled": failure("server", "the batch was cancelled before the call was made"),
@@ -41,21 +36,14 @@ _ENDED: Mapping[str, Mapping[str, Any]] = {
 _OF_THE_SERVER = ("api_error", "overloaded_error", "timeout_error")
 
 
-class AnthropicBatches(BatchApi):
+class AnthropicBatches(SdkBatches["Anthropic"]):
     """Batches over the SDK."""
 
     halves_cache = True
     most_calls, most_bytes = 100_000, 240 << 20
 
     def __init__(self) -> None:
-        self._clients: Clients[Anthropic] = Clients(_client, lambda model: (model.api_base, model.api_key_env))
-
-    def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
-        """Return the body of a message, as langchain-anthropic makes it."""
-        own, options = asked(chat, request)
-        payload = own._get_request_payload(list(request.messages), stop=request.stop, **options)  # type: ignore[attr-defined]
-        more = payload.pop("extra_body", None) or {}
-        return {**{key: one for key, one in payload.items() if key not in _NOT_IN_A_BATCH}, **more}
+        super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
         """Send the batch: one request."""
@@ -101,10 +89,6 @@ class AnthropicBatches(BatchApi):
 
         result: ChatResult = self.chat_of(model)._format_output(Message.model_validate(dict(body)))  # type: ignore[attr-defined]
         return result
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._clients.close()
 
 
 def _client(model: Model) -> Anthropic:

@@ -13,12 +13,11 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatResult
 
 from vinelm.backends.keys import named_key
-from vinelm.backends.openai.batches import LEAST_LISTED, SKEW_S, Refusal
+from vinelm.backends.openai.batches import LEAST_LISTED, SKEW_S, Refusal, SdkBatches
 from vinelm.backends.remote.batches import failure
-from vinelm.backends.remote.clients import Clients
 from vinelm.backends.remote.failures import failed
 from vinelm.backends.remote.meter import ModelRequest
-from vinelm.backends.remote.provider import BatchApi, FoundBatch
+from vinelm.backends.remote.provider import FoundBatch
 from vinelm.backends.remote.sender import asked
 from vinelm.catalog import Model
 
@@ -35,13 +34,13 @@ _REST = {
 }
 
 
-class GeminiBatches(BatchApi):
+class GeminiBatches(SdkBatches["Client"]):
     """Batches over the SDK."""
 
     most_calls, most_bytes = 10_000, 18 << 20  # the API takes 20 MB inline
 
     def __init__(self) -> None:
-        self._clients: Clients[Client] = Clients(_client, lambda model: (model.api_base, model.api_key_env))
+        super().__init__(_client)
 
     def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
         """Return the contents and the config of a call, as langchain-google-genai makes them."""
@@ -95,10 +94,6 @@ class GeminiBatches(BatchApi):
             msg = "a response without candidates, without feedback on its prompt and without usage"
             raise ValueError(msg)
         return _response_to_result(response)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._clients.close()
 
 
 def _client(model: Model) -> Client:

@@ -6,16 +6,16 @@ Wire format: https://platform.openai.com/docs/guides/batch and .../api-reference
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatResult
 
 from vinelm.backends.keys import own_or_no_key
 from vinelm.backends.remote.batches import failure, unread, with_missing
-from vinelm.backends.remote.clients import Clients
+from vinelm.backends.remote.clients import C, Clients
 from vinelm.backends.remote.failures import failed
 from vinelm.backends.remote.meter import ModelRequest
 from vinelm.backends.remote.provider import BatchApi, FoundBatch
@@ -35,23 +35,34 @@ ENDPOINT: Final = "/v1/chat/completions"
 KEY = "vinelm"
 """The name of our key in a batch's metadata."""
 _ENDED = ("completed", "failed", "expired", "cancelled")
-_NOT_IN_A_BATCH = ("stream", "stream_options", "extra_headers", "extra_query", "timeout")
+_FOR_THE_SDK = ("stream", "stream_options", "extra_headers", "extra_query", "timeout")
 
 
-class OpenAIBatches(BatchApi):
+class SdkBatches(BatchApi, Generic[C]):
+    """Batches over a provider's SDK, with a client for each server and key."""
+
+    def __init__(self, client: Callable[[Model], C]) -> None:
+        self._clients: Clients[C] = Clients(client, lambda model: (model.api_base, model.api_key_env))
+
+    def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
+        """Return the body of a call, as the chat model's package makes it."""
+        own, options = asked(chat, request)
+        payload = own._get_request_payload(list(request.messages), stop=request.stop, **options)  # type: ignore[attr-defined]
+        more = payload.pop("extra_body", None) or {}
+        return {**{key: one for key, one in payload.items() if key not in _FOR_THE_SDK}, **more}
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._clients.close()
+
+
+class OpenAIBatches(SdkBatches["OpenAI"]):
     """Batches over the SDK, for OpenAI and servers with its API."""
 
     most_calls, most_bytes = 50_000, 190 << 20
 
     def __init__(self) -> None:
-        self._clients: Clients[OpenAI] = Clients(_client, lambda model: (model.api_base, model.api_key_env))
-
-    def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
-        """Return the body of a chat completion, as langchain-openai makes it."""
-        own, options = asked(chat, request)
-        payload = own._get_request_payload(list(request.messages), stop=request.stop, **options)  # type: ignore[attr-defined]
-        more = payload.pop("extra_body", None) or {}
-        return {**{key: one for key, one in payload.items() if key not in _NOT_IN_A_BATCH}, **more}
+        super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
         """Upload the requests and begin the batch. Without the batch the file costs nothing."""
@@ -103,10 +114,6 @@ class OpenAIBatches(BatchApi):
         """Parse a completion as langchain-openai does."""
         result: ChatResult = self.chat_of(model)._create_chat_result(dict(body))  # type: ignore[attr-defined]
         return result
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._clients.close()
 
 
 def _client(model: Model) -> OpenAI:

@@ -106,11 +106,12 @@ class RemoteBackend:
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """Return a chat model for one invocation; :class:`ConfigError` if any of the backend's models cannot be called."""
-        if not self._is_checked:  # before the first paid call, not in the middle of a run
+        own = call.own if call.own is not None and call.own.entry == model.name else None
+        if not (self._is_checked or own):  # before the first paid call, not in the middle of a run
             for entry in self._models:
                 self.provider.check(entry)
             self._is_checked = True
-        inner = self.inner(entries_of(model)[0])
+        inner = own.inner if own else self.inner(entries_of(model)[0])
         binding = CallBinding(
             provider=self.provider,
             sender=self._sender,
@@ -122,6 +123,7 @@ class RemoteBackend:
             streams=self._streams,
             priority_sign=self._priority_sign,
             prompts=self._admission_of(model, call),
+            own_limit=own.max_tokens if own else None,
         )
         unit = UNIT.get()
         if self._gate is not None and unit is not None and model.name in self._gate.models:

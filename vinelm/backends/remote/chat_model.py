@@ -125,7 +125,8 @@ class RemoteChatModel(BoundChatModel):
         """
         bound: CallBinding = self.binding
         if bound.model.name == own.entry:
-            return self._with_inner(own.inner)
+            made = self._with_inner(own.inner)
+            return bound_instance(RemoteChatModel, replace(made.binding, own_limit=own.max_tokens), own.inner.kept)
         given = bound.inner.given
         update = {name: one for name, one in own.settings.items() if name in type(given).model_fields}
         made = self if not update else self._with(given.model_copy(update=update))
@@ -235,7 +236,9 @@ class RemoteChatModel(BoundChatModel):
         # langchain-openai parses a stream of a schema's answer twice, and its types warn of what the first parser left.
         is_warned = "response_format" in options and package_of(bound.inner.given) == "langchain_openai"
         is_streamed = is_handed_out or is_heard or (bound.streams and not is_warned)
-        request = request_of(bound.model, bound.inner, messages, stop, options, is_streamed=is_streamed)
+        request = request_of(
+            bound.model, bound.inner, messages, stop, options, is_streamed=is_streamed, own_limit=bound.own_limit
+        )
         if request.answers > 1 and not is_handed_out:  # LangChain joins the pieces of several answers to one
             request = replace(request, is_streamed=False)
         if bound.chosen is not None:
@@ -251,20 +254,25 @@ def request_of(
     options: Mapping[str, Any],
     *,
     is_streamed: bool,
+    own_limit: int | None = None,
 ) -> ModelRequest:
     """Return a call as the model is asked: with its limit, and without what it is known to refuse.
+
+    ``own_limit`` is that of the application's own object, which is called as it is set.
 
     Raises:
         ConfigError: the call asks for more tokens than the entry allows, for another model, or for a dearer service.
     """
     given = dict(options)
     _refuse_dearer(model, inner, given)
-    limit, is_asked = model.max_tokens, model.max_tokens != inner.entry_max_tokens
+    limit, is_asked = own_limit or model.max_tokens, own_limit is not None or model.max_tokens != inner.entry_max_tokens
     for name in LIMITS:
         asked = given.pop(name, None)
         if asked is None:
             continue
-        if type(asked) is not int or not 1 <= asked <= model.max_tokens:
+        if own_limit is not None:
+            limit, own_limit = model.max_tokens, None  # what the call says, in place of what the object does
+        if type(asked) is not int or not 1 <= asked <= max(limit, model.max_tokens):
             raise ConfigError(_only_less(model), code=UNSUPPORTED_CALL)
         limit, is_asked = min(limit, asked), True
     # What stands in a body is sent over what the package has made, and the entry's limit with it.

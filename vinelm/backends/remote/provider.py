@@ -139,12 +139,13 @@ class Sends(Protocol):
 class CallBinding:
     """The needs of a remote chat model for one invocation.
 
-    ``inner``: the chat model that is asked for tools and schemas. ``streams``: also stream calls that ask for a whole answer,
-    to measure the time to first token. ``priority_sign``: 1 or -1 sends the request's priority, times that, to the server; 0
-    does not. ``prompts`` admits attempts of a model with cache points; None for others. ``list_price``: the model's ordinary
-    price, where the call goes in a batch and ``model`` has the price of that; its seconds are not known. ``chosen`` returns,
-    for the request of such a call, the binding by which it is made at once, or in a batch; None: this one. ``is_owed``: an
-    earlier run has bought the call, and its answer is fetched.
+    ``inner``: the chat model that is asked for tools and schemas. ``own_limit``: the most tokens of an answer by the object of
+    the application that is called, in place of the entry's; None where it sets none. ``streams``: also stream calls that ask
+    for a whole answer, to measure the time to first token. ``priority_sign``: 1 or -1 sends the request's priority, times
+    that, to the server; 0 does not. ``prompts`` admits attempts of a model with cache points; None for others. ``list_price``:
+    the model's ordinary price, where the call goes in a batch and ``model`` has the price of that; its seconds are not known.
+    ``chosen`` returns, for the request of such a call, the binding by which it is made at once, or in a batch; None: this one.
+    ``is_owed``: an earlier run has bought the call, and its answer is fetched.
     """
 
     provider: Provider
@@ -160,6 +161,7 @@ class CallBinding:
     list_price: Price | None = None
     chosen: Callable[[ModelRequest], CallBinding] | None = None
     is_owed: bool = False
+    own_limit: int | None = None
 
 
 def failure_of(record: Mapping[str, Any]) -> AttemptFailed:

@@ -187,11 +187,6 @@ def _edits(found: AppGraph) -> list[str]:
     ]
 
 
-def _lost(found: AppGraph) -> list[str]:
-    """The settings of clients that VineLM's has no place for."""
-    return [f"{call.path.name}:{call.line}: {' '.join(text.split())}" for call in found.calls for text in call.lost]
-
-
 def _show_finished(finished: list[Path], *, as_json: bool) -> None:
     """Say that this run has finished what a killed one began: the next line does what this one was to do."""
     if as_json:
@@ -215,7 +210,6 @@ def _print_json(found: AppGraph, project: Project, *, is_written: bool) -> None:
             "kept": [str(path) for path in project.kept],
             "edited": [str(path) for path in project.edits],
             "to_change": [] if project.edits else _edits(found),
-            "not_kept": _lost(found),
             "todo": [{"line": line, "text": text} for line, text in project.todos],
             "next": project.next_commands,
         }
@@ -241,10 +235,6 @@ def _show(found: AppGraph, project: Project, *, is_written: bool) -> None:
         echo("\nTo change in your app, so that VineLM chooses its models (--apply --force does it):")
         for edit in _edits(found):
             say(edit, indent="  ", hanging=2)
-    if lost := _lost(found):
-        echo("\nNot kept, since VineLM's client has no place for it (options in models.toml may do):")
-        for setting in lost:
-            say(setting, indent="  ", hanging=2)
     echo("\nNext:")
     if project.folder.resolve() != Path.cwd():
         echo(f"  cd {project.folder}")

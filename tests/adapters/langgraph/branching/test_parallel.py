@@ -140,6 +140,16 @@ def test_a_retry_of_one_leaves_the_other(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_where_nothing_is_planned_and_no_template_is_known_they_run_as_without_us(mode):
+    app = experts(control_of(None), mode).compile(checkpointer=InMemorySaver())
+    for _ in range(2):
+        run(app, mode, {}, thread())
+        path = app.get_state(thread()).values[PATH_KEY]["path"]
+        assert [entry["k"] for entry in path] == [0, 1, 2]
+        assert ({path[0]["stage"], path[1]["stage"]}, path[2]["stage"]) == ({"law", "tax"}, "judge")
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_without_parallel_in_the_template_it_is_refused_with_the_remedy(mode):
     vine = control_of(Template((Stage("law"), Stage("tax"), Stage("judge"))))
     policy = DefaultPolicy(lambda stage: "m0", clock=vine.new_clock(), template=vine.template)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, Unpack
 
@@ -43,12 +43,8 @@ class ServesCalls(Protocol):
     def catalog(self) -> Catalog:
         """The models."""
 
-    @property
-    def stages(self) -> Mapping[str, str | None]:
-        """The stages known so far, with the default model that was declared."""
-
-    def declare(self, name: str, default: str | None = None) -> None:
-        """Declare a stage."""
+    def note_call(self, name: str, default: str | None) -> None:
+        """Note that a stage is called by a chat model whose own default is this one."""
 
 
 class ChatCall:
@@ -141,14 +137,14 @@ class ChatCall:
                 f"a chat model without a stage was called outside of a graph: give vine.chat_model(...) a name{more}"
             )
         default = options.get("default")
-        if name not in adapter.stages:
-            adapter.declare(name, default if default in adapter.catalog else None)
+        adapter.note_call(name, default)
         how: InvokeOptions = {
             "objective": options.get("objective"),
             "limits": options.get("limits"),
             "falls_back": options.get("falls_back", True),
             "tools": options.get("tools"),
             "default": default,
+            "own": options.get("own"),
         }
         if config is not None and runtime is not None and cls._is_in_root_graph(config, runtime, adapter):
             if host is not None:

@@ -279,14 +279,19 @@ class GraphRun:
         ``default``: the default model of the object that asks, which a policy of defaults never replaces by another object's.
 
         Raises:
-            WorkflowError: two stages run in one superstep, of which the template does not say that they run side by side.
+            WorkflowError: two stages run in one superstep, of which the template does not say that they run side by side; where
+                nothing is planned and no template is known, they have places in the order in which they begin.
         """
         with self._lock:
             # With the lock held while the policy plans: the branches of a fan-out ask at once, and share one model.
             current = self._superstep
             if current is None or step != current.key:
                 current = self._superstep = Superstep(step, prefix, stages)
-            ahead = current.ahead_of(stage, self.flow) if current.choices or self.flow is not None else ()
+            if isinstance(self.policy, DefaultPolicy) and self.policy.template is None:
+                # Nothing is planned, and no template says what may stand side by side: an application runs as without us.
+                ahead = tuple(name for name in current.choices if name != stage)
+            else:
+                ahead = current.ahead_of(stage, self.flow) if current.choices or self.flow is not None else ()
             if prefix != current.prefix:
                 current = self._superstep = Superstep(step, prefix, stages)
             choice = current.choose(stage, ahead, self._model_of if self.flow is None else self._model_in_flow)

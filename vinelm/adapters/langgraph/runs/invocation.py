@@ -52,6 +52,7 @@ class InvocationScope(OneProcess):
         falls_back: False where the caller repeats failed calls itself.
         notes: what earlier invocations showed, to be written with the path's entry.
         ahead: what the model may start as it writes; None: nothing.
+        own: the application's own chat model that makes the call.
     """
 
     __slots__ = (
@@ -61,6 +62,7 @@ class InvocationScope(OneProcess):
         "_models",
         "_notes",
         "_observers",
+        "_own",
         "_recorded",
         "_run",
         "_started_s",
@@ -87,8 +89,9 @@ class InvocationScope(OneProcess):
         falls_back: bool = True,
         notes: Sequence[Note] = (),
         ahead: Ahead | None = None,
+        own: Any = None,
     ) -> None:
-        self.stage = stage
+        self.stage, self._own = stage, own
         self._ahead = ahead if ahead is not None and ahead.tools else None
         self._notes = notes
         self._run, self._models, self._limits = run, models, limits
@@ -137,6 +140,7 @@ class InvocationScope(OneProcess):
             priority=priority,
             on_tool_call=None if self._ahead is None else self._ahead.asked_early,
             on_text=None if self._ahead is None else self._hearing,
+            own=self._own,
         )
         try:
             if not self.is_skipped:

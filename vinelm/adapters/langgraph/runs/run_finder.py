@@ -188,7 +188,8 @@ class InvokeOptions(TypedDict, total=False):
     very run has written; ``limits``: fields of the catalog entry to replace, such as ``max_tokens``; ``own_writes``: the
     invocation follows those that the node has written itself, since a chat model may be called repeatedly; ``falls_back``:
     False where the caller repeats failed calls itself; ``objective``: of a new run whose context has none; ``tools``: what the
-    model is offered, as the application gave it; ``default``: the default model of the stage, chat model or middleware itself.
+    model is offered, as the application gave it; ``default``: the default model of the stage, chat model or middleware itself;
+    ``own``: the application's own chat model that makes the call.
     """
 
     continues: bool
@@ -199,6 +200,7 @@ class InvokeOptions(TypedDict, total=False):
     objective: Objective | None
     tools: Sequence[Any] | None
     default: str | None
+    own: Any
 
 
 @dataclass(slots=True)
@@ -363,6 +365,7 @@ class RunFinder:
             falls_back=options.get("falls_back", True),
             notes=notes,
             ahead=ahead,
+            own=options.get("own"),
         )
 
     def _begin_trail(self, run: GraphRun, config: RunnableConfig | None) -> None:
