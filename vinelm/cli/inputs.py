@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from vinelm.cli.console import echo
 from vinelm.errors import ConfigError, InputError
+from vinelm.io.file_kinds import unread
 from vinelm.io.reading import read_text
 
 if TYPE_CHECKING:
@@ -198,7 +199,9 @@ def read_fields(file: Path) -> dict[str, Any]:
         text = read_text(file)
         fields = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:  # RecursionError: nested thousands deep
-        raise ConfigError(f"{file}: cannot be read as {'JSON' if file.suffix == '.json' else 'TOML'}: {error}") from None
+        raise ConfigError(
+            f"{file}: cannot be read as {'JSON' if file.suffix == '.json' else 'TOML'}: {unread(file, error)}"
+        ) from None
     if not isinstance(fields, dict):
         raise ConfigError(f"{file}: holds {type(fields).__name__}: it must be an object of fields and values")
     return fields
