@@ -129,4 +129,5 @@ def _draw(text: str) -> None:
 
 def _log(line: str) -> None:
     with suppress(OSError, ValueError):
-        print(line, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()

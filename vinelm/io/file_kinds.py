@@ -71,14 +71,14 @@ def instead_of(path: str | Path, wanted: str, made_by: str) -> str | None:
 
     Args:
         path: The file.
-        wanted: What belongs there: ``a trie``.
+        wanted: What belongs there: ``a trie file``, ``a store``.
         made_by: The command that makes one: ```vinelm estimate` ``.
     """
     found = what_is(path)
     if found is None or (found == STORE and wanted == "a store"):
         return None
     readers = f" ({READERS[found]})" if found in READERS else ""
-    return f"is {found}{readers}, and {wanted} is wanted here, which {made_by} makes"
+    return f"this is {found}{readers}, not {wanted}: {made_by} makes one"
 
 
 def near(path: str | Path) -> str:

@@ -121,7 +121,7 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
     except FileNotFoundError as error:
         raise TrieFileError(f"{path}: no such trie file{near(path)}: write one with `vinelm estimate`") from error
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
-        if other := instead_of(path, "a trie", "`vinelm estimate`"):
+        if other := instead_of(path, "a trie file", "`vinelm estimate`"):
             raise TrieFileError(f"{path}: {other}", code="other-file") from error
         raise TrieFileError(f"{path}: cannot read the trie: {error}: write it again with `vinelm estimate`") from error
     try:
@@ -132,7 +132,7 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
     except TrieFileError:
         raise
     except Exception as error:  # whatever a damaged byte can lead zipfile, json and numpy to raise
-        if other := instead_of(path, "a trie", "`vinelm estimate`"):
+        if other := instead_of(path, "a trie file", "`vinelm estimate`"):
             raise TrieFileError(f"{path}: {other}", code="other-file") from error
         raise TrieFileError(
             f"{path}: not a trie file, or damaged ({_one_line(error)}): write it again with `vinelm estimate`"
