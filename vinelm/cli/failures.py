@@ -121,7 +121,7 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, click.ClickException):
         return _of_click(error)
     if isinstance(error, click.Abort | KeyboardInterrupt):
-        goes_on = isinstance(error, Resumable)
+        goes_on = isinstance(error, Resumable) or isinstance(error.__cause__, Resumable)  # click makes an Abort of it
         line = "interrupted: what was bought is kept: the same command continues" if goes_on else "interrupted"
         return Failure(kind="interrupted", message=line, exit_code=EXIT_INTERRUPTED, line=line)
     if isinstance(error, VineLMError):

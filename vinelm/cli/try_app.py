@@ -13,7 +13,7 @@ import click
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.failures import EXIT_BUDGET as BUDGET_REACHED
 from vinelm.cli.options import flag, option, output_options, resumable
-from vinelm.cli.quantities import USD, Count
+from vinelm.cli.quantities import USD, Count, InputFile
 from vinelm.cli.subcommand import run_command
 from vinelm.errors import ConfigError
 from vinelm.reports import percent
@@ -29,7 +29,7 @@ MAX_ERROR = "0.15"
 
 @click.command("try", short_help="Try VineLM on your own app: one command, one verdict.")
 @click.argument("app", metavar="APP")
-@option("--dataset FILE", "Requests with their right answers: CSV, JSON lines, Parquet, or an export.")
+@option("--dataset FILE", "Requests with their right answers: CSV, JSON lines, Parquet, or an export.", InputFile())
 @option("--label-field COLUMN", "Column with the right answer. Repeatable.", into="label_fields", multiple=True)
 @option("--budget-usd USD", "Never spend more than this, earlier runs included.", USD)
 @option("--models NAME,NAME", "Models to choose from, as `vinelm init` takes them [default: the app's, and others like them].")

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 SILENT_S = 0.5
 """Seconds of silence after which a terminal shows that the command is at work."""
-FIRST_LOG_S = 10.0
+FIRST_LOG_S = 30.0
 """Seconds of silence after which a log has the first line; each further one takes twice as long."""
 _REDRAWN_S = 0.2
 _MARKS = "|/-\\"

@@ -18,6 +18,7 @@ from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.path.copied import held_in
 from vinelm.errors import ConfigError, InputError, WorkflowError
+from vinelm.io.file_kinds import near
 from vinelm.io.reading import read_text
 from vinelm.requests.workflow import Workflow
 from vinelm.scaffold.no_calls import no_model_calls
@@ -85,7 +86,9 @@ class Target:
         if isinstance(made, StateGraph):
             made = made.compile()
         if not isinstance(made, CompiledStateGraph):
-            raise WorkflowError(f"{self.spec} is a {type(made).__name__}, not a LangGraph graph: {_use_instead(self.module)}")
+            raise WorkflowError(
+                f"{self.spec} is of type {type(made).__name__}, not a LangGraph graph: {_use_instead(self.module)}"
+            )
         return made
 
 
@@ -172,7 +175,7 @@ def _held_graph(value: Any, where: str, module: ModuleType) -> str | None:
         raise ConfigError(f"{where} holds {len(graphs)} graphs: name one: {', '.join(f'{where}.{name}' for name in graphs)}")
     if not graphs and not callable(value):
         raise WorkflowError(
-            f"{where} is a {type(value).__name__}, not a LangGraph graph, and none of its attributes is one: "
+            f"{where} is of type {type(value).__name__}, not a LangGraph graph, and none of its attributes is one: "
             f"{_use_instead(module)}"
         )
     return graphs[0] if graphs else None
@@ -205,7 +208,7 @@ def _place(name: str, folder: Path) -> tuple[Path, str]:
         return folder, name
     path = (folder / name).resolve()
     if not path.is_file():
-        raise ConfigError(f"{name}: no such file: name the file that has the graph, such as app.py:graph")
+        raise ConfigError(f"{name}: no such file{near(path)}: name the file that has the graph, such as app.py:graph")
     root, parts = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         root, parts = root.parent, [root.name, *parts]

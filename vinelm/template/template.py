@@ -328,8 +328,8 @@ class Template:
             for name in (*models, *([stage.default] if stage.default else [])):
                 if name not in catalog and name != SKIP:
                     raise TemplateError(
-                        f"stage {stage.name!r} allows the model {name!r}, which the catalog lacks{did_you_mean(name, catalog)}: "
-                        f"it has {', '.join(catalog)}"
+                        f"stage {stage.name!r} allows the model {name!r}, which the catalog lacks"
+                        f"{did_you_mean(name, catalog)}: it has {', '.join(catalog)}"
                     )
             return replace(stage, models=(*models, SKIP) if stage.optional and SKIP not in models else models)
 

@@ -20,7 +20,7 @@ from vinelm.cli.options import (
     store_argument,
 )
 from vinelm.cli.quantities import USD, Count
-from vinelm.errors import BudgetExhausted
+from vinelm.errors import BudgetExhausted, ConfigError
 
 if TYPE_CHECKING:
     from vinelm.evaluation import Evaluation
@@ -70,6 +70,8 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
     own = {name: settings.pop(name) for name in ("budget_usd", "workflow", "models", "dataset", "seed", "log")}
     objective = None if _is_unset(settings) else objective_of(settings)
     workflow = own["workflow"]
+    if serve is not None and objective is None:  # before an application is imported
+        raise ConfigError("serving needs one objective: a target and its bounds", code="serve-objective")
     if serve is not None:
         from vinelm.cli.commands.verify import workflow_of
 

@@ -15,6 +15,7 @@ from vinelm.cli.inputs import in_options, objective_of, say_changed_prices
 from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
 from vinelm.cli.quantities import SECONDS, USD
 from vinelm.errors import ConfigError
+from vinelm.io.meant import did_you_mean
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import objective_words, oracle_words
 
@@ -188,7 +189,8 @@ def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]
     for item in given:
         engine, _, value = item.rpartition("=")
         if engine not in annotated.engines:
-            raise ConfigError(f"--load {item}: unknown engine: use ENGINE=SECONDS with one of {', '.join(annotated.engines)}")
+            near, known = did_you_mean(engine, annotated.engines), ", ".join(annotated.engines)
+            raise ConfigError(f"--load {item}: unknown engine{near}: use ENGINE=SECONDS with one of {known}")
         try:
             found[engine] = float(value)
         except ValueError:
