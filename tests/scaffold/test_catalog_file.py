@@ -1,3 +1,11 @@
+"""The models that a choice names."""
+
+import pytest
+
+from vinelm.errors import ConfigError
+from vinelm.scaffold.catalog_file import chosen_models
+
+
 @pytest.mark.parametrize(
     ("given", "meant"),
     [("gpt-5-mini", "openai:gpt-5-mini"), ("opnai", "openai"), ("simulatd", "simulated")],
