@@ -80,7 +80,7 @@ def test_a_log_has_a_line_after_half_a_minute_and_then_ever_fewer(clock):
 )
 def test_all_that_prints_has_it_make_way(monkeypatch, capsys, prints):
     told = []
-    monkeypatch.setattr(Waiting, "make_way", told.append)
+    monkeypatch.setattr(Waiting, "make_way", lambda self: told.append(self))  # noqa: PLW0108 # a builtin is no method
     with waiting.at_work("x"):
         prints()
         assert len(told) == 1
