@@ -6,6 +6,7 @@ from importlib import import_module
 
 from vinelm.errors import ConfigError
 from vinelm.estimator.base import RateEstimator
+from vinelm.io.meant import did_you_mean
 
 _HOME = {
     "latent": ("vinelm.estimator.latent.estimator", "LatentEstimator"),
@@ -26,6 +27,8 @@ def make_estimator(name: str = "latent") -> RateEstimator:
     try:
         module, attribute = _HOME[name]
     except KeyError:
-        raise ConfigError(f"unknown estimator {name!r}: use one of {', '.join(ESTIMATORS)}") from None
+        raise ConfigError(
+            f"unknown estimator {name!r}{did_you_mean(name, ESTIMATORS)}: use one of {', '.join(ESTIMATORS)}"
+        ) from None
     made: RateEstimator = getattr(import_module(module), attribute)()
     return made

@@ -10,6 +10,7 @@ from reprlib import repr as shown
 from typing import Any, Literal, get_args
 
 from vinelm.errors import ConfigError
+from vinelm.io.meant import did_you_mean, fraction_meant, number_meant
 
 Target = Literal["accuracy", "cost", "latency"]
 Risk = Literal["mean", "mean+sd", "dp"]
@@ -85,13 +86,15 @@ class Objective:
         for name in _NUMBERS:
             _number(name, getattr(self, name))
         if self.min_accuracy is not None and not 0.0 <= self.min_accuracy <= 1.0:
-            raise ConfigError(f"min_accuracy is {self.min_accuracy}: it must be a fraction in [0, 1]")
+            raise ConfigError(
+                f"min_accuracy is {self.min_accuracy}: it must be a fraction in [0, 1]{fraction_meant(self.min_accuracy)}"
+            )
         for name in ("max_cost_usd", "max_latency_s", "z", "late_weight"):
             value = getattr(self, name)
             if value is not None and not (value >= 0.0 and math.isfinite(value)):
                 raise ConfigError(f"{name} is {value}: it must be a finite number >= 0")
         if self.confidence is not None and not 0.5 < self.confidence < 1.0:
-            raise ConfigError(f"confidence is {self.confidence}: it must lie in (0.5, 1)")
+            raise ConfigError(f"confidence is {self.confidence}: it must lie in (0.5, 1){fraction_meant(self.confidence)}")
 
     def _check_effects(self) -> None:
         """Refuse settings that would have no effect."""
@@ -171,7 +174,9 @@ class Objective:
         names = {f.name for f in fields(cls) if f.init}
         for key in plain:
             if key not in names:
-                raise ConfigError(f"an objective has no field {shown(key)}: it has {', '.join(sorted(names))}")
+                raise ConfigError(
+                    f"an objective has no field {shown(key)}{did_you_mean(key, names)}: it has {', '.join(sorted(names))}"
+                )
         return cls(**plain)
 
     def describe(
@@ -207,7 +212,7 @@ def _number(name: str, value: object) -> None:
     if value is None or type(value) is float:
         return
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise ConfigError(f"{name} is {shown(value)}: it must be a number")
+        raise ConfigError(f"{name} is {shown(value)}: it must be a number{number_meant(value)}")
     try:
         float(value)
     except OverflowError:
@@ -217,4 +222,4 @@ def _number(name: str, value: object) -> None:
 def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     if value not in allowed:
         words = ", ".join(repr(item) for item in allowed if item is not None)
-        raise ConfigError(f"{name} is {shown(value)}: use {words}")
+        raise ConfigError(f"{name} is {shown(value)}{did_you_mean(value, filter(None, allowed))}: use {words}")

@@ -12,10 +12,14 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from langgraph.graph import StateGraph
+from langgraph.pregel import Pregel
+
 from vinelm.datasets import Columns, read_dataset
 from vinelm.datasets.reading import with_dataset
 from vinelm.errors import ConfigError, InputError, WorkflowError
 from vinelm.io.import_limit import import_limited
+from vinelm.io.meant import did_you_mean
 from vinelm.requests.workflow import Workflow
 
 WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -93,7 +97,9 @@ def load_workflow(
             sys.path.insert(0, os.getcwd())  # not removed again: the module may import from its folder later
     else:
         names = ", ".join(WORKFLOWS)
-        raise ConfigError(f"unknown workflow {spec!r}: use one of {names}, or module:attribute for your own")
+        raise ConfigError(
+            f"unknown workflow {spec!r}{did_you_mean(spec, WORKFLOWS)}: use one of {names}, or module:attribute for your own"
+        )
     if columns is not None and dataset is None and not columns.is_default:
         raise ConfigError("columns have no effect without a dataset: leave them out", code="columns-without-dataset")
     return _made(spec, _resolve(spec, target), dataset, columns, limit, labelled=labelled)
@@ -169,7 +175,8 @@ def _checked(spec: str, found: Any, verb: str) -> Workflow:
     if not isinstance(found, Workflow):
         kind = type(found).__name__
         raise WorkflowError(
-            f"{spec} {verb} a {kind}, not a Workflow: make it a vinelm.Workflow, or a callable that returns one"
+            f"{spec} {verb} a {kind}, not a Workflow: make it a vinelm.Workflow, or a callable that returns one",
+            code="graph-not-workflow" if isinstance(found, Pregel | StateGraph) else None,
         )
     return found
 

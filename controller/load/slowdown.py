@@ -17,6 +17,7 @@ import numpy as np
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.extras import required_extra
 from vinelm.io.atomic import write_atomic
+from vinelm.io.file_kinds import unread
 from vinelm.io.reading import read_text
 
 
@@ -143,7 +144,9 @@ def _read(path: Path) -> dict[str, Any]:
         text = read_text(path)
         plain = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot read the slowdown curves: {error.strerror}: run `vinelm calibrate` first") from error
+        raise ConfigError(
+            f"{path}: cannot read the slowdown curves: {unread(path, error)}: run `vinelm calibrate` first"
+        ) from error
     except ValueError as error:
         raise ConfigError(
             f"{path}: holds no slowdown curves: {type(error).__name__}: write it with `vinelm calibrate`"

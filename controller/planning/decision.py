@@ -295,3 +295,27 @@ class Decision(ABC):
             "slack": dict(self.slack),
             "reason": self.reason,
         }
+
+
+_MOST_LINES = 3
+"""Lines of a plan's tree that are shown where its words are those of another plan."""
+
+
+def told_apart(one: Decision, other: Decision) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words of two different plans that stand side by side.
+
+    One line may be that of both, such as the name of the one model that both use: then the lines of their trees in which they
+    differ follow it.
+    """
+    if one.shown != other.shown:
+        return one.shown, other.shown
+    lines = [line.strip() for line in one.lines()], [line.strip() for line in other.lines()]
+    return _with_lines(one.shown, lines[0], lines[1]), _with_lines(other.shown, lines[1], lines[0])
+
+
+def _with_lines(shown: tuple[str, ...], mine: list[str], others: list[str]) -> tuple[str, ...]:
+    own = [" ".join(line.split()) for line in mine if line not in others]
+    if not own:  # a subset of the other's lines
+        return shown
+    more = [*own[:_MOST_LINES], *(["..."] if len(own) > _MOST_LINES else [])]
+    return (*shown[:-1], f"{shown[-1] if shown else ''} ({'; '.join(more)})".strip())

@@ -11,6 +11,7 @@ import numpy as np
 from vinelm.errors import ConfigError
 from vinelm.estimator.drift.hypotheses import Hypothesis, hypotheses_of
 from vinelm.estimator.drift.report import DriftReport, Moved
+from vinelm.io.meant import fraction_meant
 from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -44,7 +45,8 @@ class DriftConfig:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.alpha < 1.0:
-            raise ConfigError(f"alpha is {self.alpha}: it must be a fraction in (0, 1)", code="drift-alpha")
+            meant = fraction_meant(self.alpha)
+            raise ConfigError(f"alpha is {self.alpha}: it must be a fraction in (0, 1){meant}", code="drift-alpha")
         for name in ("points", "relative"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} is {getattr(self, name)}: it must be a fraction in [0, 1)", code=f"drift-{name}")

@@ -12,6 +12,7 @@ from vinelm.estimator.patterns.bindings import Binding, Bindings
 from vinelm.estimator.patterns.patterns import Patterns
 from vinelm.estimator.patterns.regression import FEATURES
 from vinelm.io.atomic import write_atomic
+from vinelm.io.file_kinds import unread
 from vinelm.io.reading import read_text
 
 FORMAT, VERSION = "vinelm patterns", 1
@@ -47,7 +48,7 @@ def read_patterns(path: Path) -> Patterns:
     try:
         content = json.loads(read_text(path))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise ConfigError(f"{path}: cannot be read ({unread(path, error)})") from None
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or content.get("format") != FORMAT:

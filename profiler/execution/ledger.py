@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError
+from vinelm.io.meant import fraction_meant
 from vinelm.judging import Judgement
 from vinelm.rows.observation import Cell, Observation
 from vinelm.traces import ObservationStore
@@ -47,7 +48,8 @@ class ProfileLimits:
 
     def __post_init__(self) -> None:
         if self.coverage is not None and not 0.0 < self.coverage <= 1.0:
-            raise ConfigError(f"coverage is {self.coverage}: it must be a fraction in (0, 1]", code="coverage-range")
+            meant = fraction_meant(self.coverage)
+            raise ConfigError(f"coverage is {self.coverage}: it must be a fraction in (0, 1]{meant}", code="coverage-range")
         if self.budget_usd is not None and not (self.budget_usd >= 0 and math.isfinite(self.budget_usd)):
             raise ConfigError(
                 f"the budget is {self.budget_usd} dollars: it must be a finite number >= 0", code="budget-usd-range"

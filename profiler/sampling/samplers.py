@@ -8,6 +8,7 @@ from itertools import product
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
+from vinelm.io.meant import did_you_mean
 from vinelm.profiler.sampling.priced_sampler import Candidates, Models, PricedSampler, models_by_depth
 from vinelm.requests.protocols import Choice, RequestPath, Sampler
 from vinelm.rows.observation import Observation
@@ -107,4 +108,6 @@ def make_sampler(
 def require_sampler(sampler: str | Sampler) -> None:
     """Raise :class:`ConfigError` if ``sampler`` is a string other than the name of a sampler."""
     if isinstance(sampler, str) and sampler not in SAMPLERS:
-        raise ConfigError(f"unknown sampler {sampler!r}: use {', '.join(SAMPLERS[:-1])} or {SAMPLERS[-1]}")
+        raise ConfigError(
+            f"unknown sampler {sampler!r}{did_you_mean(sampler, SAMPLERS)}: use {', '.join(SAMPLERS[:-1])} or {SAMPLERS[-1]}"
+        )

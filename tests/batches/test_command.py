@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vinelm.cli.batch import seconds_of
 from vinelm.cli.main import main
-from vinelm.errors import ConfigError
 
 LINE = ["batch", "my_app.py:workflow", "--trie", "t.vine", "--maximize", "accuracy", "-o", "a.jsonl", "--budget-usd"]
 
@@ -57,17 +55,3 @@ def test_bad_input_is_one_line(app, capsys, more, said):
     assert said in told
     assert told.count("\n") == 1
     assert not Path("a.db").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("7h", 25_200.0), ("1h30m", 5400.0), ("45 s", 45.0), ("5min", 300.0), ("0.5h", 1800.0), ("2d", 172_800.0)],
-)
-def test_durations(text, seconds):
-    assert seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "7", "h", "7 hours", "-1h"])
-def test_what_is_no_duration_is_refused(text):
-    with pytest.raises(ConfigError, match="such as 7h"):
-        seconds_of(text)

@@ -202,7 +202,7 @@ def test_a_store_of_a_newer_version(folder, capsys, args):
     ("args", "words"),
     [
         (["estimate", "none.db"], ("none.db", "no such store", "vinelm profile")),
-        (["estimate", "models.toml"], ("models.toml", "not a SQLite file")),
+        (["estimate", "models.toml"], ("models.toml: this is a TOML file, not a store",)),
         (["estimate", "old.db", "--estimator", "magic"], ("unknown estimator 'magic'", "cascade")),
         (["plan", "none.vine", "--maximize", "accuracy"], ("none.vine", "vinelm estimate")),
         (["plan", "models.toml", "--maximize", "accuracy"], ("models.toml", "not a trie file")),

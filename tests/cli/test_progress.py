@@ -124,7 +124,7 @@ def test_settings_without_effect_are_refused(folder, capsys):
             ["--isolation", "thread", "--unit-timeout-s", "5"],
             'timeout_s has no effect with isolation="thread": use isolation="process", or leave it out (--unit-timeout-s',
         ),
-        (["--budget-calls", "-1"], "-1 calls"),
+        (["--budget-calls", "-1"], "--budget-calls is -1: it must be a whole number >= 0"),
     ):
         assert main(["profile", "nl2sql", "--limit", "4", "--store", "a.db", *more]) == 2
         assert words in capsys.readouterr().err

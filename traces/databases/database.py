@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from vinelm.errors import StoreError
+from vinelm.io.file_kinds import instead_of
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.address import require_store_file
 from vinelm.traces.databases.lock import RunLock, holder, run_lock
@@ -327,6 +328,8 @@ def read_meta(path: Path) -> dict[str, str] | None:
     if not head:
         return None
     if head != _MAGIC:
+        if other := instead_of(path, "a store", "`vinelm profile`"):
+            raise StoreError(f"{path}: {other}", code="other-file")
         raise StoreError(f"{path}: not a SQLite file: use the path of an observation store, or of a new file")
     try:
         with readable(path) as source, closing(connect_read_only(source)) as connection:

@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlalchemy import Connection, insert, select, text
 
 from vinelm.errors import StoreError
+from vinelm.io.file_kinds import near
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.address import PostgresUrl, StoreAddress
 from vinelm.traces.databases.database import Database, is_writable, read_meta, readable
@@ -56,7 +57,7 @@ def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Databas
     if isinstance(address, PostgresUrl):
         return _opened_in_postgres(address, wanted)
     if not address.exists():
-        raise StoreError(f"{address}: no such store: profile a workflow first", code="store-missing")
+        raise StoreError(f"{address}: no such store{near(address)}: profile a workflow first", code="store-missing")
     meta = read_meta(address)
     if meta is None:
         raise StoreError(f"{address}: an empty file, not a store: profile a workflow first", code="store-missing")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.errors import DatasetError, WorkflowError
+from vinelm.io.file_kinds import unread
 from vinelm.io.reading import json_objects, read_text
 from vinelm.tools.call import ToolEvent, ToolSession, canonical_key, is_answered, text_of, value_of
 from vinelm.traces.tools.span_log import is_span_log, span_sessions
@@ -32,7 +33,7 @@ def read_sessions(path: Path) -> list[ToolSession]:
     try:
         text = read_text(path)
     except OSError as error:
-        raise DatasetError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise DatasetError(f"{path}: cannot be read ({unread(path, error)})") from None
     except UnicodeDecodeError:
         raise DatasetError(f"{path}: not a text in UTF-8: give a store, or a log of messages in JSON lines") from None
     if is_span_log(text):

@@ -29,6 +29,7 @@ from vinelm.controller.load.source import load_source, never_blocks, without_blo
 from vinelm.controller.planning.mixture import place_of
 from vinelm.controller.session.session import Mode
 from vinelm.errors import ConfigError
+from vinelm.io.meant import fraction_meant
 from vinelm.money.spend_control import SpendControl
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import MARGIN, Recommendation, recommended
@@ -142,7 +143,7 @@ class VineLM(VineInterface, LongRunning):
         tool_store: str | Path | None = None,
     ) -> None:
         if not 0.0 <= margin < 1.0:
-            raise ConfigError(f"margin is {margin}: it must be a fraction of accuracy in [0, 1)")
+            raise ConfigError(f"margin is {margin}: it must be a fraction of accuracy in [0, 1){fraction_meant(margin)}")
         _require_canary(canary, mode, allow_unproven)
         self._share, self._given_secret = canary, draw_secret
         self.allow_unproven, self.margin = allow_unproven, margin

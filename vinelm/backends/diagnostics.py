@@ -15,6 +15,7 @@ from vinelm.catalog import Catalog, Model
 from vinelm.catalog.prices import is_old, old_price_cure
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError, FailureKind, InputError
+from vinelm.io.meant import did_you_mean
 from vinelm.requests.protocols import Backend, CallContext, PricesCalls
 from vinelm.rows.observation import Usage
 
@@ -89,7 +90,10 @@ def diagnose(model: Model, settings: Mapping[str, Mapping[str, Any]], *, today: 
     """
     if model.provider not in PROVIDERS:
         known = ", ".join(PROVIDERS)
-        return ModelDiagnosis(model=model, problems=(f"unknown provider {model.provider!r}: known are {known}",))
+        return ModelDiagnosis(
+            model=model,
+            problems=(f"unknown provider {model.provider!r}{did_you_mean(model.provider, PROVIDERS)}: known are {known}",),
+        )
     table = settings.get(model.provider, {})
     notes: tuple[str, ...] = ()
     if is_old(model, today):
@@ -117,7 +121,9 @@ def catalog_problems(models: Sequence[Model], backends: Mapping[str, Mapping[str
     for name in backends:
         mine = [model for model in catalog.models if model.provider == name]
         if name not in PROVIDERS:
-            faults.append(f"[backend.{name}]: unknown provider {name!r}: known are {', '.join(PROVIDERS)}")
+            faults.append(
+                f"[backend.{name}]: unknown provider {name!r}{did_you_mean(name, PROVIDERS)}: known are {', '.join(PROVIDERS)}"
+            )
         elif not mine:
             faults.append(f"[backend.{name}] has no effect: no model of the catalog has provider = {name!r}")
         elif name not in OFFLINE:

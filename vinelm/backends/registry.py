@@ -15,6 +15,7 @@ from vinelm.catalog import Catalog, Model, ReplicaGroup
 from vinelm.catalog.billed_settings import dearer_in, settings_of
 from vinelm.catalog.prices import has_list_price
 from vinelm.errors import ConfigError
+from vinelm.io.meant import did_you_mean
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
 
@@ -58,13 +59,18 @@ def create_backends(
     used = tuple(dict.fromkeys(model.provider for model in catalog.models))
     for model in catalog.models:
         if model.provider not in PROVIDERS:
-            raise ConfigError(f"model {model.name!r}: unknown provider {model.provider!r}: known are {', '.join(PROVIDERS)}")
+            raise ConfigError(
+                f"model {model.name!r}: unknown provider {model.provider!r}{did_you_mean(model.provider, PROVIDERS)}: "
+                f"known are {', '.join(PROVIDERS)}"
+            )
         if model.cache_points != "off":
             _check_cache_points(model)
         _check_tier(model, catalog.live.get(model.name))
     for name in catalog.backends:
         if name not in PROVIDERS:
-            raise ConfigError(f"[backend.{name}]: unknown provider {name!r}: known are {', '.join(PROVIDERS)}")
+            raise ConfigError(
+                f"[backend.{name}]: unknown provider {name!r}{did_you_mean(name, PROVIDERS)}: known are {', '.join(PROVIDERS)}"
+            )
         if name not in used:
             raise ConfigError(f"[backend.{name}] has no effect: no model of the catalog has provider = {name!r}")
     return {provider: _create(provider, catalog, workflow, seed, real_time) for provider in used}

@@ -14,6 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from vinelm.catalog import Catalog, Model
 from vinelm.clock import Clock, VirtualClock, WallClock
 from vinelm.errors import ConfigError, VineLMError
+from vinelm.io.meant import did_you_mean
 from vinelm.requests.protocols import Backend, CallContext, PricesCalls, RateLimiter
 from vinelm.template.steps import SKIP
 
@@ -114,7 +115,9 @@ class ModelResolver:
 
     def _looked_up(self, model: str) -> tuple[Backend, Model]:
         if model not in self.catalog:
-            raise ConfigError(f"unknown model {model!r}: the catalog has {', '.join(self.catalog)}")
+            raise ConfigError(
+                f"unknown model {model!r}{did_you_mean(model, self.catalog)}: the catalog has {', '.join(self.catalog)}"
+            )
         entry = self.catalog[model]
         try:
             return self.backends[entry.provider], entry

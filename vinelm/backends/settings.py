@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError
+from vinelm.io.meant import did_you_mean
 from vinelm.requests.workflow import Workflow
 
 T = TypeVar("T")
@@ -42,7 +43,10 @@ class ProviderSettings:
         """Raise :class:`ConfigError` if the table has a key that is not among ``known``."""
         for key in self.table:
             if key not in known:
-                raise ConfigError(f"[backend.{self.provider}]: unknown key {key!r}: known keys are {', '.join(known)}")
+                raise ConfigError(
+                    f"[backend.{self.provider}]: unknown key {key!r}{did_you_mean(key, known)}: "
+                    f"known keys are {', '.join(known)}"
+                )
 
     def setting(self, key: str, kind: type[T], default: T) -> T:
         """Return a setting of the table, or the default; :class:`ConfigError` if it has another type."""

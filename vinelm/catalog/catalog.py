@@ -17,6 +17,7 @@ from vinelm.catalog.model import SKIPPED, Model, Price, all_entries, grouped
 from vinelm.catalog.prices import old_price_note
 from vinelm.catalog.secrets import refuse_secrets
 from vinelm.errors import ConfigError
+from vinelm.io.meant import did_you_mean
 from vinelm.template.steps import SKIP
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Catalog(Mapping[str, Model]):
         """Return a catalog of only these models, in this order; :class:`ConfigError` names one that is missing."""
         for name in names:
             if name not in self:
-                raise ConfigError(f"unknown model {name!r}: the catalog has {', '.join(self)}")
+                raise ConfigError(f"unknown model {name!r}{did_you_mean(name, self)}: the catalog has {', '.join(self)}")
         live = {name: self.live[name] for name in names if name in self.live}
         chosen = [self[name] for name in names if name != SKIP]
         return Catalog(chosen, self.backends, live=live, is_embedded=self.is_embedded)

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from vinelm.catalog.model import Model
 from vinelm.catalog.prices import FoundPrice, beyond_list_prices, find_price, price_of_id
 from vinelm.errors import ConfigError
+from vinelm.io.meant import did_you_mean
 
 _GIVE_A_PRICE = "add price = { input, output, source, as_of } (dollars per million tokens)"
 
@@ -35,7 +36,8 @@ def entry(item: Mapping[str, Any], where: str) -> Model:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         known = ", ".join(("model" if n == "model_id" else n) for n in Model.model_fields)
-        meant = " (did you mean 'api_base'?)" if key == "base_url" else ""  # LangChain's name for it
+        # LangChain calls it base_url
+        meant = " (did you mean 'api_base'?)" if key == "base_url" else did_you_mean(key, Model.model_fields)
         hint = f"{meant}: known keys are {known}" if first["type"] == "extra_forbidden" else f": {first['msg']}"
         wrong = "unknown key" if first["type"] == "extra_forbidden" else "bad value for"
         raise ConfigError(f"{label}: {wrong} {'model' if key == 'model_id' else key!r}{hint}") from error

@@ -16,6 +16,8 @@ from vinelm.catalog.litellm import read_model_list
 from vinelm.catalog.model import Model
 from vinelm.catalog.prices import old_price_note
 from vinelm.errors import ConfigError
+from vinelm.io.file_kinds import unread
+from vinelm.io.meant import did_you_mean
 from vinelm.io.reading import read_text
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -91,7 +93,7 @@ def catalog_text(path: str | Path) -> str:
     try:
         return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot read the catalog: {error}") from error
+        raise ConfigError(f"{path}: cannot read the catalog: {unread(path, error)}") from error
 
 
 def toml_tables(path: str | Path) -> dict[str, Any]:
@@ -106,7 +108,9 @@ def tables_of(plain: Mapping[str, Any], where: str) -> tuple[Sequence[Mapping[st
     """Return the ``[[model]]`` and the ``[backend.NAME]`` tables; :class:`ConfigError` for unknown keys or other values."""
     for key in plain:
         if key not in ("model", "backend"):
-            raise ConfigError(f"{where}: unknown key {key!r}: use [[model]] and [backend.NAME]")
+            raise ConfigError(
+                f"{where}: unknown key {key!r}{did_you_mean(key, ('model', 'backend'))}: use [[model]] and [backend.NAME]"
+            )
     models, backends = plain.get("model", []), plain.get("backend", {})
     if not isinstance(models, list | tuple) or not all(isinstance(item, Mapping) for item in models):
         raise ConfigError(f"{where}: 'model' is not a list of tables: start each model with [[model]]")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +10,23 @@ import click
 
 from vinelm.cli.console import echo, print_json, progress, say, show_table
 from vinelm.cli.inputs import cluster_of, in_options, objective_of
-from vinelm.cli.options import cluster_options, column_option, flag, objective_options, option, output_options, seed_option
+from vinelm.cli.options import (
+    cluster_options,
+    column_option,
+    flag,
+    objective_options,
+    option,
+    output_options,
+    resumable,
+    seed_option,
+)
+from vinelm.cli.quantities import DURATION, USD, Count
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
     from vinelm.batches import BatchResult
 
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)")
-_SECONDS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0}
 MOST_REASONS = 5
 """Reasons of failed requests that are shown."""
 
@@ -30,8 +37,8 @@ MOST_REASONS = 5
 @column_option
 @option("--trie VINE", "What `vinelm estimate` made of the application's profile.", Path, required=True)
 @objective_options
-@option("--budget-usd USD", "Never spend more than this on all requests, interrupted runs included.", float)
-@option("--deadline TIME", "When all should be answered, from the first start: 7h, 90m, 1h30m.")
+@option("--budget-usd USD", "Never spend more than this on all requests, interrupted runs included.", USD)
+@option("--deadline TIME", "When all should be answered, from the first start: 7h, 90m, 1h30m.", DURATION)
 @option(
     "--finish",
     "Near the end of the money or the time: the cheapest plans finish all requests, or the rest stays unanswered.",
@@ -40,7 +47,7 @@ MOST_REASONS = 5
 )
 @option("-o --output FILE", "The answers: JSON lines in the order of the data set.", Path, required=True)
 @option("--store DB", "Store of answers and dollars, or postgresql://...; the same line continues it [default: FILE with .db].")
-@option("--workers N", "Requests under way at a time [default: 8].", click.IntRange(min=1), default=8)
+@option("--workers N", "Requests under way at a time [default: 8].", Count(1), default=8)
 @cluster_options
 @option("--models TOML", "Catalog of models with prices [default: simulated models of the trie].", Path)
 @option("--report HTML", "Write a page about the batch, too.", Path, into="page")
@@ -52,12 +59,13 @@ MOST_REASONS = 5
 @seed_option
 @flag("--dry-run", "Print what would be answered, for how much and how long. Calls nothing.")
 @output_options
+@resumable
 def command(
     *,
     workflow: str,
     trie: Path,
     output: Path,
-    deadline: str | None,
+    deadline: float | None,
     columns: tuple[str, ...],
     page: Path | None,
     engine: str,
@@ -97,7 +105,7 @@ def command(
             objective,
             output=output,
             columns=Columns.parse(columns),
-            deadline_s=None if deadline is None else seconds_of(deadline),
+            deadline_s=deadline,
             dry_run=dry_run,
             cluster=cluster_of(engine, ship=ship),
             on_note=lambda line: echo(line, err=True),
@@ -119,14 +127,6 @@ def command(
             echo(f"Wrote {path}")
     if not (dry_run or found.is_complete):
         raise BudgetExhausted(_left(found))
-
-
-def seconds_of(text: str) -> float:
-    """Return the seconds of a duration such as ``7h``, ``1h30m`` or ``90 s``; :class:`ConfigError` if it is none."""
-    parts = _PART.findall(text)
-    if not parts or _PART.sub("", text).strip():
-        raise ConfigError(f"--deadline is {text!r}: write hours, minutes or seconds, such as 7h, 1h30m or 45s")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
 def _left(found: BatchResult) -> str:

@@ -7,12 +7,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from contextvars import ContextVar
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.waiting import held, make_way
 from vinelm.io import visible
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         rows: Cells of each row, formatted.
         caption: Line below the table.
     """
+    make_way()
     console = stdout()
     console.print(_table(console, title, columns, rows, caption))
 
@@ -122,7 +124,7 @@ def watch_table(make: Callable[[], tuple[str, Sequence[str], Sequence[Sequence[s
 
     from rich.live import Live
 
-    with suppress(KeyboardInterrupt), Live(console=stdout(), auto_refresh=False) as live:
+    with held(), suppress(KeyboardInterrupt), Live(console=stdout(), auto_refresh=False) as live:
         while True:
             live.update(_table(stdout(), *make(), None), refresh=True)  # measured anew: the terminal may have another size
             time.sleep(every_s)
@@ -184,6 +186,7 @@ def echo(text: str = "", *, err: bool = False) -> None:
 
     Commands print with this module only (a test checks it): paths, names and errors come from outside.
     """
+    make_way()
     click.echo(visible(text), None if err else output(), err=err)
 
 
@@ -191,6 +194,7 @@ def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) ->
     """Print a paragraph on stdout, wrapped to the terminal or 100 columns; ``hanging`` indents all lines but the first."""
     import textwrap
 
+    make_way()
     width = min(stdout().width, 100)
     further = indent + " " * hanging
     wrapped = textwrap.fill(visible(text), width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
@@ -209,6 +213,7 @@ def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
+    is_shown = console.is_terminal and not quiet
     bars = Progress(
         TextColumn("{task.description:<26}"),
         BarColumn(bar_width=20),
@@ -216,19 +221,23 @@ def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[detail]}", style="dim"),
         console=console,
-        disable=quiet or not console.is_terminal,
+        disable=not is_shown,
         transient=True,
     )
 
     tasks: dict[str, TaskID] = {}
+    drawing = ExitStack()  # entered with the first bar: until then the command's sign of life is shown
 
     def advance(done: float, total: float, title: str, detail: str | None = None) -> None:
+        if not tasks and is_shown:
+            drawing.enter_context(held())
+            drawing.enter_context(bars)
         if title not in tasks:
             tasks[title] = bars.add_task(title, total=None, detail="")
         said = f"{done} of {total}" if detail is None else detail
         bars.update(tasks[title], completed=min(done, total), total=total, detail=said)
 
-    with bars:
+    with drawing:
         yield advance
 
 
@@ -251,6 +260,7 @@ def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout; NaN and infinity become null. Inside :func:`one_json_object` it is only collected."""
     collected = _COLLECTED.get()
     if collected is None:
+        make_way()
         print(json_text(value, indent=2), file=output(), flush=True)
     else:
         collected.update(value)

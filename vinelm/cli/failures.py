@@ -42,6 +42,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "few-held-out-requests": "--requests N, or --dataset PATH",
         "fleet-period": "--every",
         "fleet-url": "--redis",
+        "graph-not-workflow": "`vinelm try FILE.py:GRAPH --dataset FILE` takes a graph, `vinelm init` writes its Workflow",
         "inline-one-worker": "use --isolation thread, or --workers 1",
         "limit-needs-process": "--unit-timeout-s and --memory-mb need --isolation process",
         "load-crashed": "use --isolation inline",
@@ -111,12 +112,18 @@ class Failure:
         return {"kind": self.kind, "message": self.message, **hint, "exit_code": self.exit_code}
 
 
+class Resumable(KeyboardInterrupt):
+    """Ctrl-C in a command that the same line continues; see :func:`vinelm.cli.options.resumable`."""
+
+
 def failure_of(error: BaseException) -> Failure:
     """Return what ``error`` means. Keys of providers are taken out of its texts."""
     if isinstance(error, click.ClickException):
         return _of_click(error)
     if isinstance(error, click.Abort | KeyboardInterrupt):
-        return Failure(kind="interrupted", message="interrupted", exit_code=EXIT_INTERRUPTED, line="interrupted")
+        goes_on = isinstance(error, Resumable) or isinstance(error.__cause__, Resumable)  # click makes an Abort of it
+        line = "interrupted: what was bought is kept: the same command continues" if goes_on else "interrupted"
+        return Failure(kind="interrupted", message=line, exit_code=EXIT_INTERRUPTED, line=line)
     if isinstance(error, VineLMError):
         return _of_ours(error)
     if isinstance(error, OSError) and error.errno in UNUSABLE_NAMES and error.filename:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from vinelm.cli.console import echo
-from vinelm.errors import ConfigError, InputError
+from vinelm.errors import ConfigError, InputError, TrieFileError
+from vinelm.io.file_kinds import TRIE, instead_of, unread, what_is
 from vinelm.io.reading import read_text
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ def is_trie_file(path: Path) -> bool:
 def refuse_replacing(output: Path, made_of: Path) -> None:
     """Raise :class:`ConfigError` if ``output`` is the input file itself, which would be overwritten."""
     if output.exists() and made_of.exists() and output.samefile(made_of):
+        if what_is(made_of) == TRIE:  # `vinelm estimate app.vine`: the same name by default
+            raise TrieFileError(f"{made_of}: {instead_of(made_of, 'a store', '`vinelm profile`')}", code="other-file")
         raise ConfigError(f"{output}: this is the input file and would be overwritten: use another name for -o")
 
 
@@ -198,7 +201,9 @@ def read_fields(file: Path) -> dict[str, Any]:
         text = read_text(file)
         fields = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:  # RecursionError: nested thousands deep
-        raise ConfigError(f"{file}: cannot be read as {'JSON' if file.suffix == '.json' else 'TOML'}: {error}") from None
+        raise ConfigError(
+            f"{file}: cannot be read as {'JSON' if file.suffix == '.json' else 'TOML'}: {unread(file, error)}"
+        ) from None
     if not isinstance(fields, dict):
         raise ConfigError(f"{file}: holds {type(fields).__name__}: it must be an object of fields and values")
     return fields

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial, wraps
 from importlib import import_module
 from typing import Any
@@ -19,6 +20,9 @@ from vinelm.catalog.secrets import redacted
 from vinelm.cli.console import echo, one_json_object, output, print_json, stdout_apart
 from vinelm.cli.failures import EXIT_FAILED, TRACEBACK_ENV, Failure, failure_of
 from vinelm.cli.options import SuggestingGroup
+from vinelm.cli.waiting import at_work
+from vinelm.io import visible
+from vinelm.io.file_kinds import STORE, TRIE, what_is
 from vinelm.version import __version__
 
 SECTIONS = {
@@ -34,7 +38,11 @@ COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 """The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``; see :func:`module_of`."""
 GROUPS = ("store", "trie", "fleet", "tools")
 """The subcommands that have subcommands of their own."""
+_APART: set[Callable[..., Any]] = set()
+"""Functions of commands that run with stdout apart."""
 _OPTION = re.compile(r"--?[a-z][a-z-]*")
+_APPLICATION = re.compile(r"[\w./-]+\.py(:|$)|[a-z_][\w.]*:[a-zA-Z_]\w*$")
+"""FILE.py, FILE.py:ATTRIBUTE or MODULE:ATTRIBUTE."""
 _WITHOUT_TRACEBACK = (click.Abort, KeyboardInterrupt, click.exceptions.NoArgsIsHelpError)
 
 if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
@@ -88,6 +96,14 @@ class LazyGroup(SuggestingGroup):
         groups = [group for group in map(partial(self.get_command, ctx), GROUPS) if isinstance(group, click.Group)]
         return [f"{group.name} {name}" for group in groups if name in group.commands] or super().nearest(ctx, name)
 
+    def with_file(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return the command that begins with such a file: an application, a trie, a store."""
+        file = args[0]
+        reader = {TRIE: "trie show", STORE: "store info"}.get(what_is(file) or "")
+        if _APPLICATION.match(file):
+            reader = "try"
+        return [] if reader is None else [f"vinelm {reader} {shlex.join(args)}"]
+
 
 def _keep_apart(command: click.Command) -> None:
     """Have a command, or those of a group, run with stdout apart; here for all, since nearly each may run the owner's code.
@@ -97,24 +113,35 @@ def _keep_apart(command: click.Command) -> None:
     for one in command.commands.values() if isinstance(command, click.Group) else ():
         _keep_apart(one)
     run = command.callback
-    if run is None or isinstance(command, click.Group) or hasattr(run, "__wrapped__"):
+    if run is None or isinstance(command, click.Group) or run in _APART:
         return
 
     @wraps(run)
     def apart(*args: Any, **given: Any) -> Any:
-        with stdout_apart(for_good=bool(click.get_current_context().find_root().obj)):
+        ctx = click.get_current_context()
+        sign = nullcontext() if given.get("quiet") else at_work(_title(ctx))
+        with stdout_apart(for_good=bool(ctx.find_root().obj)), sign:
             return run(*args, **given)
 
+    _APART.add(apart)
     command.callback = apart
+
+
+def _title(ctx: click.Context) -> str:
+    """The command and what it works on: its first argument, if it has one."""
+    arguments = [str(ctx.params[one.name]) for one in ctx.command.params if isinstance(one, click.Argument) and one.name]
+    return visible(" ".join([ctx.command_path, *(name for name in arguments[:1] if name != "None")]))
 
 
 @click.group(
     cls=LazyGroup,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="New here: `vinelm demo`. With your own app: `vinelm try app.py:graph`. Every COMMAND --help has an example.",
 )
 @click.version_option(__version__, "--version", prog_name="vinelm", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Choose the model of every stage invocation of a LangGraph application.
 
     Profile a workflow on your own labelled requests, estimate the accuracy, cost and latency of every sequence of model
@@ -124,6 +151,8 @@ def cli() -> None:
     Data goes to stdout, progress and errors to stderr. Exit codes: 0 success, 1 failure, 2 bad input, 3 budget reached (run
     the same command again to continue), 130 interrupted.
     """
+    if ctx.invoked_subcommand is None:  # who tries out `vinelm` alone has made no mistake
+        echo(ctx.get_help())
 
 
 def main(args: Sequence[str] | None = None) -> int:

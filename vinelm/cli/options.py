@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from vinelm.cli.failures import Resumable
+from vinelm.cli.quantities import FRACTION, SECONDS, USD, Count, OneOf
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class SuggestingGroup(click.Group):
-    """A group whose error for an unknown command names the commands that may have been meant."""
+    """A group whose error for an unknown command names the commands that may have been meant.
+
+    Args:
+        for_file: The subcommand that takes one file: who names a file in the place of a subcommand is told its line.
+        **more: As :class:`click.Group` takes it.
+    """
+
+    def __init__(self, *args: Any, for_file: str | None = None, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.for_file = for_file
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; :class:`click.UsageError` with suggestions if there is none of this name."""
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
-            near = " or ".join(map(repr, self.nearest(ctx, name)))
+            near = " or ".join(map(repr, self.nearest(ctx, name) or self.with_file(ctx, args)))
             question = f" Did you mean {near}?" if near else ""
             raise click.UsageError(f"No such command {name!r}.{question}", ctx)
         return super().resolve_command(ctx, args)
@@ -27,6 +42,29 @@ class SuggestingGroup(click.Group):
     def nearest(self, ctx: click.Context, name: str) -> list[str]:
         """Return the command that ``name`` may be a slip of, or nothing."""
         return get_close_matches(name, self.list_commands(ctx), n=1)
+
+    def with_file(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return the line for a file that stands where a subcommand belongs, or nothing."""
+        is_file = bool(Path(args[0]).suffix) or os.path.lexists(args[0])
+        return [f"{ctx.command_path} {self.for_file} {shlex.join(args)}"] if self.for_file and is_file else []
+
+
+def resumable(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of a command whose run the same line continues: so its line says after Ctrl-C.
+
+    One that would have done nothing yet (``--dry-run``, `vinelm evaluate` without ``--serve``) says no more than that.
+    """
+
+    @wraps(run)
+    def said(**given: Any) -> Any:
+        try:
+            return run(**given)
+        except (KeyboardInterrupt, click.Abort) as error:
+            if given.get("dry_run") or ("serve" in given and given["serve"] is None):
+                raise
+            raise Resumable from error
+
+    return said
 
 
 def option(usage: str, help: str, kind: Any = str, *, into: str | None = None, **more: Any) -> Callable[[Command], Command]:
@@ -45,8 +83,9 @@ def option(usage: str, help: str, kind: Any = str, *, into: str | None = None, *
     if kind is Path:
         kind = click.Path(path_type=Path)
     elif isinstance(kind, tuple):
-        kind = click.Choice(kind)
-    shown = {"show_default": True} if more.get("default") else {}
+        kind = OneOf(kind)
+    # A help text that says its default itself, in better words, is not followed by it again.
+    shown = {"show_default": "[default:" not in help} if more.get("default") else {}
     return click.option(*names, *([into] if into else []), type=kind, metavar=metavar, help=help, **{**shown, **more})
 
 
@@ -95,7 +134,7 @@ column_option = option(
     multiple=True,
 )
 seed_option = option("--seed N", "Seed of samples, splits and simulated answers.", int, default=0, show_default=True)
-limit_option = option("--limit N", "Use only the first N requests of the dataset.", click.IntRange(min=1))
+limit_option = option("--limit N", "Use only the first N requests of the dataset.", Count(1))
 stop_option = option(
     "--stop",
     "When a request leaves the loop: when the workflow's own check passes, or when its answer is right (needs labels, so "
@@ -121,9 +160,9 @@ output_options = stacked(json_option, quiet_option)
 objective_options = stacked(
     option("--maximize accuracy", "What to maximize."),
     option("--minimize cost|latency", "What to minimize."),
-    option("--min-accuracy FRACTION", "Lowest accuracy, on average over requests: 0.8 is 80 %.", float),
-    option("--max-cost-usd USD", "Most dollars per request, on average over requests.", float),
-    option("--max-latency-s S", "Most seconds from a request's arrival to its answer.", float),
+    option("--min-accuracy FRACTION", "Lowest accuracy, on average over requests: 0.8 is 80 %.", FRACTION),
+    option("--max-cost-usd USD", "Most dollars per request, on average over requests.", USD),
+    option("--max-latency-s S", "Most seconds from a request's arrival to its answer.", SECONDS),
     option(
         "--cost-budget",
         "What --max-cost-usd bounds: the average over requests, or the cost of every request.",

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
 from vinelm.cli.console import echo, json_text
+from vinelm.cli.waiting import held
 from vinelm.reports import percent, usd
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
         from rich.live import Live
         from rich.text import Text
 
-        with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as screen:
+        with held(), Live(console=Console(stderr=True), transient=True, auto_refresh=False) as screen:
             reporter.report = lambda now, rate: screen.update(Text(line(now, rate)), refresh=True)
             reporter.every_s = _TERMINAL_S
             yield reporter

@@ -16,6 +16,7 @@ from types import FrameType
 import click
 
 from vinelm.cli.failures import EXIT_INTERRUPTED
+from vinelm.cli.waiting import held
 from vinelm.io.operating_system import ENDING, apart, kill_self, signal_self
 
 GRACE_S = 20.0
@@ -37,7 +38,7 @@ def run_command(folder: Path, *arguments: str, accepted: Sequence[int] = (0,)) -
     ours, theirs = os.pipe()  # of which nothing is ever read: it ends with the process that holds its other end
     in_session = apart(ours)  # of its own: Ctrl-C on the terminal reaches this process alone, and is passed on once
     process: list[subprocess.Popen[str]] = []
-    with _passing_on(process) as stopped:
+    with held(), _passing_on(process) as stopped:  # it shows its own sign of life
         try:
             process.append(
                 subprocess.Popen(

@@ -9,7 +9,17 @@ import click
 
 from vinelm.cli.console import echo, print_json, progress, say
 from vinelm.cli.inputs import in_options
-from vinelm.cli.options import SuggestingGroup, flag, json_option, option, output_options, path_argument, workflow_inputs
+from vinelm.cli.options import (
+    SuggestingGroup,
+    flag,
+    json_option,
+    option,
+    output_options,
+    path_argument,
+    resumable,
+    workflow_inputs,
+)
+from vinelm.cli.quantities import USD
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.reports import percent, seconds, usd
 
@@ -27,7 +37,7 @@ read_only_option = option(
 app_option = option("--app FILE:GRAPH", "The application, whose tools' schemas are kept with the patterns.")
 
 
-@click.group("tools", cls=SuggestingGroup, short_help="Mine which tools can be called ahead.")
+@click.group("tools", cls=SuggestingGroup, for_file="mine", short_help="Mine which tools can be called ahead.")
 def command() -> None:
     """Mine which calls of tools can be made before the model asks for them, and say whether that is worth anything.
 
@@ -43,8 +53,9 @@ def command() -> None:
 @option("--store DB", "Store to create or continue [default: APP with .tools.db].", Path)
 @flag("--values", "Record arguments, results and what users said, too: patterns are mined from them.", into="has_values")
 @read_only_option
-@option("--budget-usd USD", "Never spend more than this, interrupted runs included.", float)
+@option("--budget-usd USD", "Never spend more than this, interrupted runs included.", USD)
 @output_options
+@resumable
 def record(
     *,
     app: str,

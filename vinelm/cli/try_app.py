@@ -12,7 +12,8 @@ import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.failures import EXIT_BUDGET as BUDGET_REACHED
-from vinelm.cli.options import flag, option, output_options
+from vinelm.cli.options import flag, option, output_options, resumable
+from vinelm.cli.quantities import USD, Count, InputFile
 from vinelm.cli.subcommand import run_command
 from vinelm.errors import ConfigError
 from vinelm.reports import percent
@@ -28,17 +29,18 @@ MAX_ERROR = "0.15"
 
 @click.command("try", short_help="Try VineLM on your own app: one command, one verdict.")
 @click.argument("app", metavar="APP")
-@option("--dataset FILE", "Requests with their right answers: CSV, JSON lines, Parquet, or an export.")
+@option("--dataset FILE", "Requests with their right answers: CSV, JSON lines, Parquet, or an export.", InputFile())
 @option("--label-field COLUMN", "Column with the right answer. Repeatable.", into="label_fields", multiple=True)
-@option("--budget-usd USD", "Never spend more than this, earlier runs included.", float)
+@option("--budget-usd USD", "Never spend more than this, earlier runs included.", USD)
 @option("--models NAME,NAME", "Models to choose from, as `vinelm init` takes them [default: the app's, and others like them].")
 @option("--today MODEL", "The model that your app runs today wherever its code does not say it, as PROVIDER:MODEL.")
-@option("--workers N", "Calls at a time [default: 4].", click.IntRange(min=1), default=4)
+@option("--workers N", "Calls at a time [default: 4].", Count(1), default=4)
 @flag("--apply", "Put vine.around(...) around the models that the app makes.", into="is_applied")
 @flag("--keep-going", "Go on even if none of the first ten answers is right, or all first rows of a stage fail alike.")
 @flag("--allow-unproven", "Print the lines that serve the plan also where it is not proven: it may be worse.")
 @flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
 @output_options
+@resumable
 def command(
     *,
     app: str,

@@ -13,6 +13,7 @@ from typing import Any
 from vinelm.datasets.arrow_records import arrow_records, folder_records, parquet_records
 from vinelm.datasets.text_records import Record, csv_records, json_line_records, json_records
 from vinelm.errors import ConfigError, DatasetError
+from vinelm.io.file_kinds import unread
 from vinelm.judging import LLMJudge
 from vinelm.requests.workflow import Request, Workflow
 
@@ -268,8 +269,7 @@ def _records(path: Path) -> Iterator[Record]:
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:  # a path with a zero byte
-        reason = getattr(error, "strerror", None) or error
-        raise DatasetError(f"{path}: cannot read the dataset: {reason}") from error
+        raise DatasetError(f"{path}: cannot read the dataset: {unread(path, error)}") from error
     if stat.S_ISDIR(mode):
         return folder_records(path)
     if not stat.S_ISREG(mode):

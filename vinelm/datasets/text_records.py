@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from vinelm.errors import DatasetError
+from vinelm.io.file_kinds import unread
 from vinelm.io.reading import open_regular
 
 Record = tuple[str, Mapping[str, Any]]
@@ -158,7 +159,7 @@ def _opened(path: Path) -> BinaryIO:
     try:
         file = open_regular(path)
     except OSError as error:
-        raise DatasetError(f"{path}: cannot read the dataset: {error}") from error
+        raise DatasetError(f"{path}: cannot read the dataset: {unread(path, error)}") from error
     return cast("BinaryIO", _ClosingGzip(file)) if path.suffix == ".gz" else file
 
 

@@ -10,6 +10,7 @@ from typing import Any, TextIO, cast
 
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.io.arrow_tables import read_parquet
+from vinelm.io.file_kinds import unread
 from vinelm.io.reading import json_objects
 
 Row = Mapping[str, Any]
@@ -47,7 +48,7 @@ def read_table(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[int, R
             rows = _read_csv(text, path, columns) if kind == "csv" else json_objects(text, path)
             yield from _with_columns(rows, columns, path)
     except (OSError, UnicodeDecodeError, EOFError) as error:
-        raise DatasetError(f"{path}: cannot read the table: {error}") from error
+        raise DatasetError(f"{path}: cannot read the table: {unread(path, error)}") from error
 
 
 def _with_columns(rows: Iterable[tuple[int, Row]], columns: Sequence[str], path: Path) -> Iterator[tuple[int, Row]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from vinelm.errors import DatasetError
+from vinelm.io.file_kinds import unread
 from vinelm.io.reading import json_objects, open_regular
 from vinelm.requests.workflow import Request
 
@@ -53,7 +54,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         with open_regular(path) as file, _unpacked(file, path) as raw, TextIOWrapper(raw, encoding="utf-8") as lines:
             yield from json_objects(lines, path)
     except (OSError, UnicodeDecodeError, EOFError) as error:
-        raise DatasetError(f"{path}: cannot read the dataset: {error}") from error
+        raise DatasetError(f"{path}: cannot read the dataset: {unread(path, error)}") from error
 
 
 def _unpacked(file: BufferedReader, path: Path) -> BinaryIO:

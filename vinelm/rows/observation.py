@@ -34,6 +34,7 @@ class Usage:
         finish_reason: The provider's reason why the answer ended. Secrets that a server echoes here are replaced
             (:func:`vinelm.catalog.redacted`).
         provider_request_id: The provider's id of the call; secrets are replaced.
+        response_model: The model that the provider says has answered, often a dated version; secrets are replaced. Not stored.
         price_id: ``PROVIDER/MODEL`` of the list price that ``cost_usd`` was computed with; None if the price was given.
         failure: Why the call failed; None if it succeeded.
         list_usd: Dollars at the ordinary price, where the call was bought at the price of a batch; else None.
@@ -53,6 +54,7 @@ class Usage:
     waited_s: float = 0.0
     finish_reason: str | None = None
     provider_request_id: str | None = None
+    response_model: str | None = None
     price_id: str | None = None
     failure: FailureKind | None = None
     list_usd: float | None = None
@@ -62,7 +64,7 @@ class Usage:
         if self.list_usd is None or not math.isnan(self.latency_s):
             _check_amount("latency_s", self.latency_s)
         _check_amount("waited_s", self.waited_s)
-        for name in ("finish_reason", "provider_request_id"):
+        for name in ("finish_reason", "provider_request_id", "response_model"):
             text = getattr(self, name)
             if isinstance(text, str):
                 object.__setattr__(self, name, redacted(text))

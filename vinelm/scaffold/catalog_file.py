@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError
+from vinelm.io.meant import did_you_mean
 
 PROVIDER_MODELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -66,7 +67,14 @@ def chosen_models(choice: Iterable[str]) -> tuple[str, ...]:
             found[item] = None
         else:
             known = ", ".join((*PROVIDER_MODELS, SIMULATED))
-            raise ConfigError(f"models: {item!r} is neither PROVIDER:MODEL, such as openai:gpt-5-mini, nor one of {known}")
+            named = {name.partition(":")[2]: name for names in PROVIDER_MODELS.values() for name in names} | dict.fromkeys(
+                (*PROVIDER_MODELS, SIMULATED)
+            )
+            near = named.get(item) or did_you_mean(item, [*named, *filter(None, named.values())])
+            meant = f" (did you mean {near!r}?)" if item in named else near
+            raise ConfigError(
+                f"models: {item!r}{meant} is neither PROVIDER:MODEL, such as openai:gpt-5-mini, nor one of {known}"
+            )
     if SIMULATED in found and len(found) > 1:
         raise ConfigError("models: simulated models and real ones do not mix: name either")
     return tuple(found)

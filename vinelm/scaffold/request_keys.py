@@ -8,6 +8,7 @@ from dataclasses import field as field_
 
 from vinelm.datasets import RequestSet
 from vinelm.errors import ConfigError
+from vinelm.io.meant import did_you_mean
 from vinelm.scaffold.plain_code import Fields
 
 MESSAGES, STRUCTURED = "messages", "structured_response"
@@ -83,7 +84,9 @@ def request_keys(
     columns = () if dataset is None else tuple(dict.fromkeys(dataset.requests[0].data))
     unknown = [label for label in labels if columns and label not in columns]
     if unknown:
-        raise ConfigError(f"the dataset has no column {unknown[0]!r}: it has {', '.join(columns)}")
+        raise ConfigError(
+            f"the dataset has no column {unknown[0]!r}{did_you_mean(unknown[0], columns)}: it has {', '.join(columns)}"
+        )
     likely = None if dataset is None else label_of(dataset)
     labels = tuple(dict.fromkeys(labels)) or (() if likely is None else (likely,))
     given = tuple(column for column in columns if column not in (*labels, "id") and column not in _hidden(dataset))

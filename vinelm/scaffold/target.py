@@ -18,6 +18,7 @@ from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.path.copied import held_in
 from vinelm.errors import ConfigError, InputError, WorkflowError
+from vinelm.io.file_kinds import near
 from vinelm.io.reading import read_text
 from vinelm.requests.workflow import Workflow
 from vinelm.scaffold.no_calls import no_model_calls
@@ -86,8 +87,7 @@ class Target:
             made = made.compile()
         if not isinstance(made, CompiledStateGraph):
             raise WorkflowError(
-                f"{self.spec} is a {type(made).__name__}, not a LangGraph graph: name the StateGraph, compiled or not, or a "
-                "function that returns it"
+                f"{self.spec} is of type {type(made).__name__}, not a LangGraph graph: {_use_instead(self.module)}"
             )
         return made
 
@@ -122,7 +122,7 @@ def find_target(spec: str | None, folder: Path) -> Target:
         value = getattr(value, part)
     if isinstance(value, type):
         value, rest = _instance(value, where), "()"
-    held = None if path else _held_graph(value, where)
+    held = None if path else _held_graph(value, where, module)
     if held is not None:
         value, rest = getattr(value, held), f"{rest}.{held}"
     return Target(module=module, attribute=attribute, root=root, value=value, kind=_kind(value, where), rest=rest)
@@ -163,7 +163,7 @@ def _instance(kind: type, where: str) -> Any:
         raise WorkflowError(f"{where}: making an object of it fails: {_line(error)}: fix it first") from error
 
 
-def _held_graph(value: Any, where: str) -> str | None:
+def _held_graph(value: Any, where: str, module: ModuleType) -> str | None:
     """The attribute of an application's object that is its graph; None for what is a graph, a function or a workflow itself."""
     if isinstance(value, CompiledStateGraph):
         return held_in(value)
@@ -175,8 +175,8 @@ def _held_graph(value: Any, where: str) -> str | None:
         raise ConfigError(f"{where} holds {len(graphs)} graphs: name one: {', '.join(f'{where}.{name}' for name in graphs)}")
     if not graphs and not callable(value):
         raise WorkflowError(
-            f"{where} is a {type(value).__name__}, not a LangGraph graph, and none of its attributes is one: name the "
-            "StateGraph, compiled or not, or a function that returns it"
+            f"{where} is of type {type(value).__name__}, not a LangGraph graph, and none of its attributes is one: "
+            f"{_use_instead(module)}"
         )
     return graphs[0] if graphs else None
 
@@ -208,7 +208,7 @@ def _place(name: str, folder: Path) -> tuple[Path, str]:
         return folder, name
     path = (folder / name).resolve()
     if not path.is_file():
-        raise ConfigError(f"{name}: no such file: name the file that has the graph, such as app.py:graph")
+        raise ConfigError(f"{name}: no such file{near(path)}: name the file that has the graph, such as app.py:graph")
     root, parts = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         root, parts = root.parent, [root.name, *parts]
@@ -247,6 +247,12 @@ def _graphs(module: ModuleType) -> list[str]:
     for kind, among in ((CompiledStateGraph, values), (StateGraph, values), (CompiledStateGraph, held), (Pregel, values)):
         found = found or {name: value for name, value in among if isinstance(value, kind)}
     return list({id(value): name for name, value in reversed(found.items())}.values())[::-1]
+
+
+def _use_instead(module: ModuleType) -> str:
+    """What to name in the place of something that is no graph: the graphs that there are."""
+    known = " or ".join(f"{module.__name__}:{name}" for name in _graphs(module))
+    return f"name {known or 'the StateGraph, compiled or not'}, or a function that returns it"
 
 
 def _only_graph(module: ModuleType) -> str:

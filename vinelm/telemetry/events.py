@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -91,6 +93,49 @@ class CanaryEvent:
     advice: Literal["switch", "keep"]
     quantity: str
     reason: str
+
+
+class ObservedRequest:
+    """One run of a graph, as the observers with a method ``request_began`` know it: each has a token of its own for it.
+
+    Args:
+        observers: those that are notified. Their ``request_ended`` gets the token once the run is over and nothing of
+            it is left.
+    """
+
+    __slots__ = ("_tokens",)
+
+    def __init__(self, observers: tuple[Observer, ...]) -> None:
+        began = [(one, _safely(one, "request_began")) for one in observers]
+        self._tokens = {id(one): (one, token) for one, token in began if token is not None}
+
+    def token_of(self, observer: Observer) -> Any:
+        """Return the observer's token; None if it has none."""
+        found = self._tokens.get(id(observer))
+        return None if found is None else found[1]
+
+    def ended(self) -> None:
+        """Notify the observers that the run is over."""
+        for observer, token in self._tokens.values():
+            _safely(observer, "request_ended", token)
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Have :func:`current_request` return this request in the block, which notifies observers."""
+        before = _REQUEST.set(self)
+        try:
+            yield
+        finally:
+            _REQUEST.reset(before)
+
+
+_REQUEST: ContextVar[ObservedRequest | None] = ContextVar("vinelm observed request", default=None)
+
+
+def current_request(observer: Observer) -> Any:
+    """Return the token that the observer gave to the request of which it is being notified; None if it is not known."""
+    request = _REQUEST.get()
+    return None if request is None else request.token_of(observer)
 
 
 class ObserverGroup:

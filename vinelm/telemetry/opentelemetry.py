@@ -1,25 +1,47 @@
-"""OpenTelemetry spans, by the conventions for generative AI.
+"""OpenTelemetry spans and metrics, by the semantic conventions for generative AI of version 1.41.0.
 
-https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
+https://github.com/open-telemetry/semantic-conventions/blob/v1.41.0/docs/gen-ai/README.md, the last version before they moved
+into a repository of their own.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
 from typing import Any
+from urllib.parse import urlsplit
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables.config import var_child_runnable_config
 
 from vinelm.catalog import Model
 from vinelm.extras import required_extra
 from vinelm.requests.protocols import Invocation
-from vinelm.telemetry.events import DecisionEvent
+from vinelm.telemetry.events import DecisionEvent, current_request
 from vinelm.telemetry.message_content import attributes, is_asked_for
 from vinelm.tools.call import ToolEvent
 
 with required_extra("otel", "the observer OpenTelemetry"):
-    from opentelemetry import trace
-    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
+    from opentelemetry import metrics, trace
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, TracerProvider
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
+"""The version of the conventions that spans and metrics follow."""
+TOKEN_BOUNDS = tuple(4**n for n in range(14))
+"""Bounds of the histogram of tokens, as the conventions give them: 1 to 67,108,864."""
+SECOND_BOUNDS = tuple(round(0.01 * 2**n, 2) for n in range(14))
+"""Bounds of histograms of seconds, as the conventions give them: 0.01 to 81.92."""
+SERVERS: Mapping[str, str] = {
+    "anthropic": "api.anthropic.com",
+    "gemini": "generativelanguage.googleapis.com",
+    "openai": "api.openai.com",
+}
+"""Where a provider answers that has no address in the catalog."""
 
 PROVIDERS: Mapping[str, str] = {
     "azure": "azure.ai.openai",
@@ -40,79 +62,182 @@ _EXPLAINED = (
 """Fields of a decision's plan that become attributes of its span."""
 
 
-class OpenTelemetry:
-    """An observer that makes one span per decision and one per invocation, children of the span that is current then.
+class RequestSpan:
+    """The span of one request, with what its invocations have used so far. Thread-safe."""
 
-    A decision is ``vinelm.decide STAGE`` (or ``vinelm.end``), an invocation ``chat MODEL_ID``, a client span. Uses the API
-    only: without an SDK it costs next to nothing.
+    def __init__(self, span: Span, outer: SpanContext, began_ns: int) -> None:
+        self.span, self.outer = span, outer
+        self._lock = Lock()
+        self._ended_ns = began_ns
+        self._cost_usd, self._invocations = 0.0, 0
+
+    def is_inside(self, current: SpanContext) -> bool:
+        """Whether what is current now is what was current when the request began: no other instrumentation has spans inside."""
+        return current.span_id == self.outer.span_id
+
+    def add(self, invocation: Invocation | None) -> None:
+        """Count an invocation that has just ended; None if it was interrupted."""
+        with self._lock:
+            self._ended_ns = max(self._ended_ns, time.time_ns())
+            if invocation is not None:
+                self._cost_usd += invocation.cost_usd
+                self._invocations += 1
+
+    def end(self) -> None:
+        """End the span when the last of its invocations ended: nobody says when a graph's last node is done."""
+        with self._lock:
+            self.span.set_attributes({"vinelm.cost_usd": self._cost_usd, "vinelm.invocations": self._invocations})
+            self.span.end(self._ended_ns)
+
+
+@dataclass(slots=True)
+class CallSpan:
+    """The span of an invocation, with what its metrics repeat of it."""
+
+    span: Span
+    attributes: dict[str, Any]
+    request: RequestSpan | None
+
+
+class OpenTelemetry:
+    """An observer that makes a span for each request, decision, invocation and declared tool's call, and the client metrics.
+
+    A request is ``invoke_workflow``, a decision ``vinelm.decide STAGE`` (or ``vinelm.end``), an invocation ``chat MODEL_ID``, a
+    client span. The request's span is the parent of the others and a child of the span that is current when it begins; where
+    another instrumentation makes spans of the nodes, those stay the parents. The metrics are ``gen_ai.client.token.usage``,
+    ``gen_ai.client.operation.duration`` and ``gen_ai.client.operation.time_to_first_chunk``, one value for each call.
+    Uses the API only: without an SDK it costs next to nothing.
 
     No span holds a key, and none a prompt or an answer unless content is captured: then an invocation's span has those of its
-    last call.
+    last call. Metrics never do.
 
     Args:
-        provider: by default the global one.
+        provider: of spans; by default the global one.
         capture_content: None takes the present value of ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``.
+        meter_provider: of metrics; by default the global one.
     """
 
-    def __init__(self, provider: TracerProvider | None = None, *, capture_content: bool | None = None) -> None:
+    def __init__(
+        self,
+        provider: TracerProvider | None = None,
+        *,
+        capture_content: bool | None = None,
+        meter_provider: MeterProvider | None = None,
+    ) -> None:
         from vinelm.version import __version__
 
         self.captures_content = is_asked_for() if capture_content is None else capture_content
-        self._tracer = trace.get_tracer("vinelm", __version__, provider)
+        self._tracer = trace.get_tracer("vinelm", __version__, provider, schema_url=SCHEMA_URL)
+        meter = metrics.get_meter("vinelm", __version__, meter_provider, schema_url=SCHEMA_URL)
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=TOKEN_BOUNDS,
+        )
+        self._durations, self._first_chunks = (
+            meter.create_histogram(name, "s", words, explicit_bucket_boundaries_advisory=SECOND_BOUNDS)
+            for name, words in (
+                ("gen_ai.client.operation.duration", "Duration of a model's call."),
+                ("gen_ai.client.operation.time_to_first_chunk", "Time to the first chunk of a streamed answer."),
+            )
+        )
+
+    def request_began(self) -> RequestSpan:
+        """Open the span of a request, in the place where its first stage begins."""
+        outer = trace.get_current_span().get_span_context()
+        found = {"gen_ai.operation.name": "invoke_workflow", "gen_ai.conversation.id": _conversation()}
+        began_ns = time.time_ns()
+        span = self._tracer.start_span("invoke_workflow", attributes=_attributes(found), start_time=began_ns)
+        return RequestSpan(span, outer, began_ns)
+
+    def request_ended(self, token: RequestSpan) -> None:
+        """Close it: the run is over."""
+        token.end()
+
+    def _request(self) -> tuple[RequestSpan | None, Context | None]:
+        """The request that is being told of, and the context in which its span is the parent; None where another one is."""
+        request: RequestSpan | None = current_request(self)
+        if request is None or not request.is_inside(trace.get_current_span().get_span_context()):
+            return request, None
+        return request, trace.set_span_in_context(request.span)
 
     def decided(self, decided: DecisionEvent) -> None:
         """A span that ends now and began as long ago as the decision took."""
-        import time
-
         end_ns = time.time_ns()
         name = "vinelm.end" if decided.kind == "end" else f"vinelm.decide {decided.stage}"
+        _, context = self._request()
         span = self._tracer.start_span(
-            name, start_time=end_ns - int(decided.seconds * 1e9), attributes=_attributes(_decision(decided))
+            name,
+            context,
+            start_time=end_ns - int(decided.seconds * 1e9),
+            attributes=_attributes(_decision(decided)),
         )
         span.end(end_ns)
 
-    def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Span:
+    def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> CallSpan:
         """Open the invocation's span."""
-        return self._tracer.start_span(
-            f"chat {model.model_id}",
-            kind=SpanKind.CLIENT,
-            attributes=_attributes(
-                {
-                    "gen_ai.operation.name": "chat",
-                    "gen_ai.provider.name": PROVIDERS.get(model.provider, model.provider),
-                    "gen_ai.request.model": model.model_id,
-                    "gen_ai.request.max_tokens": model.max_tokens,
-                    "vinelm.stage": stage,
-                    "vinelm.model": model.name,
-                    "vinelm.engine": model.engine,
-                    "vinelm.prefix": list(prefix),
-                    "vinelm.invocation": len(prefix),
-                }
-            ),
+        common = _attributes(
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": PROVIDERS.get(model.provider, model.provider),
+                "gen_ai.request.model": model.model_id,
+                **_server(model),
+            }
         )
+        more = {
+            "gen_ai.request.max_tokens": model.max_tokens,
+            "gen_ai.conversation.id": _conversation(),
+            "vinelm.stage": stage,
+            "vinelm.model": model.name,
+            "vinelm.engine": model.engine,
+            "vinelm.prefix": list(prefix),
+            "vinelm.invocation": len(prefix),
+        }
+        request, context = self._request()
+        span = self._tracer.start_span(
+            f"chat {model.model_id}", context, kind=SpanKind.CLIENT, attributes=common | _attributes(more)
+        )
+        return CallSpan(span, common, request)
 
-    def exchanged(self, token: Span, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
+    def exchanged(self, token: CallSpan, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
         """Put prompt and answer onto the invocation's span; called only where content is captured."""
-        if token.is_recording():
-            token.set_attributes(attributes(messages, answer))
+        if token.span.is_recording():
+            token.span.set_attributes(attributes(messages, answer))
 
-    def ended(self, token: Span, invocation: Invocation | None) -> None:
-        """Close it, with what was used."""
+    def ended(self, token: CallSpan, invocation: Invocation | None) -> None:
+        """Close it, with what was used, and record the metrics of its calls."""
+        span = token.span
         if invocation is None:
-            token.set_attribute("vinelm.interrupted", True)
+            span.set_attribute("vinelm.interrupted", True)
         else:
-            token.set_attributes(_attributes(_usage(invocation)))
+            span.set_attributes(_attributes(_usage(invocation)))
             if invocation.failure is not None:
-                token.set_status(Status(StatusCode.ERROR, invocation.failure))
-        token.end()
+                span.set_status(Status(StatusCode.ERROR, invocation.failure))
+            self._measure(token, invocation)
+        span.end()
+        if token.request is not None:
+            token.request.add(invocation)
+
+    def _measure(self, token: CallSpan, invocation: Invocation) -> None:
+        """A value for each call; a call of a batch has no seconds, and an unknown count is no value."""
+        context = trace.set_span_in_context(token.span)  # for exemplars
+        for usage in invocation.usages:
+            found = token.attributes | _attributes({"gen_ai.response.model": usage.response_model})
+            for kind, count in (("input", usage.tokens_in), ("output", usage.tokens_out)):
+                if count is not None:
+                    self._tokens.record(count, found | {"gen_ai.token.type": kind}, context)
+            timed = found | _attributes({"error.type": usage.failure})
+            if not math.isnan(usage.latency_s):
+                self._durations.record(usage.latency_s, timed, context)
+            if usage.ttft_s is not None:
+                self._first_chunks.record(usage.ttft_s, timed, context)
 
     def tool_ended(self, event: ToolEvent, ago_s: float) -> None:
         """A span ``execute_tool NAME`` for a declared tool's call, marked where it was started before it was asked for.
 
         It has the digest of the arguments, never the arguments or the result.
         """
-        import time
-
         end_ns = time.time_ns() - int(ago_s * 1e9)
         found: dict[str, str | bool | float] = {
             "gen_ai.operation.name": "execute_tool",
@@ -155,6 +280,7 @@ def _usage(invocation: Invocation) -> dict[str, Any]:
         "gen_ai.usage.output_tokens": _sum(usage.tokens_out for usage in usages),
         "gen_ai.usage.cache_read.input_tokens": _sum(usage.tokens_cached for usage in usages),
         "gen_ai.response.finish_reasons": [last.finish_reason] if last and last.finish_reason else None,
+        "gen_ai.response.model": last.response_model if last else None,
         "gen_ai.response.id": last.provider_request_id if last else None,
         "gen_ai.response.time_to_first_chunk": usages[0].ttft_s if usages else None,
         "error.type": invocation.failure,
@@ -164,6 +290,24 @@ def _usage(invocation: Invocation) -> dict[str, Any]:
         "vinelm.retries": sum(usage.retries for usage in usages),
         "vinelm.price_id": last.price_id if last else None,
     }
+
+
+def _conversation() -> str | None:
+    """The thread of the graph whose node is running, which continues a conversation; None without a checkpointer's thread."""
+    thread = ((var_child_runnable_config.get() or {}).get("configurable") or {}).get("thread_id")
+    return None if thread is None else str(thread)
+
+
+def _server(model: Model) -> dict[str, Any]:
+    """Host and port of the server that is called; neither path nor credentials. Nothing where it is not known."""
+    try:
+        address = urlsplit(model.api_base or "")
+        host, port = address.hostname, address.port
+    except ValueError:
+        return {}
+    if host is None:
+        return {"server.address": SERVERS.get(model.provider)}
+    return {"server.address": host, "server.port": port}
 
 
 def _sum(counts: Any) -> int | None:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Literal, TypeVar, get_args
 
 from vinelm.errors import TemplateError
+from vinelm.io.meant import did_you_mean
 from vinelm.template.flow import Flow
 from vinelm.template.steps import (
     END,
@@ -176,7 +177,10 @@ class Template:
         """Return the stage of that name; :class:`TemplateError` if there is none."""
         found = self._by_name.get(name)
         if found is None:
-            raise TemplateError(f"the workflow has no stage {name!r}: it has {', '.join(s.name for s in self.stages)}")
+            raise TemplateError(
+                f"the workflow has no stage {name!r}{did_you_mean(name, self._by_name)}: "
+                f"it has {', '.join(s.name for s in self.stages)}"
+            )
         return found
 
     @cached_property
@@ -324,7 +328,8 @@ class Template:
             for name in (*models, *([stage.default] if stage.default else [])):
                 if name not in catalog and name != SKIP:
                     raise TemplateError(
-                        f"stage {stage.name!r} allows the model {name!r}, which the catalog lacks: it has {', '.join(catalog)}"
+                        f"stage {stage.name!r} allows the model {name!r}, which the catalog lacks"
+                        f"{did_you_mean(name, catalog)}: it has {', '.join(catalog)}"
                     )
             return replace(stage, models=(*models, SKIP) if stage.optional and SKIP not in models else models)
 

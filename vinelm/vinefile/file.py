@@ -28,6 +28,7 @@ import numpy.typing as npt
 from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.io.atomic import atomic_path
+from vinelm.io.file_kinds import instead_of, near
 from vinelm.io.reading import open_regular
 from vinelm.template import Template
 from vinelm.trie import MergedTrie, Trie
@@ -118,8 +119,10 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
         with open_regular(path) as file:
             data = _content(file, mmap=mmap)
     except FileNotFoundError as error:
-        raise TrieFileError(f"{path}: no such trie file: write one with `vinelm estimate`") from error
+        raise TrieFileError(f"{path}: no such trie file{near(path)}: write one with `vinelm estimate`") from error
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
+        if other := instead_of(path, "a trie file", "`vinelm estimate`"):
+            raise TrieFileError(f"{path}: {other}", code="other-file") from error
         raise TrieFileError(f"{path}: cannot read the trie: {error}: write it again with `vinelm estimate`") from error
     try:
         members = _members(data)
@@ -129,6 +132,8 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
     except TrieFileError:
         raise
     except Exception as error:  # whatever a damaged byte can lead zipfile, json and numpy to raise
+        if other := instead_of(path, "a trie file", "`vinelm estimate`"):
+            raise TrieFileError(f"{path}: {other}", code="other-file") from error
         raise TrieFileError(
             f"{path}: not a trie file, or damaged ({_one_line(error)}): write it again with `vinelm estimate`"
         ) from error

@@ -15,6 +15,7 @@ import numpy as np
 
 from vinelm.controller.fleet.view import FleetView, column_type
 from vinelm.errors import ConfigError, InputError
+from vinelm.io.file_kinds import unread
 from vinelm.io.reading import open_regular
 
 EVERY_S = 1.0
@@ -79,7 +80,7 @@ def recorded_views(path: Path) -> Iterator[FleetView]:
             for number, line in enumerate(file, 1):
                 yield _view(line, f"{str(path)!r}, line {number}")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = unread(path, error) if isinstance(error, OSError) else "it is no text"
         raise InputError(f"recorded views {str(path)!r} cannot be read: {why}") from error
     if not number:
         raise InputError(f"recorded views {str(path)!r} are empty: `vinelm fleet run --record FILE` writes one a second")

@@ -20,6 +20,7 @@ from typing import Any
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError
+from vinelm.io.meant import did_you_mean
 
 AS_OF = date(2026, 11, 21)
 """The day on which the parameters were fixed."""
@@ -101,7 +102,9 @@ def simulated_catalog(preset: str = "paper") -> Catalog:
 def simulated_tables(preset: str = "paper") -> dict[str, Any]:
     """Return the catalog of a preset as plain tables, as in a catalog file."""
     if preset not in PRESETS:
-        raise ConfigError(f"unknown preset {preset!r}: simulated presets are {', '.join(PRESETS)}")
+        raise ConfigError(
+            f"unknown preset {preset!r}{did_you_mean(preset, PRESETS)}: simulated presets are {', '.join(PRESETS)}"
+        )
     return {"model": [_entry(name) for name in PRESETS[preset]]}
 
 

@@ -123,6 +123,7 @@ class SeenAnswer:
     counts_are_final: bool = False
     """True if nothing of the answer came after the counts. Earlier ones may be of a part of it."""
     request_id: str | None = None
+    response_model: str | None = None
     provider_latency_s: float | None = None
     service_tier: str | None = None
     served: str | None = None
@@ -161,6 +162,7 @@ class SeenAnswer:
             self.counts = self._usage.add(usage)
             self.counts_are_final = True
         self.request_id = _label(told.get("id")) or self.request_id
+        self.response_model = _label(told.get("model_name") or told.get("model")) or self.response_model
         self.service_tier = told.get("service_tier") or self.service_tier
         self.served = _label(told.get("model_name") or told.get("model")) or self.served
         metrics = told.get("metrics")
@@ -426,6 +428,7 @@ class MeteredCall:
             waited_s=max((self._started_s if self.attempts else now_s) - self._asked_s, 0.0),
             finish_reason=self.seen.reason if self.is_complete or failure else None,
             provider_request_id=self.seen.request_id,
+            response_model=self.seen.response_model,
             price_id=self.model.price_id,
             failure=failure,
             list_usd=self._list_usd if is_batched else None,

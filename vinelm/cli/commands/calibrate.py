@@ -9,7 +9,9 @@ import click
 
 from vinelm.cli.console import echo, print_json, progress, say, show_table
 from vinelm.cli.options import flag, option, output_options
+from vinelm.cli.quantities import SECONDS, Count
 from vinelm.errors import ConfigError
+from vinelm.io.file_kinds import unread
 from vinelm.io.reading import read_text
 from vinelm.reports import usd
 
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     Path,
 )
 @option("--levels N,N", "Numbers of concurrent requests to measure at.", default="0,1,2,4,8,16,32")
-@option("--repeats N", "Measurements at each level.", click.IntRange(min=1), default=50)
-@option("--delay-s S", "Head start of the concurrent requests.", float, default=2.0)
+@option("--repeats N", "Measurements at each level.", Count(1), default=50)
+@option("--delay-s S", "Head start of the concurrent requests.", SECONDS, default=2.0)
 @option(
     "--others-priority P",
     "Send the concurrent requests with this `priority`, for engines that schedule by it [default: none].",
@@ -99,7 +101,7 @@ def _prompts(path: Path) -> tuple[str, ...]:
         lines = read_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path}: cannot read the prompts ({type(error).__name__}): use a text file with one prompt per line"
+            f"{path}: cannot read the prompts ({unread(path, error)}): use a text file with one prompt per line"
         ) from error
     prompts = tuple(line.strip() for line in lines if line.strip())
     if not prompts:

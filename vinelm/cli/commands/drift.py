@@ -9,6 +9,7 @@ import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.options import json_option, option, trie_argument
+from vinelm.cli.quantities import FRACTION
 from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.command("drift", short_help="Say which annotations of a trie no longer hold for served requests.")
 @trie_argument
 @option("--traces DB", "Store of served rows, as VineLM(evidence=DB) writes it.", Path, required=True)
-@option("--alpha FRACTION", "Chance of ever naming anything although nothing has moved.", float, default=0.05)
+@option("--alpha FRACTION", "Chance of ever naming anything although nothing has moved.", FRACTION, default=0.05)
 @json_option
 def command(*, trie: Path, traces: Path, alpha: float, as_json: bool) -> int | None:
     """Compare the served rows in DB with the annotations of the TRIE that served them, and say what moved.

@@ -11,6 +11,7 @@ import click
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.inputs import is_trie_file, refuse_other_file, refuse_replacing, say_changed_prices
 from vinelm.cli.options import option, output_options, stop_option, store_argument
+from vinelm.cli.quantities import FRACTION, RATE
 from vinelm.errors import ConfigError
 from vinelm.reports import percent
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     "--max-error FRACTION",
     "Fail if half the 90 % interval of the best path's accuracy is wider than this, the optimism of choosing it included. "
     "1 never fails [default: 0.15].",
-    float,
+    FRACTION,
 )
 @click.option(
     "--check/--no-check",
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     "--calls-per-hour N",
     "Requests that the application serves per hour: how often a provider's prompt cache still holds what another request left "
     "there [default: as in the rows of --update, else 0: never].",
-    float,
+    RATE,
 )
 @output_options
 def command(

@@ -15,10 +15,12 @@ from vinelm.cli.options import (
     option,
     output_options,
     path_argument,
+    resumable,
     seed_option,
     store_argument,
 )
-from vinelm.errors import BudgetExhausted
+from vinelm.cli.quantities import USD, Count
+from vinelm.errors import BudgetExhausted, ConfigError
 
 if TYPE_CHECKING:
     from vinelm.evaluation import Evaluation
@@ -31,9 +33,9 @@ if TYPE_CHECKING:
 @option(
     "--serve N",
     "Really serve N held-out requests under each plan, instead of estimating from the rows. Spends money.",
-    click.IntRange(min=2),
+    Count(2),
 )
-@option("--budget-usd USD", "With --serve: never spend more than this.", float)
+@option("--budget-usd USD", "With --serve: never spend more than this.", USD)
 @option("--workflow NAME", "With --serve: MODULE:ATTRIBUTE of your own workflow [default: the bundled one of the store].")
 @option("--models TOML", "With --serve: catalog of models [default: simulated models of the trie].", Path)
 @dataset_option
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     Path,
 )
 @output_options
+@resumable
 def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool, quiet: bool, **settings: Any) -> None:
     """Say whether VineLM is worth using for the workflow of STORE: the verdict first, then the figures.
 
@@ -67,6 +70,8 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
     own = {name: settings.pop(name) for name in ("budget_usd", "workflow", "models", "dataset", "seed", "log")}
     objective = None if _is_unset(settings) else objective_of(settings)
     workflow = own["workflow"]
+    if serve is not None and objective is None:  # before an application is imported
+        raise ConfigError("serving needs one objective: a target and its bounds", code="serve-objective")
     if serve is not None:
         from vinelm.cli.commands.verify import workflow_of
 

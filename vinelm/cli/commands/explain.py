@@ -13,7 +13,9 @@ from vinelm.cli.console import print_json, say, show_table, stdout
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
 from vinelm.cli.inputs import in_options, objective_of, say_changed_prices
 from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
+from vinelm.cli.quantities import SECONDS, USD
 from vinelm.errors import ConfigError
+from vinelm.io.meant import did_you_mean
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import objective_words, oracle_words
 
@@ -47,8 +49,8 @@ _NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_lat
     default="",
 )
 @option("--arm STAGE", "The stage that comes next, where several may [default: not known yet].")
-@option("--elapsed-s S", "Seconds since the request arrived [default: the estimate].", float)
-@option("--spent-usd USD", "Dollars spent so far [default: the estimate].", float)
+@option("--elapsed-s S", "Seconds since the request arrived [default: the estimate].", SECONDS)
+@option("--spent-usd USD", "Dollars spent so far [default: the estimate].", USD)
 @option("--load ENGINE=S", "Current extra seconds per invocation on an engine; repeatable.", into="loads", multiple=True)
 @json_option
 def command(
@@ -187,7 +189,8 @@ def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]
     for item in given:
         engine, _, value = item.rpartition("=")
         if engine not in annotated.engines:
-            raise ConfigError(f"--load {item}: unknown engine: use ENGINE=SECONDS with one of {', '.join(annotated.engines)}")
+            near, known = did_you_mean(engine, annotated.engines), ", ".join(annotated.engines)
+            raise ConfigError(f"--load {item}: unknown engine{near}: use ENGINE=SECONDS with one of {known}")
         try:
             found[engine] = float(value)
         except ValueError:

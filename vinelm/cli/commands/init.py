@@ -10,6 +10,7 @@ import click
 
 from vinelm.cli.console import echo, print_json, say, stdout
 from vinelm.cli.options import flag, json_option, option
+from vinelm.cli.quantities import Count
 from vinelm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @option(
     "--loop-times N",
     "Most turns of a loop for which the graph names no bound [default: 3, with a question in workflow.py].",
-    click.IntRange(min=1),
+    Count(1),
 )
 @option("--out DIR", "Folder of the new files [default: the app's].", Path)
 @flag("--apply", "Also put vine.around(...) around the models that the app makes.", into="is_applied")

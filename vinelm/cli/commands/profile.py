@@ -13,7 +13,8 @@ import click
 
 from vinelm.cli.console import echo
 from vinelm.cli.inputs import cluster_of, load_inputs
-from vinelm.cli.options import cluster_options, flag, option, output_options, stop_option, workflow_inputs
+from vinelm.cli.options import cluster_options, flag, option, output_options, resumable, stop_option, workflow_inputs
+from vinelm.cli.quantities import FRACTION, SECONDS, USD, Count
 from vinelm.errors import BudgetExhausted, ConfigError, StageBroken, StoreError, WorkflowError
 
 if TYPE_CHECKING:
@@ -44,15 +45,15 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
 @option(
     "--coverage FRACTION",
     "Stop at this share of the dollars of executing every reached cell once [default: 0.02, without a budget].",
-    float,
+    FRACTION,
 )
-@option("--budget-usd USD", "Never spend more than this, earlier runs on the store included.", float)
-@option("--budget-calls N", "Never make more calls than this, earlier runs included.", int)
+@option("--budget-usd USD", "Never spend more than this, earlier runs on the store included.", USD)
+@option("--budget-calls N", "Never make more calls than this, earlier runs included.", Count())
 @option(
     "--max-error FRACTION",
     "Stop as soon as `vinelm estimate` accepts the rows at this --max-error, for example 0.15. --coverage and the budgets "
     "end the run in any case.",
-    float,
+    FRACTION,
 )
 @option("--sampler NAME", "priced (cheap models more often), cascade (uniform), or exhaustive.", default="priced")
 @option(
@@ -64,9 +65,11 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
     "Where units run: process (a fresh one each), thread or inline (trusted code) [default: process; thread with "
     "--batch-prices].",
 )
-@option("--workers N", "Units at a time; never changes which rows are made [default: 4, inline 1, --batch-prices 500].", int)
+@option(
+    "--workers N", "Units at a time; never changes which rows are made [default: 4, inline 1, --batch-prices 500].", Count()
+)
 @cluster_options
-@option("--unit-timeout-s S", "End a unit after this long, processes only [default: 600].", float)
+@option("--unit-timeout-s S", "End a unit after this long, processes only [default: 600].", SECONDS)
 @option("--memory-mb MIB", "Memory of a unit on top of its imports, processes only [default: 2048].", int)
 @flag(
     "--batch-prices",
@@ -78,6 +81,7 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
 @flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
 @stop_option
 @output_options
+@resumable
 def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **settings: Any) -> int | None:
     """Run a sample of WORKFLOW's requests along a sample of its paths, and keep a row of each invocation.
 

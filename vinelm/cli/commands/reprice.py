@@ -25,16 +25,14 @@ if TYPE_CHECKING:
 @option("-o --output FILE", "File to write.", Path, required=True)
 @json_option
 def command(*, source: Path, models: Path, store: Path | None, output: Path, as_json: bool) -> None:
-    r"""Write a copy in which the dollars of every row follow from its tokens and the prices of --models.
+    """Write a copy in which the dollars of every row follow from its tokens and the prices of --models.
 
     A store keeps what each row was charged, and the ledger of what was paid; the copy must not exist yet. A trie (.vine) is
     estimated again in the same way, from the rows of --store at the new prices: accuracies and seconds stay, and the output
     shows which plans change. No model is called, and no input is changed. Of the catalog, only prices are used.
 
-    \b
-    Examples:
-      vinelm reprice runs/nl2sql.db --models new-prices.toml -o repriced.db
-      vinelm reprice nl2sql.vine --store runs/nl2sql.db --models new-prices.toml -o new.vine
+    Example: vinelm reprice runs/nl2sql.db --models new-prices.toml -o repriced.db, and of a trie
+    vinelm reprice nl2sql.vine --store runs/nl2sql.db --models new-prices.toml -o new.vine
     """
     if is_trie_file(source):
         if store is None:

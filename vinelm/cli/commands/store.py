@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _AFTER = {"first": "first in a request", "switched": "after another model", "kept": "after itself"}
 
 
-@click.group("store", cls=SuggestingGroup, short_help="Inspect, check, import and merge stores.")
+@click.group("store", cls=SuggestingGroup, for_file="info", short_help="Inspect, check, import and merge stores.")
 def command() -> None:
     """Inspect, check, import and merge observation stores.
 

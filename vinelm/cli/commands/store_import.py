@@ -10,7 +10,9 @@ import click
 
 from vinelm.cli.console import echo, print_json, say
 from vinelm.cli.options import json_option, option, path_argument
+from vinelm.cli.quantities import Count
 from vinelm.errors import ConfigError
+from vinelm.io.file_kinds import near
 from vinelm.reports import usd
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ REQUIRED = ("request", "model", "success")
     "Name of each invocation's stage, in order; the last one repeats [default: answer].",
     multiple=True,
 )
-@option("--depth N", "Invocations of the longest path [default: the rounds, or the longest run].", click.IntRange(min=1))
+@option("--depth N", "Invocations of the longest path [default: the rounds, or the longest run].", Count(1))
 @option(
     "--stop",
     "When a request ends: by --stopped-if, or when its answer is right, which no service can see: figures of the oracle are a "
@@ -88,7 +90,7 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
         count = import_export(table, output)
         facts: dict[str, Any] = {"store": str(output), "rows": count}
     elif not given and not table.exists():
-        raise ConfigError(f"{table}: no such file: check the path")
+        raise ConfigError(f"{table}: no such file{near(table)}: check the path")
     else:
         columns = _columns(how.pop("columns"))
         missing = [name for name in REQUIRED if name not in columns]

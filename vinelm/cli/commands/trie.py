@@ -11,6 +11,7 @@ from vinelm.cli.commands.trie_diff import command as diff_command
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.contingent_output import arm_facts, show_arms, show_frontier
 from vinelm.cli.options import SuggestingGroup, json_option, option, path_argument
+from vinelm.cli.quantities import Count
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import oracle_words
 
@@ -31,7 +32,7 @@ SHOWN = (
 """Keys of the provenance in the table; ``--json`` has all of them."""
 
 
-@click.group("trie", cls=SuggestingGroup, short_help="Inspect and compare annotated tries.")
+@click.group("trie", cls=SuggestingGroup, for_file="show", short_help="Inspect and compare annotated tries.")
 def command() -> None:
     """Inspect and compare the annotated tries that `vinelm estimate` writes.
 
@@ -43,7 +44,7 @@ def command() -> None:
 
 @command.command("show", short_help="Show provenance, counts, prices and the best paths.")
 @path_argument("file")
-@option("--top N", "Maximum number of frontier paths to show.", click.IntRange(min=1), default=15)
+@option("--top N", "Maximum number of frontier paths to show.", Count(1), default=15)
 @json_option
 def show(*, file: Path, top: int, as_json: bool) -> None:
     """Show the provenance of the trie in FILE, its observations by depth, its models' prices, and its best paths.

@@ -15,11 +15,13 @@ from vinelm.cli.options import (
     objective_options,
     option,
     output_options,
+    resumable,
     seed_option,
     signals_option,
     store_argument,
     trie_argument,
 )
+from vinelm.cli.quantities import USD, Count
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.reports import percent, usd
 from vinelm.reports.formatting import objective_words, oracle_words, under_oracle
@@ -43,8 +45,8 @@ _SENTENCES = {
 @store_argument
 @trie_argument
 @objective_options
-@option("--requests N", "Requests to serve [default: 100, or as many as are left].", click.IntRange(min=1))
-@option("--budget-usd USD", "Never spend more than this, interrupted runs included.", float)
+@option("--requests N", "Requests to serve [default: 100, or as many as are left].", Count(1))
+@option("--budget-usd USD", "Never spend more than this, interrupted runs included.", USD)
 @option("--workflow NAME", "The workflow: MODULE:ATTRIBUTE for your own [default: the bundled one of the store].")
 @option("--models TOML", "Catalog of models with prices [default: simulated models of the trie].", Path)
 @dataset_options
@@ -57,6 +59,7 @@ _SENTENCES = {
 )
 @flag("--dry-run", "Print what would be served and its expected price. Calls nothing.")
 @output_options
+@resumable
 def command(
     *,
     store: Path,

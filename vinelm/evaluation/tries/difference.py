@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.catalog import Price
+from vinelm.controller.planning.decision import told_apart
 from vinelm.errors import ConfigError
 from vinelm.evaluation.plans.graph_plans import matched
 from vinelm.evaluation.plans.plans import Plans
@@ -90,11 +91,12 @@ def _flip(both: tuple[Plans[Any], Plans[Any]], cap: float) -> PlanFlip | None:
         return None
     errors = [new.standard_error, None if carried is None else carried.standard_error]
     known = [error for error in errors if error is not None]
+    before, after = told_apart(old, new)
     return PlanFlip(
         min_cap_usd=cap,
         max_cap_usd=cap,
-        before=old.shown,
-        after=new.shown,
+        before=before,
+        after=after,
         gain=None if carried is None else new.accuracy - carried.accuracy,
         standard_error=math.hypot(*known) if len(known) == 2 else None,
         old_cost_usd=None if carried is None else carried.cost_usd,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any, Literal, NamedTuple, TypeVar
-from weakref import WeakMethod
+from weakref import WeakMethod, finalize
 
 from vinelm.adapters.langgraph.accounts.request_account import RequestAccount
 from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, ThreadAccounts
@@ -27,6 +27,7 @@ from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
+from vinelm.telemetry.events import ObservedRequest
 from vinelm.template.flow import Flow
 
 NOBODY = ObserverGroup()
@@ -156,9 +157,10 @@ class GraphRun:
     """
 
     __slots__ = (
-        "__weakref__", "_default", "_is_resumed", "_lock", "_named", "_observers", "_own_guard", "_shared_account",
-        "_stand_in", "_superstep", "_turns", "_unwritten_usd", "clock", "context", "control", "falls_back", "flow", "guard",
-        "is_rooted", "on_error", "outcomes", "path", "places", "policy", "reads", "request_account", "stages", "trail",
+        "__weakref__", "_default", "_is_resumed", "_lock", "_named", "_observers", "_own_guard", "_seen",
+        "_shared_account", "_stand_in", "_superstep", "_turns", "_unwritten_usd", "clock", "context", "control",
+        "falls_back", "flow", "guard", "is_rooted", "on_error", "outcomes", "path", "places", "policy", "reads",
+        "request_account", "stages", "trail",
     )  # fmt: skip
 
     def __init__(
@@ -202,6 +204,7 @@ class GraphRun:
         self.path: tuple[str, ...] | None = None
         self.stages: tuple[str, ...] = ()
         self._observers = observers
+        self._seen: ObservedRequest | None = None
         self._lock = Lock()
         self._superstep: Superstep | None = None
         self.places = None if policy.locate is None else RunPlaces(self._model_of, policy.locate)
@@ -212,6 +215,16 @@ class GraphRun:
         self._turns: dict[str, int] = {}
         tell = partial(_weakly, WeakMethod(self._observe)), partial(_weakly, WeakMethod(self._degrade))
         self.outcomes = None if signals is None else RunOutcomes(signals, *tell, template)
+
+    def show_request(self) -> None:
+        """Have observers that know requests see this run as one, until it is over and nothing holds it any more."""
+        if self._observers.observers:
+            self._seen = ObservedRequest(self._observers.observers)
+            finalize(self, self._seen.ended)
+
+    def shown(self) -> AbstractContextManager[None]:
+        """Return the block in which observers are notified of what belongs to this run."""
+        return nullcontext() if self._seen is None else self._seen.current()
 
     @property
     def can_keep_account(self) -> bool:
@@ -519,7 +532,7 @@ class GraphRun:
         explanation: Mapping[str, Any] = {}
         if explains:
             explanation = self._guarded("last_step", self.policy.last_step, {}, prefix, stage=stage, model=model)
-        with suppress(Exception):
+        with suppress(Exception), self.shown():
             self._observers.decided(
                 DecisionEvent(
                     kind=kind,

@@ -149,7 +149,7 @@ class InvocationScope(OneProcess):
             self.failed(error)
             raise
         if observers is not None:
-            with suppress(Exception):
+            with suppress(Exception), run.shown():
                 self._tokens = observers.began(self.stage, path, self._models.catalog[path[-1]])
 
     def _hearing(self) -> Callable[[str], None] | None:

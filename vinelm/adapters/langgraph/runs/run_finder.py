@@ -138,6 +138,7 @@ class RunRegistry:
                 if opening is not None:
                     opening.owned[self] = run
                     run.is_rooted = True
+                    run.show_request()  # of the others nobody knows when they are over
                     return run
                 self._kept[id(control)] = run
                 while len(self._kept) > self._bound:

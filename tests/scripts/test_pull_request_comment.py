@@ -1,0 +1,252 @@
+"""The comment of the GitHub Action: what is written where, with event files and a GitHub that is a list."""
+
+import io
+import json
+import re
+import sys
+import threading
+import urllib.error
+from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vinelm.plans.recommendation import AgainstToday, ComparedPlan, Recommendation
+
+ROOT = Path(__file__).parents[2]
+APP = "app.py:graph"
+EVENT = {
+    "number": 7,
+    "pull_request": {"number": 7, "head": {"sha": "0123456789abcdef"}},
+    "repository": {"full_name": "acme/app"},
+}
+PLAN = ComparedPlan(
+    policy="paths", cost_usd=0.0004, gain=0.012, gain_low=-0.004, gain_high=0.028, saved_usd=0.0016, saved_low=0.001,
+    saved_high=0.002, is_same=False, is_identified=True, models=("gpt-5-mini", "gpt-5"),
+)  # fmt: skip
+ADVICE = Recommendation(advice="switch", reason="it costs $1.60 less per 1,000", share=1.0)
+TODAY = AgainstToday(models={"write": "gpt-5"}, accuracy=0.81, cost_usd=0.002, requests=120, plans=(PLAN,))
+RESULT = {
+    "recommendation": ADVICE.to_dict(),
+    "today": TODAY.to_dict(),
+    "report": "report/report.html",
+    "objective": {"maximize": "accuracy"},
+    "is_simulated": False,
+    "spent_usd": 0.73,
+    "requests": 120,
+}
+
+
+@pytest.fixture(scope="module")
+def script():
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        import pull_request_comment
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
+    return pull_request_comment
+
+
+class GitHub:
+    """Comments of one pull request."""
+
+    def __init__(self, *comments):
+        self.comments = [{"id": i, "user": {"login": login}, "body": body} for i, (login, body) in enumerate(comments)]
+        self.asked = []
+
+    def __call__(self, method, url, body):
+        self.asked.append((method, url))
+        if method == "GET":
+            page = int(re.search(r"[?&]page=(\d+)", url)[1])
+            return self.comments[100 * (page - 1) : 100 * page]
+        if method == "PATCH":
+            self.comments[int(url.rpartition("/")[2])]["body"] = body["body"]
+        else:
+            self.comments.append({"id": len(self.comments), "user": {"login": "github-actions[bot]"}, "body": body["body"]})
+        return {}
+
+
+@pytest.fixture
+def run(script, tmp_path, monkeypatch):
+    """Runs the script as the action does; what it wrote into the summary and the outputs."""
+
+    def run(github, result=RESULT, event=EVENT, *more):
+        for name in ("summary", "output"):
+            (tmp_path / name).write_text("")
+        (tmp_path / "event.json").write_text(json.dumps(event))
+        (tmp_path / "try.json").write_text(result if isinstance(result, str) else json.dumps(result))
+        monkeypatch.setenv("GITHUB_EVENT_PATH", str(tmp_path / "event.json"))
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
+        monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path / "output"))
+        monkeypatch.setenv("GITHUB_TOKEN", "ghs_secret")
+        monkeypatch.setenv("GITHUB_API_URL", "https://api.example")
+        monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.example")
+        monkeypatch.setenv("GITHUB_REPOSITORY", "acme/app")
+        monkeypatch.setenv("GITHUB_RUN_ID", "42")
+        assert script.main([str(tmp_path / "try.json"), "--app", APP, *more], ask=github) == 0
+        return (tmp_path / "summary").read_text(), (tmp_path / "output").read_text()
+
+    return run
+
+
+def test_the_card_has_the_verdict_the_figures_and_what_they_rest_on(run):
+    github = GitHub()
+    summary, output = run(github)
+    (comment,) = github.comments
+    assert comment["body"] == summary
+    assert output == "verdict=switch\n"
+    lines = summary.splitlines()
+    assert lines[1] == "### VineLM on `app.py:graph`: switch"
+    assert "Switch: it costs \\$1.60 less per 1,000." in lines
+    assert "| today (gpt-5) | 81.0 % | 2 |  |" in lines
+    assert "| plan of gpt-5-mini and gpt-5 | +1.2 points (-0.4 to +2.8) | 0.4 | -80 % |" in lines
+    assert lines[-1] == (
+        "<sub>120 requests, $0.73 spent, commit 012345678, [the run](https://github.example/acme/app/actions/runs/42)</sub>"
+    )
+
+
+def test_its_own_earlier_comment_is_updated_and_no_other(run, script):
+    ours = script.marker(APP)
+    github = GitHub(
+        *[("somebody", "words")] * 120,
+        ("somebody", f"{ours}\nnot ours"),
+        ("github-actions[bot]", f"{script.marker('other.py:graph')}\nanother application's"),
+        ("github-actions[bot]", f"{ours}\nold"),
+    )
+    run(github)
+    assert len(github.comments) == 123
+    assert "switch" in github.comments[122]["body"]
+    assert github.comments[120]["body"].endswith("not ours")
+    assert github.comments[121]["body"].endswith("another application's")
+    assert [method for method, _ in github.asked] == ["GET", "GET", "PATCH"]
+    assert github.asked[0][1].startswith("https://api.example/repos/acme/app/issues/7/comments?")
+
+
+def test_fields_that_are_new_or_missing_leave_the_rest(run):
+    newer = {**RESULT, "verdict": {"word": "pays"}, "card": [1, {"a": None}], "today": {"accuracy": None}}
+    summary, output = run(GitHub(), newer)
+    assert "Switch: it costs" in summary
+    assert "| --- |" not in summary
+    assert output == "verdict=switch\n"
+    summary, output = run(GitHub(), {"verdict": {"word": "not worth it"}, "requests": 30})
+    assert output == "verdict=not worth it\n"
+    assert "30 requests" in summary
+    odd = {
+        "accuracy": 0.5,
+        "cost_usd": 0.0,
+        "plans": [3, {}, {"gain": 0.1, "saved_usd": float("inf")}, {**asdict(PLAN), "models": []}],
+    }
+    summary, _ = run(GitHub(), {"recommendation": None, "today": odd, "requests": "many", "spent_usd": True})
+    assert "| today | 50.0 % | 0 |  |" in summary
+    assert "| a plan | +1.2 points" in summary
+
+
+def test_a_failure_says_its_kind_and_never_its_message(run):
+    error = {"kind": "dataset", "message": "qa.csv:3: 'the patient said sk-live-123'", "hint": "use `--column`", "exit_code": 2}
+    summary, output = run(GitHub(), {"error": error})
+    assert output == "verdict=error\n"
+    assert "failed (dataset)" in summary
+    assert "What may help: use \\`--column\\`." in summary
+    assert "patient" not in summary
+    assert "sk-live" not in summary
+
+
+@pytest.mark.parametrize("printed", ["", "not JSON", "[]", '{"a": '])
+def test_a_command_that_printed_nothing_is_a_failure(run, printed):
+    summary, output = run(GitHub(), printed)
+    assert output == "verdict=error\n"
+    assert "the log of this run says why" in summary
+
+
+def test_what_names_hold_is_text_and_no_markup(run):
+    hostile = "a|b\n# c <img src=x> @everyone [x](https://evil.example) `code`"
+    advice = {**RESULT["recommendation"], "sentence": hostile, "verdict": "switch\nset-output"}
+    today = {**RESULT["today"], "models": {"write": hostile}, "plans": []}
+    summary, output = run(GitHub(), {**RESULT, "recommendation": advice, "today": today})
+    assert output == "verdict=unknown\n"
+    for live in ("<img", "@everyone", r"\[x\]\(", "# c ", r"\|b", "`code"):
+        assert re.search(rf"(?<!\\){live}", summary) is None
+
+
+def test_other_events_and_no_comment_have_the_summary_alone(run, capsys):
+    github = GitHub()
+    summary, _ = run(github, RESULT, {"ref": "refs/heads/main", "repository": {"full_name": "acme/app"}})
+    assert "switch" in summary
+    run(github, RESULT, EVENT, "--no-comment")
+    assert github.asked == []
+    assert "ghs_secret" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        urllib.error.HTTPError("https://api.example", 403, "no", {}, io.BytesIO()),
+        urllib.error.URLError(TimeoutError("ghs_secret")),
+    ],
+)
+def test_a_github_that_refuses_is_a_warning_without_the_token(run, capsys, error):
+    def refuses(*_):
+        raise error
+
+    summary, _ = run(refuses)
+    assert "switch" in summary
+    said = capsys.readouterr().out
+    assert said.startswith("::warning::no comment")
+    assert "ghs_secret" not in said
+
+
+def test_the_token_goes_with_each_request(script):
+    heard = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            heard.append((self.headers["Authorization"], json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+            self.send_response(201)
+            self.end_headers()
+            self.wfile.write(b'{"id": 3}')
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        found = script.api("ghs_secret")("POST", f"http://127.0.0.1:{server.server_port}/x", {"body": "b"})
+        thread.join()
+    assert found == {"id": 3}
+    assert heard == [("Bearer ghs_secret", {"body": "b"})]
+
+
+def test_the_action_gives_the_inputs_as_variables_and_documents_each():
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    for name, one in action["inputs"].items():
+        assert one["description"], name
+    steps = action["runs"]["steps"]
+    for step in steps:
+        assert "${{" not in step["run"], step["name"]
+        assert step["shell"] == "bash"
+    used = set(re.findall(r"inputs\.([a-z-]+)", json.dumps(steps)))
+    assert used == set(action["inputs"])
+    assert set(re.findall(r"steps\.(\w+)\.", json.dumps(action))) == {step["id"] for step in steps if "id" in step}
+
+
+def test_every_option_that_the_action_gives_is_one_of_the_command():
+    from vinelm.cli.try_app import command
+
+    known = {name for param in command.params for name in param.opts}
+    script = next(
+        step["run"] for step in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"] if step.get("id") == "try"
+    )
+    assert set(re.findall(r"--[a-z-]+", script)) <= known
+
+
+@pytest.mark.parametrize("path", [*sorted((ROOT / ".github").rglob("*.yml")), ROOT / "action.yml"], ids=lambda path: path.name)
+def test_actions_are_pinned_to_a_version(path):
+    text = path.read_text()
+    assert isinstance(yaml.safe_load(text), dict)
+    for used in re.findall(r"uses: (\S+)", text):
+        assert re.fullmatch(r"[\w-]+/[\w-]+@v\d+", used)
+    if path.name == "ci.yml":
+        assert ".ci/run" in text

@@ -1,0 +1,108 @@
+"""Types of options by their quantity: dollars, fractions, seconds and counts, as people write them.
+
+A value is read at the command's boundary, or refused there by the option's own name, before anything is done or spent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vinelm.io.file_kinds import near
+from vinelm.io.meant import count_of, did_you_mean, dollars_of, fraction_meant, fraction_of, number_of, seconds_of
+
+
+class Quantity(click.ParamType):
+    """A finite number of a unit, at least 0.
+
+    Args:
+        name: What the help and completions call it.
+        read: Makes a number of a text, or raises :class:`ValueError`.
+        forms: How it may be written, for the error.
+        most: The largest value.
+    """
+
+    def __init__(self, name: str, read: Callable[[str], float], forms: str, *, most: float = math.inf) -> None:
+        self.name, self._read, self._forms, self._most = name, read, forms, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; a usage error names the option, the value and what was meant."""
+        if not isinstance(value, str):
+            return float(value)
+        try:
+            number = self._read(value)
+        except ValueError:
+            raise _refused(param, ctx, f"is {value!r}: write {self._forms}") from None
+        if number > self._most:
+            raise _refused(param, ctx, f"is {value}: it must be a {self.name} in [0, {self._most:g}]{fraction_meant(number)}")
+        if not (number >= 0.0 and math.isfinite(number)):
+            rule = f"a {self.name} in [0, {self._most:g}]" if self._most < math.inf else "a finite number >= 0"
+            raise _refused(param, ctx, f"is {value}: it must be {rule}")
+        return number
+
+
+class Count(click.ParamType):
+    """A whole number, at least ``least``."""
+
+    name = "count"
+
+    def __init__(self, least: int = 0) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number; a usage error names the option and the least value."""
+        if not isinstance(value, str):
+            return int(value)
+        try:
+            number = count_of(value)
+        except ValueError:
+            number = self._least - 1
+        if number < self._least:
+            raise _refused(param, ctx, f"is {value}: it must be a whole number >= {self._least}")
+        return number
+
+
+class OneOf(click.Choice[str]):
+    """A word of a list; an error names the one that may have been meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word; a usage error lists those that there are."""
+        if value in self.choices:
+            return str(value)
+        raise _refused(param, ctx, f"is {value!r}{did_you_mean(value, self.choices)}: use {' or '.join(self.choices)}")
+
+
+class InputFile(click.Path):
+    """A file or folder that has to be there; an error names the one that may have been meant."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=str)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path as it is."""
+        found = super().convert(value, param, ctx)
+        try:
+            is_there = Path(str(found)).exists()
+        except (OSError, ValueError):  # a name that no file can have
+            is_there = False
+        if not is_there:
+            raise _refused(param, ctx, f"is {found}: no such file{near(str(found))}")
+        return found
+
+
+def _refused(param: click.Parameter | None, ctx: click.Context | None, what: str) -> click.UsageError:
+    return click.UsageError(f"{param.opts[-1] if param else 'the value'} {what}", ctx)
+
+
+FRACTION = Quantity("fraction", fraction_of, "a fraction such as 0.8, or 80%", most=1.0)
+USD = Quantity("dollars", dollars_of, "dollars such as 0.002, or '$0.002'")
+SECONDS = Quantity("seconds", seconds_of, "seconds such as 1.5, or 90s, 250ms, 2m, 1h30m")
+DURATION = Quantity(
+    "seconds", partial(seconds_of, is_bare_allowed=False), "hours, minutes or seconds, such as 7h, 1h30m or 45s"
+)
+RATE = Quantity("number", number_of, "a number such as 100")

@@ -1,0 +1,133 @@
+"""A sign of life while a command says nothing: on a terminal a line that counts the seconds, in a log a line now and then.
+
+It makes way for all that is printed (:mod:`vinelm.cli.console` calls :func:`make_way`), and comes back when it is silent again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+SILENT_S = 0.5
+"""Seconds of silence after which a terminal shows that the command is at work."""
+FIRST_LOG_S = 30.0
+"""Seconds of silence after which a log has the first line; each further one takes twice as long."""
+_REDRAWN_S = 0.2
+_MARKS = "|/-\\"
+_CLEARED = "\r\x1b[2K"
+
+
+class Waiting:
+    """The sign of life of one command. Thread-safe.
+
+    Args:
+        title: What is at work, such as ``vinelm estimate a.db``.
+        draw: Shows a text on a terminal in place of the last one; None where stderr is none.
+        log: Writes a line to a log.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        draw: Callable[[str], None] | None,
+        log: Callable[[str], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._title, self._draw, self._log, self._clock = title, draw, log, clock
+        self._lock = threading.RLock()
+        self._began_s = self._heard_s = clock()
+        self._next_log_s, self._holds, self._is_drawn = FIRST_LOG_S, 0, False
+
+    def tick(self) -> None:
+        """Show that the command is at work, if it has been silent for long enough."""
+        with self._lock:
+            now_s = self._clock()
+            silent_s, elapsed_s = now_s - self._heard_s, now_s - self._began_s
+            if self._holds:
+                return
+            if self._draw is not None and silent_s >= SILENT_S:
+                self._is_drawn = True
+                self._draw(f"{_MARKS[int(elapsed_s / _REDRAWN_S) % len(_MARKS)]} {self._title}: {elapsed_s:.0f} s")
+            elif self._draw is None and silent_s >= self._next_log_s:
+                self._heard_s = now_s
+                self._next_log_s *= 2.0
+                self._log(f"{self._title}: at work for {elapsed_s:.0f} s")
+
+    def make_way(self) -> None:
+        """Take the sign away, because something else is printed now."""
+        with self._lock:
+            self._heard_s = self._clock()
+            if self._is_drawn and self._draw is not None:
+                self._draw("")
+            self._is_drawn = False
+
+    def hold(self, change: int) -> None:
+        """Stay away while somebody else draws on the terminal: one more of them (1), or one less (-1)."""
+        with self._lock:
+            self.make_way()
+            self._holds += change
+
+
+_CURRENT: list[Waiting] = []
+"""That of the command that runs, at the end; empty outside of one."""
+
+
+def make_way() -> None:
+    """Have the sign make way for a line that is printed now."""
+    for one in _CURRENT[-1:]:
+        one.make_way()
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Have no sign while the block draws on the terminal itself, asks, or waits for a command that shows its own."""
+    here = _CURRENT[-1:]
+    for one in here:
+        one.hold(1)
+    try:
+        yield
+    finally:
+        for one in here:
+            one.hold(-1)
+
+
+@contextmanager
+def at_work(title: str) -> Iterator[None]:
+    """Show in the block that ``title`` is at work, whenever nothing has been printed for a while."""
+    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    one = Waiting(title, _draw if is_terminal else None, _log)
+    _CURRENT.append(one)
+    ended = threading.Event()
+
+    def keep_showing() -> None:
+        while not ended.wait(_REDRAWN_S):
+            one.tick()
+
+    thread = threading.Thread(target=keep_showing, daemon=True, name="vinelm at work")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        one.make_way()
+        _CURRENT.remove(one)
+
+
+def _draw(text: str) -> None:
+    """Replace the line; the cursor stays at its beginning, so that what an application prints is not behind it."""
+    with suppress(OSError, ValueError):
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # a pseudo-terminal without a size says 0
+        os.write(sys.stderr.fileno(), f"{_CLEARED}{text[: width - 1]}\r".encode("utf-8", "replace"))
+
+
+def _log(line: str) -> None:
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()

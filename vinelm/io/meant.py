@@ -1,0 +1,85 @@
+"""What somebody meant who wrote nearly the right thing: names with a slip, and quantities with their signs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_NUMBER = r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:inf|nan)"
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
+_PERCENT = re.compile(rf"({_NUMBER})\s*(?:%|percent)", re.IGNORECASE)
+_DOLLARS = re.compile(rf"(-?)(?:\$|usd)?\s*({_NUMBER})\s*(?:\$|usd|dollars?)?", re.IGNORECASE)
+_CENTS = re.compile(rf"({_NUMBER})\s*(?:ct|cents?|¢)", re.IGNORECASE)
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|days?|h|hours?|min|minutes?|ms|m|sec|seconds?|s)(?![a-z])")
+_UNITS_S = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "ms": 0.001, "s": 1.0}
+
+
+def did_you_mean(given: object, known: Iterable[object]) -> str:
+    """Return `` (did you mean 'x'?)`` for the known name that ``given`` may be a slip of; an empty text if none is near."""
+    by_lower = {str(name).lower(): str(name) for name in known}
+    near = get_close_matches(str(given).lower(), by_lower, n=1)
+    return f" (did you mean {by_lower[near[0]]!r}?)" if near else ""
+
+
+def fraction_of(text: str) -> float:
+    """Return a fraction such as ``0.8`` or ``80%``; :class:`ValueError` if it is neither. Its range is not looked at."""
+    if found := _PERCENT.fullmatch(text.strip()):
+        return float(found[1]) / 100.0
+    return number_of(text)
+
+
+def dollars_of(text: str) -> float:
+    """Return dollars such as ``0.002``, ``$5``, ``5 USD``, ``$1,000`` or ``20 cents``; :class:`ValueError` if it is none."""
+    plain = _THOUSANDS.sub("", text.strip())
+    if found := _CENTS.fullmatch(plain):
+        return float(found[1]) / 100.0
+    if found := _DOLLARS.fullmatch(plain):
+        return float(f"{found[1]}{found[2]}")
+    return number_of(text)
+
+
+def seconds_of(text: str, *, is_bare_allowed: bool = True) -> float:
+    """Return the seconds of ``5``, ``5s``, ``250ms``, ``1h30m`` or ``7 d``; :class:`ValueError` if it is no duration.
+
+    Args:
+        text: The duration.
+        is_bare_allowed: Whether a number without a unit is one of seconds.
+    """
+    plain = text.strip().lower()
+    parts = _PART.findall(plain)
+    if parts and not _PART.sub("", plain).strip():
+        return sum(float(number) * _UNITS_S["ms" if unit == "ms" else unit[0]] for number, unit in parts)
+    if not is_bare_allowed:
+        raise ValueError(text)
+    return number_of(text)
+
+
+def count_of(text: str) -> int:
+    """Return a whole number such as ``1000``, ``1,000`` or ``1_000``; :class:`ValueError` if it is none."""
+    return int(_THOUSANDS.sub("", text.strip()))
+
+
+def number_meant(value: object) -> str:
+    """Return `` (did you mean 5.0?)`` for a text that was written where a number belongs; an empty text for all else."""
+    if not isinstance(value, str):
+        return ""
+    for read in (fraction_of, dollars_of, seconds_of):
+        try:
+            number = read(value)
+        except ValueError:
+            continue
+        return f" (did you mean {number:g}?)"
+    return ""
+
+
+def fraction_meant(value: object) -> str:
+    """Return `` (did you mean 0.8?)`` for a number from more than 1 to 100, which is likely to be in percent."""
+    is_percent = isinstance(value, int | float) and math.isfinite(value) and 1.0 < value <= 100.0
+    return f" (did you mean {value / 100:.6g}?)" if is_percent else ""  # type: ignore[operator]
+
+
+def number_of(text: str) -> float:
+    """Return a number such as ``0.5`` or ``1,000``; :class:`ValueError` if it is none."""
+    return float(_THOUSANDS.sub("", text.strip()))
