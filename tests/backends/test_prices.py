@@ -22,7 +22,7 @@ ENTRIES = tomllib.loads((resources.files("vinelm") / "prices.toml").read_text(en
 @pytest.mark.parametrize("price_id", ENTRIES)
 def test_every_entry_is_complete_positive_and_dated(price_id):
     fields = ENTRIES[price_id]
-    assert {"input", "output", "source", "as_of"} <= set(fields) <= {"input", "output", "cached", "source", "as_of"}
+    assert {"input", "output", "source", "as_of"} <= set(fields) <= {"input", "output", "cached", "audio", "source", "as_of"}
     price = bundled_prices()[price_id]
     assert 0 < price.input <= price.output
     assert price.cached is None or 0 < price.cached < price.input

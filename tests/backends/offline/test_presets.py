@@ -39,7 +39,7 @@ def test_paper_has_the_papers_eight():
 
 
 def test_unknown_preset_names_the_known():
-    with pytest.raises(ConfigError, match="'papers': simulated presets are paper, paper-2, paper-4, paper-math, one-wins"):
+    with pytest.raises(ConfigError, match=r"'paper'\?\): simulated presets are paper, paper-2, paper-4, paper-math, one-wins"):
         simulated_catalog("papers")
 
 
