@@ -1,0 +1,2 @@
+from .code import code as code
+from .exams import exams as exams
