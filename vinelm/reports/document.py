@@ -131,7 +131,7 @@ class FlowChart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
-    """A policy in a :class:`Scatter`: dollars per 1,000 requests, > 0, and accuracy with the ends of its interval, fractions."""
+    """A policy in a :class:`Scatter`: dollars per 1,000 requests, > 0; accuracy and the ends of its interval, fractions."""
 
     name: str
     role: Role

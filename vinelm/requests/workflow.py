@@ -61,7 +61,7 @@ class Workflow:
             included. Checkpoints of different runs never mix, whatever the ``thread_id``.
         writer: Writes answers for simulated models; None allows real models only.
         simulated_preset: The simulated models that stand in where no catalog is named; None for the default preset.
-        models: The models where no catalog is named, in place of simulated ones: those whose answers to its requests are recorded.
+        models: The models where no catalog is named, in place of simulated ones: those whose answers are recorded.
         answer_interrupt: ``answer_interrupt(request, value)`` returns what a node that calls LangGraph's ``interrupt(value)``
             is resumed with while it is profiled; None refuses such nodes. Must return the same for the same arguments.
         replay: Profile by replay even if the graph's checkpoints could be forked: each unit runs its request from the start,

@@ -1,2 +1,2 @@
-from .code import code as code
-from .exams import exams as exams
+from .classeval import code as code
+from .exam_answers import exams as exams

@@ -49,8 +49,8 @@ class RecordedBackend:
     """Answers with the text recorded for (request id, model id), whatever the stage and the models asked before.
 
     A model that is called again repeats its answer, or gives its next one if the table has rounds; after its last one, it
-    repeats that. The answers are real, so ``is_simulated`` is False. Token counts that the table does not have are estimated from
-    the length of the text, and marked as estimates.
+    repeats that. The answers are real, so ``is_simulated`` is False. Token counts that the table does not have are estimated
+    from the length of the text, and marked as estimates.
 
     A table of outcomes need not hold the texts themselves: any column that tells the answers of a request apart may stand for
     them, with ``chars_column`` for their length, and ``prompt_tokens`` where the prompts are not those that were sent.

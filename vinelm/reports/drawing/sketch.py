@@ -88,7 +88,9 @@ class Sketch:
 
     def mark(self, x: float, y: float, colour: str, *, is_diamond: bool = False) -> None:
         """Draw a point of a chart in a colour of the page: a disc, or a larger diamond."""
-        shape = f"M{x:.1f} {y - 9:.1f}l9 9l-9 9l-9 -9z" if is_diamond else f"M{x - 6:.1f} {y:.1f}a6 6 0 1 1 12 0a6 6 0 1 1 -12 0z"
+        shape = (
+            f"M{x:.1f} {y - 9:.1f}l9 9l-9 9l-9 -9z" if is_diamond else f"M{x - 6:.1f} {y:.1f}a6 6 0 1 1 12 0a6 6 0 1 1 -12 0z"
+        )
         self._boxes.append(f'<path d="{shape}" fill="var(--{colour})"/>')
 
     def says(self, x: float, y: float, width: float, height: float, words: str) -> None:

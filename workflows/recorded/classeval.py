@@ -1,7 +1,7 @@
 """Write a method, run its visible tests, and write it again while they fail: four real models on the methods of ClassEval.
 
-The code itself does not come with the package. What a model returns is the name of its recorded answer, and the tests look up how
-that answer did: the visible half of the tests is the application's own check, all of them are the truth.
+The code itself does not come with the package. What a model returns is the name of its recorded answer, and the tests look up
+how that answer did: the visible half of the tests is the application's own check, all of them are the truth.
 """
 
 from __future__ import annotations

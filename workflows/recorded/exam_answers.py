@@ -1,4 +1,4 @@
-"""Answer an exam question, and ask another model where that may help: nine real models, with the dollars and seconds of their calls.
+"""Answer an exam question, and ask another model where that may help: nine real models, with dollars and seconds of each call.
 
 The texts of the questions do not come with the package. There is no check of its own: any letter passes. What a second call may
 show is that another model gives the same letter.
@@ -31,7 +31,7 @@ PRICES = {
     "llama-2-7b": ("llama-2-7b-chat", 0.52, 0.67),
     "gemini-1.0-pro": ("gemini-1.0-pro", 0.5, 1.5),
 }
-"""By name: the model as the table calls it, and dollars per million tokens in and out, as the calls were charged in April 2024."""
+"""By name: the model as the table calls it, and dollars per million tokens in and out, as charged in April 2024."""
 
 
 class State(TypedDict, total=False):
