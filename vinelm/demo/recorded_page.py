@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vinelm.demo.recorded import Difference, RecordedResult, Served, mean_over_groups
-from vinelm.evaluation.plans.plans import NAMES
+from vinelm.demo.recorded_result import Difference, RecordedResult, ServedPolicy, mean_over_groups
 from vinelm.reports.document import Dot, Report, Row, Scatter, Section, Table
 from vinelm.reports.formatting import percent, seconds, thousand, usd
 
@@ -25,7 +24,7 @@ def table_columns(found: RecordedResult) -> tuple[str, ...]:
     return (f"{len(found.groups)} {found.subject.noun}", "correct", "$ per 1,000", *timed, "dollars")
 
 
-def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iterator[tuple[Served, tuple[str, ...]]]:
+def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iterator[tuple[ServedPolicy, tuple[str, ...]]]:
     """Yield each policy with its cells.
 
     Args:
@@ -44,7 +43,7 @@ def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iter
         yield one, (name, percent(one.accuracy), thousand(one.usd), *timed, change)
 
 
-def _beats(one: Served, other: Served) -> bool:
+def _beats(one: ServedPolicy, other: ServedPolicy) -> bool:
     return one.usd < other.usd and one.accuracy > other.accuracy
 
 
@@ -86,7 +85,7 @@ def recorded_page(found: RecordedResult) -> Report:
     table = Table(title=f"{len(found.groups)} {subject.noun}", columns=columns, rows=rows)
     asked = open_question(found)
     return Report(
-        title=f"VineLM on recorded answers: {subject.noun}",
+        title=f"VineLM on {len(found.groups)} recorded {subject.noun}",
         subtitle=subject.replayed,
         dollars=sentence(found),
         headline=f"The plan: {found.plan}.",
@@ -99,14 +98,13 @@ def recorded_page(found: RecordedResult) -> Report:
 
 
 def _scatter(found: RecordedResult) -> Scatter:
-    dots = []
+    dots, subject = [], found.subject
     for one in found.policies:
         accuracy = mean_over_groups(one.right, found.groups)
-        name = NAMES.get(one.role, one.name)
         role = "model" if one.role == "in_use" else one.role
         dots.append(
             Dot(
-                name=f"{name} (today)" if one is found.today else name,
+                name=f"{one.name} (today)" if one is found.today else one.name,
                 role=role,
                 usd=1000 * one.usd,
                 accuracy=one.accuracy,
@@ -117,6 +115,6 @@ def _scatter(found: RecordedResult) -> Scatter:
     return Scatter(
         name="accuracy-and-dollars",
         title="Right answers and dollars",
-        caption=f"On {len(found.groups)} {found.subject.noun}; lines are 95 % intervals. To the left is cheaper.",
+        caption=f"On {len(found.groups)} {subject.noun}. Upwards: more right answers, with 95 % intervals; left: cheaper.",
         dots=tuple(dots),
     )

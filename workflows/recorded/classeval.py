@@ -33,7 +33,7 @@ PRICES = {
 """By name: the model as ClassEval calls it, and its list price in mid-2024, dollars per million tokens in and out."""
 
 
-class State(TypedDict, total=False):
+class CodeState(TypedDict, total=False):
     """The state of the graph."""
 
     method: str
@@ -84,22 +84,22 @@ def catalog() -> Catalog:
     )
 
 
-def write(state: State, model: Any) -> State:
+def write(state: CodeState, model: Any) -> CodeState:
     """Write the method. One model call."""
     return {"code": model.invoke(f"Write the method {state['method']}.").text}
 
 
-def run_tests(state: State) -> State:
+def run_tests(state: CodeState) -> CodeState:
     """Run the visible tests."""
     return {"passed": outcomes()[state["method"], state["code"]].visible}
 
 
-def rewrite(state: State, model: Any) -> State:
+def rewrite(state: CodeState, model: Any) -> CodeState:
     """Write the method again: its visible tests failed. One model call."""
     return {"code": model.invoke(f"The tests of {state['method']} fail. Write it again.").text}
 
 
-def passed(state: State) -> bool:
+def passed(state: CodeState) -> bool:
     """Return whether the visible tests passed: the application's own check."""
     return state["passed"]
 
@@ -108,7 +108,7 @@ def build(vine: Vine) -> Any:
     """Return the graph; its input is ``method``."""
     from langgraph.graph import END, START, StateGraph
 
-    graph = StateGraph(State)
+    graph = StateGraph(CodeState)
     graph.add_node("write", vine.stage("write", write, default=TODAY))
     graph.add_node("test", run_tests)
     graph.add_node("retry", vine.stage("retry", rewrite, default=TODAY))

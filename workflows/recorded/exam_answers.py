@@ -34,7 +34,7 @@ PRICES = {
 """By name: the model as the table calls it, and dollars per million tokens in and out, as charged in April 2024."""
 
 
-class State(TypedDict, total=False):
+class ExamState(TypedDict, total=False):
     """The state of the graph."""
 
     question: str
@@ -74,12 +74,12 @@ def catalog() -> Catalog:
     )
 
 
-def ask(state: State, model: Any) -> State:
+def ask(state: ExamState, model: Any) -> ExamState:
     """Answer the question with a letter. One model call."""
     return {"answer": model.invoke(f"Answer question {state['question']} with a letter.").text}
 
 
-def has_letter(state: State) -> bool:
+def has_letter(state: ExamState) -> bool:
     """Return whether the model gave a letter: all that an application sees of such an answer."""
     return bool(state["answer"])
 
@@ -93,7 +93,7 @@ def build(vine: Vine) -> Any:
     """Return the graph; its input is ``question``."""
     from langgraph.graph import END, START, StateGraph
 
-    graph = StateGraph(State)
+    graph = StateGraph(ExamState)
     graph.add_node("ask", vine.stage("ask", ask, default=TODAY))
     graph.add_node("again", vine.stage("again", ask, default=TODAY))
     graph.add_node("finish", vine.finish)

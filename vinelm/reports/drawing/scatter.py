@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, floor, log10
 
 from vinelm.reports.document import Dot, Scatter
@@ -38,16 +39,17 @@ def draw_scatter(scatter: Scatter, kind: str, label: str, note: str = "") -> str
     for usd in _amounts(x_low, x_high, most=9 if kind == "wide" else 5):
         sketch.rule((x_of(usd), _TOP), (x_of(usd), _HEIGHT - _BOTTOM))
         sketch.text(x_of(usd), _HEIGHT - _BOTTOM + 17, f"${usd:g}", size=12, colour="muted", anchor="middle")
-    sketch.text(_LEFT, _HEIGHT - 8, "dollars per 1,000 requests (log); upwards: right answers", size=12, room=width - _LEFT)
-    taken: list[tuple[float, float, float, float]] = []
-    for dot in dots:
-        x, y = x_of(dot.usd), y_of(dot.accuracy)
-        taken.append((x - 8, y - 8, x + 8, y + 8))
+    sketch.text(_LEFT, _HEIGHT - 8, "dollars per 1,000 requests (log)", size=12)
+    places = [(x_of(dot.usd), y_of(dot.accuracy)) for dot in dots]
+    taken = {dot.name: (x - 8, y - 8, x + 8, y + 8) for dot, (x, y) in zip(dots, places, strict=True)}
     for dot in sorted(dots, key=lambda one: one.role != "vinelm"):
         x, y = x_of(dot.usd), y_of(dot.accuracy)
         sketch.rule((x, y_of(dot.low)), (x, y_of(dot.high)), colour=dot.role)
         sketch.mark(x, y, dot.role, is_diamond=dot.role == "vinelm")
-        left, base = _place(x, y, len(dot.name) * CHARACTER * 12, width, taken)
+        others = [box for name, box in taken.items() if name != dot.name]
+        length = len(dot.name) * CHARACTER * 12
+        left, base = _place(x, y, length, width, others)
+        taken[f"name of {dot.name}"] = (left, base - 11, left + length, base + 2)
         sketch.text(left, base, dot.name, size=12, is_bold=dot.role == "vinelm")
         told = f"{100 * dot.accuracy:.1f} % right (95 %: {100 * dot.low:.1f} to {100 * dot.high:.1f})"
         sketch.says(x - 10, y - 10, 20, 20, f"{dot.name}\n${dot.usd:.3g} per 1,000 requests\n{told}")
@@ -69,18 +71,15 @@ def _amounts(low: float, high: float, most: int) -> list[float]:
 
 
 def _place(
-    x: float, y: float, length: float, width: float, taken: list[tuple[float, float, float, float]]
+    x: float, y: float, length: float, width: float, taken: Sequence[tuple[float, float, float, float]]
 ) -> tuple[float, float]:
-    """Where a name begins, and its base line: right, left, above or below its dot. The room is noted in ``taken``."""
+    """Where a name begins, and its base line: right, left, above or below its dot, where least is in its way."""
     lefts = ((x + 13, y + 4), (x - 13 - length, y + 4), (x - length / 2, y - 14), (x - length / 2, y + 24))
     inside = [(max(_LEFT, min(left, width - length)), base) if base != y + 4 else (left, base) for left, base in lefts]
     fits = [(left, base) for left, base in inside if left >= _LEFT - 4 and left + length <= width]
 
     def covered(place: tuple[float, float]) -> int:
         left, base = place
-        boxes = [one for one in taken if one[0] < left + length and one[2] > left and one[1] < base + 2 and one[3] > base - 11]
-        return sum(not (one[0] <= x <= one[2] and one[1] <= y <= one[3]) for one in boxes)
+        return sum(x0 < left + length and x1 > left and y0 < base + 2 and y1 > base - 11 for x0, y0, x1, y1 in taken)
 
-    left, base = min(fits or inside, key=covered)
-    taken.append((left, base - 11, left + length, base + 2))
-    return left, base
+    return min(fits or inside, key=covered)
