@@ -101,7 +101,7 @@ def test_a_dataset_is_handed_on(own, spec):
             "nope",
             None,
             ConfigError,
-            "unknown workflow 'nope': use one of nl2sql, nl2sql-2, mathqa, graphqa, graphqa-cot, support, code, exams, or module",
+            "unknown workflow 'nope': use one of nl2sql, nl2sql-2, mathqa, graphqa, graphqa-cot, support, code, exams, or",
         ),
         ("", None, ConfigError, "unknown workflow ''"),
         ("own_flow:", None, ConfigError, "unknown workflow 'own_flow:'"),

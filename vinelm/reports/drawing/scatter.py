@@ -10,6 +10,7 @@ from vinelm.reports.drawing.graph import NARROW, WIDE
 from vinelm.reports.drawing.sketch import CHARACTER, Sketch
 
 _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 300.0, 52.0, 16.0, 14.0, 46.0
+_NEAR = 24.0
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Distances of the lines of accuracy; the first with at most six lines is taken."""
 
@@ -48,7 +49,10 @@ def draw_scatter(scatter: Scatter, kind: str, label: str, note: str = "") -> str
         sketch.mark(x, y, dot.role, is_diamond=dot.role == "vinelm")
         others = [box for name, box in taken.items() if name != dot.name]
         length = len(dot.name) * CHARACTER * 12
-        left, base = _place(x, y, length, width, others)
+        is_left = any(
+            0.0 <= other - x < _NEAR and abs(height - y) < _NEAR for other, height in places if (other, height) != (x, y)
+        )
+        left, base = _place(x, y, length, width, others, is_left=is_left)
         taken[f"name of {dot.name}"] = (left, base - 11, left + length, base + 2)
         sketch.text(left, base, dot.name, size=12, is_bold=dot.role == "vinelm")
         told = f"{100 * dot.accuracy:.1f} % right (95 %: {100 * dot.low:.1f} to {100 * dot.high:.1f})"
@@ -71,11 +75,17 @@ def _amounts(low: float, high: float, most: int) -> list[float]:
 
 
 def _place(
-    x: float, y: float, length: float, width: float, taken: Sequence[tuple[float, float, float, float]]
+    x: float, y: float, length: float, width: float, taken: Sequence[tuple[float, float, float, float]], *, is_left: bool
 ) -> tuple[float, float]:
-    """Where a name begins, and its base line: right, left, above or below its dot, where least is in its way."""
-    lefts = ((x + 13, y + 4), (x - 13 - length, y + 4), (x - length / 2, y - 14), (x - length / 2, y + 24))
-    inside = [(max(_LEFT, min(left, width - length)), base) if base != y + 4 else (left, base) for left, base in lefts]
+    """Where a name begins, and its base line: right, left, above or below its dot, where least is in its way.
+
+    ``is_left``: there is another dot close to the right, whose name this one would seem to be there.
+    """
+    sides = ((x + 13, y + 4), (x - 13 - length, y + 4), (x - length / 2, y - 14), (x - length / 2, y + 24))
+    inside = [
+        (max(_LEFT, min(left, width - length)), base) if base != y + 4 else (left, base)
+        for left, base in (sides[1:] if is_left else sides)
+    ]
     fits = [(left, base) for left, base in inside if left >= _LEFT - 4 and left + length <= width]
 
     def covered(place: tuple[float, float]) -> int:
