@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 RECORDED = ("code", "exams")
 TOURS = {"sql": "nl2sql-2", "support": "support", "graphqa": "graphqa"}
 """Tours by name, each with its workflow."""
+OPENED = " (opened in the browser)"
 GRAPH_COVERAGE = 0.06
 """Of graphqa's rows, which are many: each of its programs runs in a sandbox."""
 
@@ -89,14 +90,14 @@ def _run_recorded(name: str, folder: Path, *, seed: int, as_json: bool, quiet: b
 
     with progress(quiet=quiet) as advance:
         found = run_recorded(name, folder, seed=seed, advance=advance)
+    is_opened = _is_opened(found.page, opens, as_json=as_json)
     if as_json:
         print_json(_facts(found))
     else:
-        _print_recorded(found)
-    _opened(found.page, opens, as_json=as_json)
+        _print_recorded(found, is_opened=is_opened)
 
 
-def _print_recorded(found: RecordedResult) -> None:
+def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
     """The first screen: at most 18 lines of 80 columns."""
     from vinelm.demo.recorded_page import MOST_MODELS, bought, open_question, sentence, table_columns, table_rows
 
@@ -118,7 +119,7 @@ def _print_recorded(found: RecordedResult) -> None:
     else:
         say(subject.real)
         say(subject.chosen)
-    say(f"Report: {found.page}. {bought(found)}")
+    say(f"Report: {found.page}{OPENED if is_opened else ''}. {bought(found)}")
 
 
 def _facts(found: RecordedResult) -> dict[str, Any]:
@@ -175,11 +176,11 @@ def _run_tour(
         inputs = load_inputs(workflow, seed=seed, preset=preset, limit=limit)
         coverage = {"coverage": GRAPH_COVERAGE} if workflow == "graphqa" else {}
         found = run_tour(inputs.workflow, inputs.catalog, folder, seed=seed, advance=advance, **coverage)
-    _print_tour(found, as_json=as_json, details=details)
-    _opened(found.page, opens, as_json=as_json)
+    is_opened = _is_opened(found.page, opens, as_json=as_json)
+    _print_tour(found, as_json=as_json, details=details, is_opened=is_opened)
 
 
-def _print_tour(found: TourResult, *, as_json: bool, details: bool) -> None:
+def _print_tour(found: TourResult, *, as_json: bool, details: bool, is_opened: bool) -> None:
     from vinelm.cli.commands.evaluate import evaluation_facts, show_evaluation
 
     if as_json:
@@ -197,16 +198,17 @@ def _print_tour(found: TourResult, *, as_json: bool, details: bool) -> None:
     if found.dollars:
         say(found.dollars, bold=True)
     show_evaluation(found.evaluation, is_short=not details)
-    echo(f"Report: {found.page}")
+    echo(f"Report: {found.page}{OPENED if is_opened else ''}")
     if not details:
         say(f"More: --details, or `vinelm evaluate {found.store} {found.trie}`, as for your own application.")
 
 
-def _opened(page: Path, opens: bool | None, *, as_json: bool) -> None:
-    """Open the page if it is asked for, or if somebody is likely to look."""
+def _is_opened(page: Path, opens: bool | None, *, as_json: bool) -> bool:
+    """Open the page if it is asked for, or if somebody is likely to look; whether it is open."""
     from vinelm.io.browser import has_desktop, open_page
 
     wanted = stdout().is_terminal and has_desktop() and not as_json if opens is None else opens
     is_opened = wanted and open_page(page)
     if opens and not is_opened:
         echo("No browser could be started: open the report yourself.", err=True)
+    return is_opened
