@@ -1,4 +1,4 @@
-"""`vinelm demo`: recorded answers of real models on one screen; tours, and the commands on the store and trie that they write."""
+"""`vinelm demo`: recorded answers of real models on one screen; tours, and the commands on the files that they write."""
 
 import contextlib
 import io
@@ -45,7 +45,8 @@ def test_the_first_screen_says_what_is_replayed_then_the_figures_then_what_is_re
     order = [
         "Replayed: 376 methods of ClassEval", "gpt-4-turbo on every call (today)", "gemini-pro on every call",
         "gpt-3.5-turbo on every call", "deepseek-coder-6.7b on every call", "best fixed plan", "VineLM  ",
-        "VineLM costs ", "(95 %: ", "Plan: write ", "Real: ", "Computed: dollars", "Chosen because it pays", "`vinelm demo exams`", "Report: ",
+        "VineLM costs ", "(95 %: ", "Plan: write ", "Real: ", "Computed: dollars", "Chosen because it pays",
+        "`vinelm demo exams`", "Report: ",
     ]  # fmt: skip
     places = [said.find(words) for words in order]
     assert -1 not in places
