@@ -59,6 +59,11 @@ def outcomes() -> dict[tuple[str, str], Tested]:
     }
 
 
+def tested(method: str, code: str) -> Tested:
+    """Return how an answer did; what is none of the recorded ones passes nothing."""
+    return outcomes().get((method, code), Tested(visible=False, all=False))
+
+
 def catalog() -> Catalog:
     """Return the four models, whose answers are recorded, at the list prices of the time."""
     return Catalog(
@@ -91,7 +96,7 @@ def write(state: CodeState, model: Any) -> CodeState:
 
 def run_tests(state: CodeState) -> CodeState:
     """Run the visible tests."""
-    return {"passed": outcomes()[state["method"], state["code"]].visible}
+    return {"passed": tested(state["method"], state["code"]).visible}
 
 
 def rewrite(state: CodeState, model: Any) -> CodeState:
@@ -121,12 +126,11 @@ def build(vine: Vine) -> Any:
 
 def code() -> Workflow:
     """Return the workflow with the 376 methods."""
-    found = outcomes()
     return Workflow(
         name="code",
         template=Template((Stage("write"), Loop((Stage("retry"),), times=RETRIES)), stop="workflow"),
         build=build,
-        requests=[Request(method, {"method": method}) for method in dict.fromkeys(method for method, _ in found)],
-        score=lambda request, state: found[request.id, state["code"]].all,
+        requests=[Request(method, {"method": method}) for method in dict.fromkeys(method for method, _ in outcomes())],
+        score=lambda request, state: tested(request.id, state["code"]).all,
         models=catalog(),
     )
