@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 
@@ -191,13 +191,12 @@ def create(settings: ProviderSettings) -> RecordedBackend:
     settings.refuse_unknown("table", *_DEFAULTS, *_OPTIONAL, "prompt_tokens", "real_time")
     if "table" not in settings.table:
         raise ConfigError('[backend.recorded]: no table: add table = "answers.csv"')
-    columns = {name: settings.setting(name, str, default) for name, default in _DEFAULTS.items()}
-    optional = {name: settings.setting(name, str, "") or None for name in _OPTIONAL}
+    columns: dict[str, Any] = {name: settings.setting(name, str, default) for name, default in _DEFAULTS.items()}
+    columns |= {name: settings.setting(name, str, "") or None for name in _OPTIONAL}
     prompt_tokens = settings.setting("prompt_tokens", int, 0) if "prompt_tokens" in settings.table else None
     backend = RecordedBackend(
         settings.setting("table", str, ""),
         **columns,
-        **optional,
         prompt_tokens=prompt_tokens,
         real_time=settings.setting("real_time", bool, settings.real_time),
     )
