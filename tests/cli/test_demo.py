@@ -45,7 +45,8 @@ def test_the_first_screen_says_what_is_replayed_then_the_figures_then_what_is_re
     said = "\n".join(lines())
     order = [
         "Replayed: 376 methods of ClassEval", "gpt-4-turbo on every call (today)", "gemini-pro on every call",
-        "gpt-3.5-turbo on every call", "deepseek-coder-6.7b on every call", "best fixed plan", "VineLM  ",
+        "gpt-3.5-turbo on every call", "deepseek-coder-6.7b on every call", "best fixed plan",
+        "VineLM, for a tenth of the dollars",
         "VineLM costs ", "(95 %: ", "Plan: write ", "Real: ", "Computed: dollars", "Chosen because it pays",
         "`vinelm demo exams`", "Report: ",
     ]  # fmt: skip

@@ -38,6 +38,8 @@ def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iter
     for one in (*models, *found.policies[len(found.models) :]):
         is_today, is_model = one is found.today, one in found.models
         name = f"{one.name} on every call{' (today)' if is_today else ''}" if is_model else one.name
+        if one is found.vinelm:
+            name = f"{one.name}, for {found.subject.share_words} of the dollars"
         timed = (seconds(one.seconds),) if found.today.seconds else ()
         change = "" if is_today else f"{100 * (one.usd / found.today.usd - 1.0):+.0f} %"
         yield one, (name, percent(one.accuracy), thousand(one.usd), *timed, change)

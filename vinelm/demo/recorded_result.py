@@ -27,7 +27,7 @@ class Subject:
     Attributes:
         workflow: Returns the workflow; its ``models`` are recorded.
         today: The model that an application runs on every call which nobody has profiled.
-        share: The dollars that VineLM's plan may cost, a fraction of today's.
+        share, share_words: The dollars that VineLM's plan may cost, a fraction of today's; and in words.
         coverage: Of the profile: a fraction of the dollars that every row would cost.
         group: Returns what a request belongs to: requests of one group depend on each other, and fall to the same half.
         noun: What the requests are.
@@ -40,6 +40,7 @@ class Subject:
     workflow: Callable[[], Workflow]
     today: str
     share: float
+    share_words: str
     coverage: float
     group: Callable[[str], str]
     noun: str
@@ -54,6 +55,7 @@ SUBJECTS: Mapping[str, Subject] = {
         workflow=classeval.code,
         today=classeval.TODAY,
         share=0.1,
+        share_words="a tenth",
         coverage=0.06,
         group=lambda method: method.partition(".")[0],
         noun="methods",
@@ -67,6 +69,7 @@ SUBJECTS: Mapping[str, Subject] = {
         workflow=exam_answers.exams,
         today=exam_answers.TODAY,
         share=0.5,
+        share_words="half",
         coverage=0.1,
         group=lambda question: question,
         noun="questions",
