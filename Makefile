@@ -40,7 +40,7 @@ $(VENV)/.ray: $(VENV)/.dev requirements/ray.txt
 
 setup: $(VENV)/.dev ## create .venv with everything that tests and checks need
 
-demo: $(VENV)/.demo ## profile, estimate, evaluate, report: no keys, no network, about half a minute
+demo: $(VENV)/.demo ## recorded answers of real models: profile, estimate, judge, report; no keys, no network, some seconds
 	@$(BIN)/vinelm demo
 
 # Stores of tests need not survive the machine: in memory their commits wait for no disk.

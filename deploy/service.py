@@ -10,7 +10,7 @@
 | `GET /health` | version of the trie, rows that wait or were lost, the fleet as this process sees it |
 
 SIGHUP, or a new version of the file, replaces the trie. SIGTERM finishes what is under way, writes its rows and leaves the
-fleet. Needs the extras demo and metrics, fleet for `--fleet`, and profile for `--evidence`.
+fleet. Needs the extras demo and metrics, and fleet for `--fleet`.
 
 Whose request it is says `Authorization: Bearer TOKEN` alone. The file of `--tokens` has a line `acme = "TOKEN"` for each
 tenant; each has ids, conversations and a `--daily-usd` of its own. Without the file nobody is known: all callers are one, and

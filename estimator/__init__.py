@@ -1,8 +1,5 @@
 """Estimators turn observations into an annotated trie. Pure functions: no I/O, no clock, no network."""
 
-from vinelm.extras import require_extra
 from vinelm.whole_imports import attach_stub
-
-require_extra("profile", "an estimator", "scipy")
 
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

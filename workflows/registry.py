@@ -48,6 +48,14 @@ WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "vinelm.workflows.support.workflow:support",
             "support tickets: router, three desks (SQL look-ups, article search, none), reply",
         ),
+        "code": (
+            "vinelm.workflows.recorded.classeval:code",
+            "write a method, run its visible tests, retry up to twice; recorded outcomes of four real models",
+        ),
+        "exams": (
+            "vinelm.workflows.recorded.exam_answers:exams",
+            "exam questions, a second answer where it may help; recorded answers, dollars and seconds of nine real models",
+        ),
     }
 )
 """Name to (``module:attribute``, one-line description). Modules are imported on first use."""

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from vinelm.clock import Clock, WallClock
 from vinelm.controller.load.slowdown import SlowdownCurve, fit_slowdown
 from vinelm.errors import ConfigError, EvidenceError, InputError, VineLMError
-from vinelm.extras import require_extra
-
-require_extra("profile", "fitting a slowdown curve", "scipy")  # here, so that it fails before calls are paid for
 
 LEVELS = (0, 1, 2, 4, 8, 16, 32)
 """Numbers of other requests measured in the paper."""

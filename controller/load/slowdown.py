@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.extras import required_extra
 from vinelm.io.atomic import write_atomic
 from vinelm.io.file_kinds import unread
 from vinelm.io.reading import read_text
@@ -64,8 +63,7 @@ def fit_slowdown(requests: Sequence[float], latency_s: Sequence[float]) -> Slowd
     Raises:
         EvidenceError: There are no measurements.
     """
-    with required_extra("profile", "fitting a slowdown curve"):
-        from scipy.optimize import isotonic_regression
+    from scipy.optimize import isotonic_regression  # serving reads curves, and does without its 40 MB
 
     if not len(requests):
         raise EvidenceError("a slowdown curve needs measurements: latencies at several numbers of requests in the engine")

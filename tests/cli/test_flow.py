@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from vinelm.cli.main import main
-from vinelm.demo import run_demo
+from vinelm.demo import run_tour
 from vinelm.traces import ObservationStore
 from vinelm.vinefile import load_trie
 
@@ -107,7 +107,7 @@ def test_check_passes_a_sound_workflow(shop, capsys):
     assert {"template", "graph", "dry run", "checkpoint"} <= {item["name"] for item in found["items"]}
 
 
-DEMO = ["demo", "--limit", "40", "--preset", "paper-2", "--output-dir", "out", "--quiet"]
+DEMO = ["demo", "sql", "--limit", "40", "--preset", "paper-2", "--output-dir", "out", "--quiet"]
 
 
 @pytest.fixture(scope="module")
@@ -116,11 +116,11 @@ def first_demo(tmp_path_factory, make_shop):
     folder, printed, found = make_shop(tmp_path_factory.mktemp("demo")), io.StringIO(), []
 
     def keeping(*args, **options):
-        found.append(run_demo(*args, **options))
+        found.append(run_tour(*args, **options))
         return found[-1]
 
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder), contextlib.redirect_stdout(printed):
-        patch.setattr("vinelm.demo.run_demo", keeping)
+        patch.setattr("vinelm.demo.run_tour", keeping)
         assert main([*DEMO, "--json"]) == 0
     return folder, json.loads(printed.getvalue()), found[0]
 
@@ -137,7 +137,7 @@ def demo(first_demo, tmp_path, monkeypatch):
 @pytest.fixture
 def again(first_demo, demo, monkeypatch):
     """The demo finds in no time what it found the first time: for what is printed of it."""
-    monkeypatch.setattr("vinelm.demo.run_demo", lambda *_, **__: first_demo[2])
+    monkeypatch.setattr("vinelm.demo.run_tour", lambda *_, **__: first_demo[2])
 
 
 def test_the_demo_judges_and_writes_a_page(demo):
@@ -190,8 +190,8 @@ def test_ctrl_c_while_it_profiles_ends_the_demo(shop, capsys, monkeypatch):
         return whole(*others, replace(settings, on_progress=lambda now: signal.raise_signal(signal.SIGINT)))
 
     monkeypatch.setattr(profiler, "profile", interrupted)
-    assert main(["demo", "--limit", "40", "--preset", "paper-2", "--quiet"]) == 130
+    assert main(["demo", "sql", "--limit", "40", "--preset", "paper-2", "--quiet"]) == 130
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines()[-1] == "interrupted"
-    assert not (shop / "runs" / "demo" / "report.html").exists()
+    assert not (shop / "runs" / "demo-sql" / "report.html").exists()

@@ -31,7 +31,7 @@ COMMANDS = {
     "calibrate": ("t.json", ["calibrate", "gpu-1", "--models", "models.toml", "-o"]),
     "profile": ("t.db", ["profile", "nl2sql", "--limit", "3", "--budget-calls", "3", "--quiet", "--store"]),
     "report": ("t", ["report", "s.db", "good.vine", "-o"]),
-    "demo": ("t", ["demo", "--limit", "40", "--quiet", "--output-dir"]),
+    "demo": ("t", ["demo", "sql", "--limit", "40", "--quiet", "--output-dir"]),
 }
 FOLDERS = {"report", "demo"}
 KINDS = ("pipe", "link to a pipe", "device", "folder")

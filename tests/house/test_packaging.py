@@ -98,17 +98,17 @@ def test_the_locked_files_pin_every_dependency():
     assert not any("sglang" in requirement for requirement in extras["dev"])  # its pins would be everybody's, CUDA included
     assert "sglang" not in names(locked("dev"))
     extras_of_dev = (extras[name] for name in extras if name not in ("ray", "sglang"))
-    extras_of_demo = [extras[name] for name in ("profile", "report", "demo")]
+    extras_of_demo = [extras[name] for name in ("report", "demo")]
     wanted = {
         "runtime": PROJECT["project"]["dependencies"],
         "demo": [*PROJECT["project"]["dependencies"], *itertools.chain(*extras_of_demo)],
         "floors": [*PROJECT["project"]["dependencies"], *itertools.chain(*extras_of_demo)],
         "dev": [*PROJECT["project"]["dependencies"], *itertools.chain(*extras_of_dev)],
-        "ray": [*PROJECT["project"]["dependencies"], *extras["profile"], *extras["ray"]],
+        "ray": [*PROJECT["project"]["dependencies"], *extras["ray"]],
         "build": PROJECT["build-system"]["requires"],
         "serve": [
             *PROJECT["project"]["dependencies"],
-            *itertools.chain(*(extras[name] for name in ("demo", "fleet", "metrics", "postgres", "profile"))),
+            *itertools.chain(*(extras[name] for name in ("demo", "fleet", "metrics", "postgres"))),
         ],
         **{name: PROJECT["dependency-groups"][name] for name in ("audit", "docs")},
     }
@@ -121,7 +121,7 @@ def test_the_lowest_versions_that_are_declared_are_those_that_are_tried():
     extras = PROJECT["project"]["optional-dependencies"]
     declared = [
         *PROJECT["project"]["dependencies"],
-        *itertools.chain(*(extras[name] for name in ("profile", "report", "demo"))),
+        *itertools.chain(*(extras[name] for name in ("report", "demo"))),
     ]
     lowest = {one.name: one.specifier for one in map(Requirement, declared) if one.name != "vinelm"}
     tried = {Requirement(pin).name: pin.partition(" ;")[0].partition("==")[2] for pin in reversed(locked("floors"))}

@@ -109,6 +109,8 @@ def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog
 def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tuple[Catalog, str | None]:
     if models is not None:
         return catalog_for_check(models), None
+    if preset is None and workflow.models is not None:
+        return workflow.models, f"recorded answers of {len(workflow.models)} real models: use --models for live ones"
     if preset is None and workflow.writer is None:
         raise ConfigError(f"workflow {workflow.name!r} needs --models with a catalog file: it has no simulated answers")
     name = preset or workflow.simulated_preset or DEFAULT_PRESET

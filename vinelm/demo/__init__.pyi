@@ -1,2 +1,4 @@
-from .pipeline import DemoResult as DemoResult
-from .pipeline import run_demo as run_demo
+from .recorded import run_recorded as run_recorded
+from .recorded_result import RecordedResult as RecordedResult
+from .tour import TourResult as TourResult
+from .tour import run_tour as run_tour

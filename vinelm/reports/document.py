@@ -129,7 +129,29 @@ class FlowChart:
         return self.colours.index(model) if model in self.colours else len(self.colours)
 
 
-Picture = Chart | FlowChart
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dot:
+    """A policy in a :class:`Scatter`: dollars per 1,000 requests, > 0; accuracy and the ends of its interval, fractions."""
+
+    name: str
+    role: Role
+    usd: float
+    accuracy: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scatter:
+    """Policies by accuracy and dollars (on a logarithmic axis). The dot of role ``vinelm`` is a diamond."""
+
+    name: str
+    title: str
+    caption: str
+    dots: tuple[Dot, ...]
+
+
+Picture = Chart | FlowChart | Scatter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

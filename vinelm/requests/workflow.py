@@ -8,12 +8,15 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from vinelm.errors import DatasetError, WorkflowError
 from vinelm.signals import Agree, Signal, Signals
 from vinelm.signals.kind import Kind, kind_of
 from vinelm.template import Template
+
+if TYPE_CHECKING:
+    from vinelm.catalog import Catalog
 
 _OF_GRAPH = cast("Template", None)
 """No template: whoever loads the workflow reads it from the graph before it is used."""
@@ -58,6 +61,7 @@ class Workflow:
             included. Checkpoints of different runs never mix, whatever the ``thread_id``.
         writer: Writes answers for simulated models; None allows real models only.
         simulated_preset: The simulated models that stand in where no catalog is named; None for the default preset.
+        models: The models where no catalog is named, in place of simulated ones: those whose answers are recorded.
         answer_interrupt: ``answer_interrupt(request, value)`` returns what a node that calls LangGraph's ``interrupt(value)``
             is resumed with while it is profiled; None refuses such nodes. Must return the same for the same arguments.
         replay: Profile by replay even if the graph's checkpoints could be forked: each unit runs its request from the start,
@@ -85,6 +89,7 @@ class Workflow:
     labels: tuple[str, ...] = ()
     writer: AnswerWriter | None = None
     simulated_preset: str | None = None
+    models: Catalog | None = None
     answer_interrupt: Callable[[Request, Any], Any] | None = None
     resources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     replay: bool = False

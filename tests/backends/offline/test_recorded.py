@@ -142,3 +142,22 @@ def test_a_model_that_is_asked_again_gives_its_next_recorded_answer(tmp_path, ma
         RecordedBackend(write(tmp_path / "a.csv", [rows[0], rows[0]]), **columns)
     with pytest.raises(DatasetError, match=r"a\.csv:2: round is 0: answers are numbered from 1"):
         RecordedBackend(write(tmp_path / "a.csv", [rows[0] | {"round": "0"}]), **columns)
+
+
+def test_recorded_tokens_come_before_estimates(tmp_path, make_call):
+    rows = [ROWS[0] | {"in": "900", "out": "40"}, ROWS[2] | {"in": "", "out": "7"}]
+    backend = RecordedBackend(write(tmp_path / "a.csv", rows), tokens_in_column="in", tokens_out_column="out")
+    whole = backend.answer(BIG, make_call(Request("1", {}), "rec-big")[0], 10)[1]
+    assert (whole.tokens_in, whole.tokens_out, whole.tokens_estimated) == (900, 40, False)
+    part = backend.answer(SMALL, make_call(Request("1", {}), "rec-small")[0], 10)[1]
+    assert (part.tokens_in, part.tokens_out, part.tokens_estimated) == (3, 7, True)
+
+
+def test_an_outcome_stands_for_an_answer_whose_length_is_recorded(tmp_path, make_call):
+    rows = [row | {"chars": "41"} for row in ROWS]
+    backend = RecordedBackend(write(tmp_path / "a.csv", rows), answer_column="model", chars_column="chars", prompt_tokens=900)
+    text, usage = backend.answer(BIG, make_call(Request("1", {}), "rec-big")[0], 10)
+    assert text == "big"
+    assert (usage.tokens_in, usage.tokens_out, usage.tokens_estimated) == (900, 11, True)
+    with pytest.raises(ConfigError, match="prompt_tokens is -1"):
+        RecordedBackend(tmp_path / "a.csv", prompt_tokens=-1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 
@@ -27,6 +27,9 @@ class _Columns(NamedTuple):
     cost: str | None
     latency: str | None
     round: str | None
+    tokens_in: str | None = None
+    tokens_out: str | None = None
+    chars: str | None = None
 
     @property
     def needed(self) -> list[str]:
@@ -37,14 +40,20 @@ class _Answer(NamedTuple):
     text: str
     cost_usd: float | None
     latency_s: float
+    tokens_in: int | None
+    tokens_out: int | None
+    chars: int
 
 
 class RecordedBackend:
     """Answers with the text recorded for (request id, model id), whatever the stage and the models asked before.
 
     A model that is called again repeats its answer, or gives its next one if the table has rounds; after its last one, it
-    repeats that. The answers are real, so ``is_simulated`` is False; token counts are estimated from the length of the text,
-    and marked as estimates.
+    repeats that. The answers are real, so ``is_simulated`` is False. Token counts that the table does not have are estimated
+    from the length of the text, and marked as estimates.
+
+    A table of outcomes need not hold the texts themselves: any column that tells the answers of a request apart may stand for
+    them, with ``chars_column`` for their length, and ``prompt_tokens`` where the prompts are not those that were sent.
 
     Args:
         table: CSV with a header or JSON lines (plain or gzip), or Parquet. One row per pair; other columns are ignored.
@@ -54,8 +63,14 @@ class RecordedBackend:
         cost_column: Column with dollars per call; None: computed from the catalog's price and the estimated tokens.
         latency_column: Column with seconds per call; None or an empty cell: the call takes no time.
         round_column: Column with the number of the answer, from 1; None: the table has one row per pair.
+        tokens_in_column: Column with the tokens of the prompt; None or an empty cell: not recorded.
+        tokens_out_column: Column with the tokens of the answer; likewise.
+        chars_column: Column with the characters of the recorded answer; None: those of the text.
+        prompt_tokens: Tokens of every prompt that the table has no count of; None: estimated from the prompt as it is sent.
+        real_time: Whether calls really take their seconds, on a wall clock.
 
     Raises:
+        ConfigError: ``prompt_tokens`` is negative.
         DatasetError: The table is missing or malformed; names the file and the line.
     """
 
@@ -71,12 +86,22 @@ class RecordedBackend:
         cost_column: str | None = None,
         latency_column: str | None = None,
         round_column: str | None = None,
+        tokens_in_column: str | None = None,
+        tokens_out_column: str | None = None,
+        chars_column: str | None = None,
+        prompt_tokens: int | None = None,
         real_time: bool = False,
     ) -> None:
+        if prompt_tokens is not None and prompt_tokens < 0:
+            raise ConfigError(f"prompt_tokens is {prompt_tokens}: it must be a number of tokens >= 0")
         self.is_virtual_time = not real_time
         self._table = Path(table)
+        self._prompt_tokens = prompt_tokens
         self._answers: dict[tuple[str, str, int], _Answer] = {}
-        columns = _Columns(id_column, model_column, answer_column, cost_column, latency_column, round_column)
+        columns = _Columns(
+            id_column, model_column, answer_column, cost_column, latency_column, round_column, tokens_in_column,
+            tokens_out_column, chars_column,
+        )  # fmt: skip
         for line, row in read_table(self._table, columns.needed):
             self._add(f"{self._table}:{line}", row, columns)
         self._models = tuple(dict.fromkeys(model for model, *_ in self._answers))
@@ -98,15 +123,17 @@ class RecordedBackend:
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
         """Return the recorded text and its usage; :class:`DatasetError` if the table has no row for the request."""
         request = request_of(call, "recorded")
-        text, cost_usd, latency_s = self._recorded(model, request.id, call.prefix[:-1].count(model.name) + 1)
-        tokens_in, tokens_out = estimate_tokens(prompt_chars), estimate_tokens(len(text))
-        return text, Usage(
+        found = self._recorded(model, request.id, call.prefix[:-1].count(model.name) + 1)
+        assumed = estimate_tokens(prompt_chars) if self._prompt_tokens is None else self._prompt_tokens
+        tokens_in = assumed if found.tokens_in is None else found.tokens_in
+        tokens_out = estimate_tokens(found.chars) if found.tokens_out is None else found.tokens_out
+        return found.text, Usage(
             model=model.name,
-            cost_usd=model.price.cost_usd(tokens_in, tokens_out) if cost_usd is None else cost_usd,
-            latency_s=latency_s,
+            cost_usd=model.price.cost_usd(tokens_in, tokens_out) if found.cost_usd is None else found.cost_usd,
+            latency_s=found.latency_s,
             tokens_in=tokens_in,
             tokens_out=tokens_out,
-            tokens_estimated=True,
+            tokens_estimated=found.tokens_in is None or found.tokens_out is None,
             finish_reason="stop",
             price_id=model.price_id,
         )
@@ -132,32 +159,45 @@ class RecordedBackend:
             raise DatasetError(f"{where}: a second answer of {key[0]!r} to request {key[1]!r}{of_round}: keep one row per pair")
         cost_usd = None if columns.cost is None else as_amount(row[columns.cost], columns.cost, where)
         latency_s = 0.0 if columns.latency is None else as_amount(row[columns.latency] or 0.0, columns.latency, where)
-        self._answers[key] = _Answer(str(row[columns.answer] or ""), cost_usd, latency_s)
+        text = str(row[columns.answer] or "")
+        self._answers[key] = _Answer(
+            text=text,
+            cost_usd=cost_usd,
+            latency_s=latency_s,
+            tokens_in=_count(row, columns.tokens_in, where),
+            tokens_out=_count(row, columns.tokens_out, where),
+            chars=len(text) if columns.chars is None else as_count(row[columns.chars], columns.chars, where),
+        )
+
+
+def _count(row: Row, column: str | None, where: str) -> int | None:
+    """A recorded count of tokens; None where there is none."""
+    return None if column is None or row[column] is None else as_count(row[column], column, where)
+
+
+_DEFAULTS = {"id_column": "question_id", "model_column": "model", "answer_column": "prediction"}
+_OPTIONAL = ("cost_column", "latency_column", "round_column", "tokens_in_column", "tokens_out_column", "chars_column")
 
 
 def create(settings: ProviderSettings) -> RecordedBackend:
     """Create the backend of the catalog's recorded models.
 
-    Settings: ``table`` (required), ``id_column``, ``model_column``, ``answer_column``, ``cost_column``, ``latency_column``,
-    ``round_column``, ``real_time``.
+    Settings: ``table`` (required), and those of :class:`RecordedBackend` under their names.
 
     Raises:
         ConfigError: A setting is invalid, or the table lacks a model.
         DatasetError: The table is missing or malformed.
     """
-    settings.refuse_unknown(
-        "table", "id_column", "model_column", "answer_column", "cost_column", "latency_column", "round_column", "real_time"
-    )
+    settings.refuse_unknown("table", *_DEFAULTS, *_OPTIONAL, "prompt_tokens", "real_time")
     if "table" not in settings.table:
         raise ConfigError('[backend.recorded]: no table: add table = "answers.csv"')
+    columns: dict[str, Any] = {name: settings.setting(name, str, default) for name, default in _DEFAULTS.items()}
+    columns |= {name: settings.setting(name, str, "") or None for name in _OPTIONAL}
+    prompt_tokens = settings.setting("prompt_tokens", int, 0) if "prompt_tokens" in settings.table else None
     backend = RecordedBackend(
         settings.setting("table", str, ""),
-        id_column=settings.setting("id_column", str, "question_id"),
-        model_column=settings.setting("model_column", str, "model"),
-        answer_column=settings.setting("answer_column", str, "prediction"),
-        cost_column=settings.setting("cost_column", str, "") or None,
-        latency_column=settings.setting("latency_column", str, "") or None,
-        round_column=settings.setting("round_column", str, "") or None,
+        **columns,
+        prompt_tokens=prompt_tokens,
         real_time=settings.setting("real_time", bool, settings.real_time),
     )
     for model in settings.models:

@@ -80,7 +80,9 @@ def _checked(
     from vinelm.workflows.registry import load_workflow
 
     loaded = load_workflow(workflow, dataset=dataset, columns=Columns.parse(columns))
-    return check_workflow(loaded, catalog_for_check(models, loaded.simulated_preset), with_prompts=with_prompts)
+    own = loaded.models if models is None else None
+    catalog = own or catalog_for_check(models, loaded.simulated_preset)
+    return check_workflow(loaded, catalog, with_prompts=with_prompts)
 
 
 def _plain(report: CheckReport | None, checked: CheckedModels | None) -> dict[str, Any]:

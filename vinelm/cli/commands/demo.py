@@ -1,33 +1,38 @@
-"""``vinelm demo``: profile, estimate, evaluate and report on bundled requests and simulated models."""
+"""``vinelm demo``: VineLM on recorded answers of real models, and tours of features on simulated ones."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vinelm.cli.console import echo, print_json, progress, say, stdout
 from vinelm.cli.inputs import load_inputs
 from vinelm.cli.options import flag, limit_option, option, output_options, seed_option
+from vinelm.errors import ConfigError
 from vinelm.reports import percent, usd
 
 if TYPE_CHECKING:
-    from vinelm.demo import DemoResult
+    from vinelm.demo import RecordedResult, TourResult
 
+RECORDED = ("code", "exams")
+TOURS = {"sql": "nl2sql-2", "support": "support", "graphqa": "graphqa"}
+"""Tours by name, each with its workflow."""
+OPENED = " (opened in the browser)"
 GRAPH_COVERAGE = 0.06
 """Of graphqa's rows, which are many: each of its programs runs in a sandbox."""
 
 
-@click.command("demo", short_help="Tour on simulated models: no API keys, no network.")
-@click.argument("workflow", type=click.Choice(["nl2sql-2", "support", "graphqa"]), default="nl2sql-2")
-@option("--output-dir PATH", "Folder for all files [default: runs/demo, or runs/demo-WORKFLOW of another one].", Path)
-@option("--preset NAME", "Simulated models: paper-2, paper-4, paper (8) or one-wins.", default="paper-2")
+@click.command("demo", short_help="See it work on recorded answers of real models: no key, no network.")
+@click.argument("name", type=click.Choice([*RECORDED, *TOURS]), default="code")
+@option("--output-dir PATH", "Folder for all files [default: runs/demo, or runs/demo-NAME of another one].", Path)
+@option("--preset NAME", "Of a tour: simulated models, paper-2 (the default), paper-4, paper (8) or one-wins.")
 @seed_option
 @limit_option
 @output_options
-@flag("--details", "Print everything that vinelm evaluate prints, not the verdict alone.")
+@flag("--details", "Of a tour: print everything that vinelm evaluate prints, not the verdict alone.")
 @click.option(
     "--open/--no-open",
     "opens",
@@ -36,19 +41,27 @@ GRAPH_COVERAGE = 0.06
 )
 def command(
     *,
-    workflow: str,
+    name: str,
     output_dir: Path | None,
     as_json: bool,
     quiet: bool,
     details: bool,
     opens: bool | None,
-    preset: str,
+    preset: str | None,
     seed: int,
     limit: int | None,
 ) -> None:
-    """Profile, estimate, evaluate and report on a bundled WORKFLOW: no API keys, no network, less than a minute.
+    """Profile, estimate, judge and report on what comes with the package: no API keys, no network, some seconds.
 
-    nl2sql-2 (the default): two simulated models write SQL, which is really executed, and repair it while a check fails.
+    On recorded answers of real models:
+
+    code (the default): four models write 376 methods of ClassEval, whose visible tests are run. Where VineLM pays.
+
+    exams: nine models answer 600 exam questions, with the dollars and seconds of their calls. Where it does not.
+
+    Tours of features, on simulated models; they need the extra demo:
+
+    sql: two models write SQL, which is really executed, and repair it while a check fails.
 
     support: a support desk, whose graph branches. A router sends each ticket to one of three desks; two of them look something
     up, and a reply follows. Plans are contingent: each desk has its own next model.
@@ -56,29 +69,118 @@ def command(
     graphqa: questions to the graphs of five databases. One program answers, or a plan, programs and reasoning take turns; the
     programs are really executed. It needs the extra graph.
 
-    The steps are those for your own application: `vinelm profile`, `estimate`, `evaluate` and `report`. The verdict is that of
-    evaluate: where VineLM is worth it, and where a static plan or a single model is enough. Writes demo.db, demo.vine and
-    report.html; replaces those of an earlier demo.
+    Writes demo.db, demo.vine and report.html; replaces those of an earlier demo.
 
-    Example: vinelm demo support --seed 1 --output-dir runs/demo
+    Example: vinelm demo exams --seed 1 --output-dir runs/demo
     """
-    from vinelm.demo import run_demo
-    from vinelm.io.browser import has_desktop, open_page
+    folder = output_dir or Path("runs/demo" if name == "code" else f"runs/demo-{name}")
+    if name in RECORDED:
+        for given, text in ((preset, "--preset"), (limit, "--limit"), (details or None, "--details")):
+            if given is not None:
+                raise ConfigError(f"{text} belongs to the tours ({', '.join(TOURS)}): leave it out")
+        _run_recorded(name, folder, seed=seed, as_json=as_json, quiet=quiet, opens=opens)
+    else:
+        _run_tour(
+            name, folder, preset or "paper-2", limit, seed=seed, as_json=as_json, quiet=quiet, opens=opens, details=details
+        )
 
-    folder = output_dir or Path("runs/demo" if workflow == "nl2sql-2" else f"runs/demo-{workflow}")
+
+def _run_recorded(name: str, folder: Path, *, seed: int, as_json: bool, quiet: bool, opens: bool | None) -> None:
+    from vinelm.demo import run_recorded
+
+    with progress(quiet=quiet) as advance:
+        found = run_recorded(name, folder, seed=seed, advance=advance)
+    is_opened = _is_opened(found.page, opens, as_json=as_json)
+    if as_json:
+        print_json(_facts(found))
+    else:
+        _print_recorded(found, is_opened=is_opened)
+
+
+def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
+    """The first screen: at most 18 lines of 80 columns."""
+    from vinelm.demo.recorded_page import MOST_MODELS, bought, open_question, sentence, table_columns, table_rows
+
+    subject = found.subject
+    say(subject.replayed)
+    echo()
+    cells = [table_columns(found), *(row for _, row in table_rows(found, most_models=MOST_MODELS))]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for first, *figures in cells:
+        aligned = [cell.rjust(width) for cell, width in zip(figures, widths[1:], strict=True)]
+        echo("   ".join([first.ljust(widths[0]), *aligned]).rstrip())
+    echo()
+    say(sentence(found), bold=True)
+    say(f"Plan: {found.plan}")
+    asked = open_question(found)
+    if asked is not None:
+        say(asked)
+        say(f"{subject.real} {subject.chosen}")
+    else:
+        say(subject.real)
+        say(subject.chosen)
+    say(f"Report: {found.page}{OPENED if is_opened else ''}. {bought(found)}")
+
+
+def _facts(found: RecordedResult) -> dict[str, Any]:
+    """What is printed, as JSON types."""
+    from vinelm.demo.recorded_page import open_question, sentence
+
+    def difference(one: Any) -> dict[str, Any] | None:
+        if one is None:
+            return None
+        gain = one.gain
+        return {"verdict": one.word, "gain": gain.value, "gain_low": gain.low, "gain_high": gain.high, "saved_share": one.saved}
+
+    return {
+        "report": str(found.page), "store": str(found.store), "trie": str(found.trie),
+        "is_simulated": False,
+        "sentence": sentence(found),
+        "plan": found.plan,
+        "requests": len(found.groups),
+        "rows": sum(found.profiled.counts),
+        "spent_usd": found.profiled.spent_usd,
+        "policies": [
+            {
+                "policy": one.name,
+                "role": one.role,
+                "accuracy": one.accuracy,
+                "cost_usd": one.usd,
+                "latency_s": one.seconds or None,
+            }
+            for one in found.policies
+        ],
+        "against_today": difference(found.found),
+        "open": None if found.equal is None else {"sentence": open_question(found), **(difference(found.equal) or {})},
+    }  # fmt: skip
+
+
+def _run_tour(
+    name: str,
+    folder: Path,
+    preset: str,
+    limit: int | None,
+    *,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+    opens: bool | None,
+    details: bool,
+) -> None:
+    from vinelm.demo import run_tour
+
+    workflow = TOURS[name]
     if sys.stderr.isatty() and not quiet:
-        echo(f"Profile, estimate, evaluate and report on simulated models.\nAll files go to {folder}.", err=True)
+        echo(f"Simulated models: profile, estimate, evaluate and report.\nAll files go to {folder}.", err=True)
     with progress(quiet=quiet) as advance:
         inputs = load_inputs(workflow, seed=seed, preset=preset, limit=limit)
         coverage = {"coverage": GRAPH_COVERAGE} if workflow == "graphqa" else {}
-        found = run_demo(inputs.workflow, inputs.catalog, folder, seed=seed, advance=advance, **coverage)
-    is_opened = (stdout().is_terminal and has_desktop() and not as_json if opens is None else opens) and open_page(found.page)
-    _print(found, as_json=as_json, details=details, is_opened=is_opened)
-    if opens and not is_opened:
-        echo("No browser could be started: open the report yourself.", err=True)
+        found = run_tour(inputs.workflow, inputs.catalog, folder, seed=seed, advance=advance, **coverage)
+    is_opened = _is_opened(found.page, opens, as_json=as_json)
+    _print_tour(found, as_json=as_json, details=details, is_opened=is_opened)
 
 
-def _print(found: DemoResult, *, as_json: bool, details: bool, is_opened: bool) -> None:
+def _print_tour(found: TourResult, *, as_json: bool, details: bool, is_opened: bool) -> None:
     from vinelm.cli.commands.evaluate import evaluation_facts, show_evaluation
 
     if as_json:
@@ -96,6 +198,17 @@ def _print(found: DemoResult, *, as_json: bool, details: bool, is_opened: bool) 
     if found.dollars:
         say(found.dollars, bold=True)
     show_evaluation(found.evaluation, is_short=not details)
-    echo(f"Report: {found.page}{' (opened in the browser)' if is_opened else ''}")
+    echo(f"Report: {found.page}{OPENED if is_opened else ''}")
     if not details:
         say(f"More: --details, or `vinelm evaluate {found.store} {found.trie}`, as for your own application.")
+
+
+def _is_opened(page: Path, opens: bool | None, *, as_json: bool) -> bool:
+    """Open the page if it is asked for, or if somebody is likely to look; whether it is open."""
+    from vinelm.io.browser import has_desktop, open_page
+
+    wanted = stdout().is_terminal and has_desktop() and not as_json if opens is None else opens
+    is_opened = wanted and open_page(page)
+    if opens and not is_opened:
+        echo("No browser could be started: open the report yourself.", err=True)
+    return is_opened

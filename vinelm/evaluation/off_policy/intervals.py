@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
 from vinelm.evaluation.off_policy.scores import Scores
-from vinelm.extras import required_extra
 from vinelm.trie.arrays import FloatArray
-
-with required_extra("profile", "an interval of an off-policy estimate"):
-    from scipy.special import stdtrit
 
 LEAST_EFFECTIVE = 8.0
 """With a smaller effective number of requests nothing is said."""

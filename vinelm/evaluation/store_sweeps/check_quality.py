@@ -6,11 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from vinelm.extras import required_extra
-from vinelm.rows.observation import Observation
+from scipy.special import betaincinv
 
-with required_extra("profile", "the quality of a check"):
-    from scipy.special import betaincinv
+from vinelm.rows.observation import Observation
 
 
 class CheckQuality(NamedTuple):

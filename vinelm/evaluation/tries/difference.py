@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr
 
 from vinelm.catalog import Price
 from vinelm.controller.planning.decision import told_apart
@@ -17,7 +18,6 @@ from vinelm.evaluation.plans.graph_plans import matched
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import spaced_caps
-from vinelm.extras import required_extra
 from vinelm.objective import Objective
 from vinelm.template import StopRule
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -102,9 +102,6 @@ def _flip(both: tuple[Plans[Any], Plans[Any]], cap: float) -> PlanFlip | None:
         old_cost_usd=None if carried is None else carried.cost_usd,
     )
 
-
-with required_extra("profile", "comparing two tries"):
-    from scipy.special import ndtr
 
 MovedMetric = Literal["accuracy", "cost", "latency"]
 METRICS: Mapping[MovedMetric, tuple[str, str]] = {

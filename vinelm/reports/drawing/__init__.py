@@ -1,5 +1,1 @@
-"""Pictures of a report, drawn with Matplotlib as SVG whose colours are those of the page's theme."""
-
-from vinelm.extras import require_extra
-
-require_extra("report", "a report", "matplotlib")
+"""Pictures of a report as SVG in the colours of the page's theme: lines and flows by Matplotlib, the others by hand."""

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
+from vinelm.extras import require_extra
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -41,6 +43,7 @@ class Reading(NamedTuple):
 @contextmanager
 def drawing() -> Iterator[None]:
     """Draw in here: texts stay texts, and dollar signs are dollars."""
+    require_extra("report", "a report", "matplotlib")
     import matplotlib as mpl
 
     settings = {

@@ -10,11 +10,12 @@ from typing import Any
 from vinelm.errors import ConfigError
 from vinelm.io.atomic import write_atomic
 from vinelm.reports.budgets import BudgetSlider
-from vinelm.reports.document import FlowChart, Picture, Report, Table
+from vinelm.reports.document import Chart, FlowChart, Picture, Report, Scatter, Table
 from vinelm.reports.drawing.budgets import budget_data, budget_table, drawn_budgets
 from vinelm.reports.drawing.canvas import NARROW, WIDE, Reading, as_inline, drawing
 from vinelm.reports.drawing.flows import draw_flows
 from vinelm.reports.drawing.lines import draw_lines
+from vinelm.reports.drawing.scatter import draw_scatter
 
 _SECONDS = re.compile(r"(\d) s\b")
 
@@ -58,6 +59,8 @@ def _draw(picture: Picture, *, note: str = "") -> str:
     The note is printed inside, so that an exported picture still has it.
     """
     label = f"{picture.title}: the figures are in the table below"
+    if isinstance(picture, Scatter):
+        return "\n".join(draw_scatter(picture, kind, label, note) for kind in ("wide", "narrow"))
     with drawing():
         found = []
         for kind, size in (("wide", WIDE), ("narrow", NARROW)):
@@ -67,7 +70,7 @@ def _draw(picture: Picture, *, note: str = "") -> str:
     return "\n".join(found)
 
 
-def _drawn(picture: Picture, size: tuple[int, int], name: str, note: str) -> tuple[str, list[Reading]]:
+def _drawn(picture: Chart | FlowChart, size: tuple[int, int], name: str, note: str) -> tuple[str, list[Reading]]:
     if isinstance(picture, FlowChart):
         return draw_flows(picture, size, name, note=note)
     return draw_lines(picture, size, name, note=note)

@@ -1,4 +1,4 @@
-"""SVG written by hand, for pictures that are boxes, lines and words: small, and in the colours of the page's theme."""
+"""SVG written by hand, for pictures that are boxes, lines, dots and words: small, and in the colours of the page's theme."""
 
 from __future__ import annotations
 
@@ -75,11 +75,23 @@ class Sketch:
             one, two = (back[0] + ARROW * dy, back[1] + ARROW * dx), (back[0] - ARROW * dy, back[1] - ARROW * dx)
             self._lines.append(f'<path d="M{one[0]:.1f} {one[1]:.1f}L{x:.1f} {y:.1f}L{two[0]:.1f} {two[1]:.1f}"/>')
 
+    def rule(self, one: tuple[float, float], other: tuple[float, float], *, colour: str = "rule") -> None:
+        """Draw a thin line in a colour of the page: a grid, or an interval."""
+        path = f"M{one[0]:.1f} {one[1]:.1f}L{other[0]:.1f} {other[1]:.1f}"
+        self._boxes.append(f'<path d="{path}" stroke="var(--{colour})" stroke-width="1.2"/>')
+
     def dot(self, x: float, y: float, *, is_end: bool = False) -> None:
         """Draw the start of the graph, or an end."""
         ring = "a5 5 0 1 1 10 0a5 5 0 1 1 -10 0z"
         fill = "var(--muted)" if not is_end else "var(--paper)"
         self._boxes.append(f'<path d="M{x - 5:.1f} {y:.1f}{ring}" fill="{fill}" stroke="var(--muted)" stroke-width="2"/>')
+
+    def mark(self, x: float, y: float, colour: str, *, is_diamond: bool = False) -> None:
+        """Draw a point of a chart in a colour of the page: a disc, or a larger diamond."""
+        shape = (
+            f"M{x:.1f} {y - 9:.1f}l9 9l-9 9l-9 -9z" if is_diamond else f"M{x - 6:.1f} {y:.1f}a6 6 0 1 1 12 0a6 6 0 1 1 -12 0z"
+        )
+        self._boxes.append(f'<path d="{shape}" fill="var(--{colour})"/>')
 
     def says(self, x: float, y: float, width: float, height: float, words: str) -> None:
         """Add a place that can be pointed at, or reached by the arrow keys."""

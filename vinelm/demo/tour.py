@@ -1,4 +1,4 @@
-"""The demo: profile, estimate, evaluate and report, through the verbs that an application uses."""
+"""Tours on simulated models: profile, estimate, evaluate and report, through the verbs that an application uses."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError
+from vinelm.demo.steps import PAGE, STORE, TRIE, profiled_anew
 from vinelm.evaluation.judging.result import Evaluation
-from vinelm.io.atomic import require_regular
+from vinelm.extras import require_extra
 from vinelm.profiler.scheduling.results import ProfileResult
 from vinelm.requests.workflow import Workflow
 from vinelm.verdicts.store_evaluation import evaluate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DemoResult:
-    """The results of a demo's steps, and its files.
+class TourResult:
+    """The results of a tour's steps, and its files.
 
     Attributes:
         profiled: The profile.
@@ -34,10 +34,10 @@ class DemoResult:
     page: Path
 
 
-def run_demo(
+def run_tour(
     workflow: Workflow, catalog: Catalog, folder: Path, *, seed: int, advance: Callable[..., None], coverage: float = 0.5
-) -> DemoResult:
-    """Run a demo. Writes a store, a trie and a report into ``folder``, in place of those of an earlier demo.
+) -> TourResult:
+    """Run a tour. Writes a store, a trie and a report into ``folder``, in place of those of an earlier demo.
 
     Args:
         workflow: A bundled workflow.
@@ -51,41 +51,17 @@ def run_demo(
         ConfigError: The folder cannot be written to, or the rows are too few to judge.
         KeyboardInterrupt: The profile was interrupted.
     """
-    from vinelm.api import estimate, profile
-    from vinelm.reports import usd, write_page
+    require_extra("demo", "a tour", "matplotlib", "sqlglot")  # before anything is profiled
+    from vinelm.api import estimate
+    from vinelm.reports import write_page
     from vinelm.reports.store.page import store_page
     from vinelm.vinefile import save_trie
 
-    store, trie = folder / "demo.db", folder / "demo.vine"
-    _prepare(folder)
-    profiled = profile(
-        workflow,
-        catalog,
-        store,
-        coverage=coverage,
-        seed=seed,
-        on_progress=lambda now: advance(now.coverage, coverage, "profile", f"{now.executed:,} rows, {usd(now.spent_usd)}"),
-    )
-    if profiled.stopped_by == "interrupted":  # the profiler returns normally; a demo of a part of the rows would mislead
-        raise KeyboardInterrupt
+    store, trie = folder / STORE, folder / TRIE
+    profiled = profiled_anew(workflow, catalog, folder, seed=seed, coverage=coverage, advance=advance)
     save_trie(trie, estimate(store, check=False))
     found = evaluate(store, trie, seed=seed, on_done=lambda done, total, what: advance(done, total, "evaluate", what))
     advance(0, 1, "report", "")
     page = store_page(store, trie, evaluation=found, seed=seed)
-    target = write_page(page, folder / "report.html")
-    return DemoResult(profiled=profiled, evaluation=found, dollars=page.dollars, store=store, trie=trie, page=target)
-
-
-def _prepare(folder: Path) -> None:
-    """Make the folder and delete the store of an earlier demo."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in ("report.html", "demo.db", "demo.vine"):
-            require_regular(folder / name)
-        for tail in ("", "-wal", "-shm", ".lock"):
-            (folder / f"demo.db{tail}").unlink(missing_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"{error.filename or folder}: cannot write to this folder ({error.strerror}): choose another folder",
-            code="output-not-writable",
-        ) from error
+    target = write_page(page, folder / PAGE)
+    return TourResult(profiled=profiled, evaluation=found, dollars=page.dollars, store=store, trie=trie, page=target)

@@ -1,0 +1,222 @@
+"""The demo on recorded answers of real models: profile, estimate, plan, serve requests that did not choose, judge, report."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from vinelm.catalog import Catalog
+from vinelm.demo.recorded_page import recorded_page
+from vinelm.demo.recorded_result import SUBJECTS, Difference, RecordedResult, ServedPolicy, Subject, Word, mean_over_groups
+from vinelm.demo.steps import PAGE, STORE, TRIE, profiled_anew
+from vinelm.evaluation.plans.plans import Role
+from vinelm.evaluation.plans.plans_over import plans_over
+from vinelm.objective import Objective
+from vinelm.policies import Policy, StaticPolicy
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Observation
+from vinelm.template import Template
+from vinelm.trie.annotated_trie import AnnotatedTrie
+
+if TYPE_CHECKING:
+    from vinelm.traces.served.served_requests import ServedRequest
+
+
+def run_recorded(name: str, folder: Path, *, seed: int, advance: Callable[..., None]) -> RecordedResult:
+    """Run the demo on a table of recorded answers. Writes a store, a trie and a report into ``folder``.
+
+    A sample of all requests is profiled. Each half of them is served, by the application, the plan that the rows of the other
+    half recommend, and each model alone: recorded answers cost nothing, so that no figure has to be estimated.
+
+    Args:
+        name: A key of :data:`SUBJECTS`.
+        folder: Made if it does not exist; files of an earlier demo are replaced.
+        seed: Decides the sample and the halves.
+        advance: Shows progress: done, total, the title of the step, and a short text.
+
+    Raises:
+        ConfigError: The folder cannot be written to.
+        KeyboardInterrupt: The profile was interrupted.
+    """
+    from vinelm.api import estimate
+    from vinelm.reports import write_page
+    from vinelm.traces import ObservationStore
+    from vinelm.vinefile import save_trie
+
+    subject = SUBJECTS[name]
+    workflow = subject.workflow()
+    catalog = workflow.models
+    assert catalog is not None
+    profiled = profiled_anew(workflow, catalog, folder, seed=seed, coverage=subject.coverage, advance=advance)
+    annotated = estimate(folder / STORE, check=False)
+    save_trie(folder / TRIE, annotated)
+    with ObservationStore.open(folder / STORE) as opened:
+        rows, template = opened.observations(), opened.identity.bound_template()
+    halves = list(_halves(workflow.requests, subject.group, seed))
+    parts: dict[tuple[str, Role], list[ServedRequest]] = {}
+    requests: list[Request] = []
+    for number, half in enumerate(halves):
+        judged = {request.id for request in half}
+        planned = _estimated([row for row in rows if row.request_id not in judged], template, catalog)
+        application = _Application.of(workflow, catalog, planned)
+        for policy in application.policies(subject):
+            advance(number * len(half), len(workflow.requests), "serve", f"{policy.name} to {len(half)} {subject.noun}")
+            parts.setdefault((policy.name, policy.role), []).extend(application.serve(policy, half))
+        requests += half
+    served = {key: _served(*key, found) for key, found in parts.items() if len(found) == len(requests)}
+    groups = tuple(subject.group(request.id) for request in requests)
+    models = [one for one in served.values() if one.role in ("model", "in_use")]
+    today, ours = served[subject.today, "in_use"], served[VINELM, "vinelm"]
+    equal = served.get((EQUAL, "paths"))
+    result = RecordedResult(
+        subject=subject,
+        profiled=profiled,
+        models=tuple(sorted(models, key=lambda one: (one is not today, -one.usd))),
+        fixed=served.get((FIXED, "static")),
+        vinelm=ours,
+        plan=_Application.of(workflow, catalog, annotated).plan(subject).words,
+        found=against_today(ours, today, groups),
+        equal=None if equal is None else against_today(equal, today, groups),
+        groups=groups,
+        store=folder / STORE,
+        trie=folder / TRIE,
+        page=folder / PAGE,
+    )
+    advance(0, 1, "report", "")
+    write_page(recorded_page(result), result.page)
+    return result
+
+
+def against_today(plan: ServedPolicy, today: ServedPolicy, groups: Sequence[str]) -> Difference:
+    """Judge a plan against what runs today, both served to the same requests, which chose neither.
+
+    The rule of the word is that of every verdict of VineLM; this is the one place where the demo asks for it.
+    """
+    from vinelm.plans.recommendation import MARGIN, AgainstToday, ComparedPlan
+
+    gain = mean_over_groups(plan.right - today.right, groups)
+    saved = mean_over_groups(today.cost_usd - plan.cost_usd, groups)
+    compared = ComparedPlan(
+        policy="paths", cost_usd=plan.usd, is_identified=True,
+        is_same=bool((plan.right == today.right).all() and (plan.cost_usd == today.cost_usd).all()),
+        gain=gain.value, gain_low=gain.low, gain_high=gain.high,
+        saved_usd=saved.value, saved_low=saved.low, saved_high=saved.high,
+    )  # fmt: skip
+    verdict = AgainstToday(models={}, accuracy=today.accuracy, cost_usd=today.usd, requests=len(today.right), plans=(compared,))
+    word: Word = "UNDECIDED"
+    if verdict.proven() is not None:
+        word = "SWITCH"
+    elif compared.is_same or gain.high < -MARGIN or saved.high <= 0.0:
+        word = "KEEP"
+    return Difference(word=word, gain=gain, saved=saved.value / today.usd)
+
+
+# -- the two halves ------------------------------------------------------------------------------------------------
+
+
+def _halves(requests: Sequence[Request], group: Callable[[str], str], seed: int) -> Iterator[list[Request]]:
+    """Both halves of the groups, which a hash of their names and the seed decides."""
+    names = dict.fromkeys(group(request.id) for request in requests)
+    order = sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
+    first = set(order[::2])
+    yield [request for request in requests if group(request.id) in first]
+    yield [request for request in requests if group(request.id) not in first]
+
+
+def _estimated(rows: Sequence[Observation], template: Template, catalog: Catalog) -> AnnotatedTrie:
+    """The trie of some rows, as :func:`vinelm.estimate` makes that of a store."""
+    from vinelm.estimator import estimate_signals, make_estimator
+
+    annotated = make_estimator("latent").fit(rows, template, catalog).annotated_
+    return replace(annotated, signals=estimate_signals(annotated, rows))
+
+
+# -- serving -------------------------------------------------------------------------------------------------------
+
+VINELM, FIXED, EQUAL = "VineLM", "best fixed plan", "VineLM, as accurate"
+
+
+class _Policy(NamedTuple):
+    name: str
+    role: Role
+    new: Callable[[Request], Policy]
+    objective: Objective | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Application:
+    """The workflow's graph, served with a trie."""
+
+    workflow: Workflow
+    annotated: AnnotatedTrie
+    vine: Any
+    app: Any
+
+    @classmethod
+    def of(cls, workflow: Workflow, catalog: Catalog, annotated: AnnotatedTrie) -> _Application:
+        from vinelm.adapters.langgraph import build_graph
+        from vinelm.api import VineLM
+        from vinelm.backends import create_backends
+
+        workflow = replace(workflow, template=annotated.template)
+        backends = create_backends(catalog, workflow=workflow)
+        vine = VineLM(catalog, backends, trie=annotated, fallback=False, labelled=True, signals=workflow.signals)
+        return cls(workflow=workflow, annotated=annotated, vine=vine, app=build_graph(workflow, vine))
+
+    def objective(self, subject: Subject) -> Objective:
+        """The most accurate plan, one and the same for all requests, for a share of today's dollars as the rows know them."""
+        return Objective(maximize="accuracy", max_cost_usd=subject.share * self._today(subject).path_cost_usd, mix=False)
+
+    def plan(self, subject: Subject) -> Any:
+        """VineLM's plan."""
+        return self.vine.served_planner().plan(self.objective(subject))
+
+    def policies(self, subject: Subject) -> Iterator[_Policy]:
+        """Each model alone, the best fixed plan within the dollars, and VineLM.
+
+        A model alone is asked once: asked again, it would repeat its recorded answer.
+        """
+        for model in self.annotated.trie.models:
+            yield _Policy(model, "in_use" if model == subject.today else "model", self._along({"path": (model,)}))
+        objective, plans = self.objective(subject), plans_over(self.annotated)
+        fixed = plans.fixed(objective, "static")
+        if fixed is not None:
+            yield _Policy(FIXED, "static", self._along(plans.settings(fixed)))
+        yield _Policy(VINELM, "vinelm", self._session(objective), objective)
+        if subject.asks_equal:
+            equal = Objective(minimize="cost", min_accuracy=self._today(subject).accuracy)
+            yield _Policy(EQUAL, "paths", self._session(equal), equal)
+
+    def serve(self, policy: _Policy, requests: Sequence[Request]) -> list[ServedRequest]:
+        from vinelm.verdicts.serving import serve
+
+        return [
+            serve(self.workflow, self.vine, self.app, request, policy=policy.new(request), objective=policy.objective)
+            for request in requests
+        ]
+
+    def _today(self, subject: Subject) -> Any:
+        found = plans_over(self.annotated).having({"path": (subject.today,)})
+        assert found is not None
+        return found
+
+    def _along(self, settings: Mapping[str, Any]) -> Callable[[Request], Policy]:
+        return lambda request: StaticPolicy(self.annotated.template, **settings, clock=self.vine.new_clock(), request=request)
+
+    def _session(self, objective: Objective) -> Callable[[Request], Policy]:
+        return lambda request: self.vine.session(objective, request=request, clock=self.vine.new_clock())
+
+
+def _served(name: str, role: Role, found: Sequence[ServedRequest]) -> ServedPolicy:
+    return ServedPolicy(
+        name=name,
+        role=role,
+        right=np.array([one.success for one in found], np.float64),
+        cost_usd=np.array([one.cost_usd for one in found], np.float64),
+        latency_s=np.array([one.latency_s for one in found], np.float64),
+    )

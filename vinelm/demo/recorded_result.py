@@ -1,0 +1,176 @@
+"""What a demo on recorded answers is about, and what it finds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from vinelm.evaluation.plans.plans import Interval, Role
+from vinelm.profiler.scheduling.results import ProfileResult
+from vinelm.requests.workflow import Workflow
+from vinelm.trie.arrays import FloatArray
+from vinelm.workflows.recorded import classeval, exam_answers
+
+Z95 = 1.96
+Word = Literal["SWITCH", "KEEP", "UNDECIDED"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What is particular to a table of recorded answers.
+
+    Attributes:
+        workflow: Returns the workflow; its ``models`` are recorded.
+        today: The model that an application runs on every call which nobody has profiled.
+        share, share_words: The dollars that VineLM's plan may cost, a fraction of today's; and in words.
+        coverage: Of the profile: a fraction of the dollars that every row would cost.
+        group: Returns what a request belongs to: requests of one group depend on each other, and fall to the same half.
+        noun: What the requests are.
+        replayed: What is replayed, in one sentence.
+        real: What is real and what is computed.
+        chosen: Why this table is shown, and where to look next.
+        asks_equal: Whether the cheapest plan that promises today's accuracy is judged, too.
+    """
+
+    workflow: Callable[[], Workflow]
+    today: str
+    share: float
+    share_words: str
+    coverage: float
+    group: Callable[[str], str]
+    noun: str
+    replayed: str
+    real: str
+    chosen: str
+    asks_equal: bool = False
+
+
+SUBJECTS: Mapping[str, Subject] = {
+    "code": Subject(
+        workflow=classeval.code,
+        today=classeval.TODAY,
+        share=0.1,
+        share_words="a tenth",
+        coverage=0.06,
+        group=lambda method: method.partition(".")[0],
+        noun="methods",
+        replayed="Replayed: 376 methods of ClassEval, as four real models wrote them. An app writes one, runs its visible "
+        "tests, and retries up to twice while they fail.",
+        real="Real: what was written, test results, lengths. Computed: dollars, from list prices of mid-2024, those lengths "
+        f"and {classeval.PROMPT_TOKENS} tokens a prompt (assumed).",
+        chosen="Chosen because it pays: where it does not, `vinelm demo exams`.",
+    ),
+    "exams": Subject(
+        workflow=exam_answers.exams,
+        today=exam_answers.TODAY,
+        share=0.5,
+        share_words="half",
+        coverage=0.1,
+        group=lambda question: question,
+        noun="questions",
+        replayed="Replayed: 600 exam questions, as nine real models answered them. An app asks one, and may ask another; which "
+        "letter is right it does not see.",
+        real="Real: answers, dollars, seconds (April 2024).",
+        chosen="Where it pays: `vinelm demo`.",
+        asks_equal=True,
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ServedPolicy:
+    """One policy, served to every request; arrays of shape (requests,), in the same order for all policies."""
+
+    name: str
+    role: Role
+    right: FloatArray
+    cost_usd: FloatArray
+    latency_s: FloatArray
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right answers."""
+        return float(self.right.mean())
+
+    @property
+    def usd(self) -> float:
+        """Mean dollars per request."""
+        return float(self.cost_usd.mean())
+
+    @property
+    def seconds(self) -> float:
+        """Mean seconds per request; 0 where none were recorded."""
+        return float(self.latency_s.mean())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A policy against what runs today, on the same requests.
+
+    Attributes:
+        word: The verdict.
+        gain: Accuracy over today's, a fraction with its 95 % interval.
+        saved: Dollars saved, a fraction of today's; below 0 where it costs more.
+    """
+
+    word: Word
+    gain: Interval
+    saved: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RecordedResult:
+    """What a demo on recorded answers found, and its files.
+
+    Attributes:
+        subject: The table.
+        profiled: The profile.
+        models: Each model alone, today's first, then by falling dollars.
+        fixed: The best plan with one model per step within the same dollars; None where there is none.
+        vinelm: VineLM's plan.
+        plan: The plan that all rows recommend, in words.
+        found: VineLM's plan against what runs today.
+        equal: The cheapest plan that promises today's accuracy, against what runs today; None where it is not asked for.
+        groups: The group of each request.
+        store, trie, page: The observation store, the annotated trie and the report.
+    """
+
+    subject: Subject
+    profiled: ProfileResult
+    models: tuple[ServedPolicy, ...]
+    fixed: ServedPolicy | None
+    vinelm: ServedPolicy
+    plan: str
+    found: Difference
+    equal: Difference | None
+    groups: tuple[str, ...]
+    store: Path
+    trie: Path
+    page: Path
+
+    @property
+    def today(self) -> ServedPolicy:
+        """What runs today."""
+        return self.models[0]
+
+    @property
+    def policies(self) -> tuple[ServedPolicy, ...]:
+        """The rows of the table, VineLM last."""
+        return (*self.models, *(() if self.fixed is None else (self.fixed,)), self.vinelm)
+
+
+def mean_over_groups(values: FloatArray, groups: Sequence[str]) -> Interval:
+    """Return the mean of the values with its 95 % interval, where values of one group depend on each other.
+
+    The linearized (cluster-robust) variance of a ratio: the sum of a group's values over its number of them.
+    """
+    names, of = np.unique(groups, return_inverse=True)
+    mean = float(values.mean())
+    sums = np.bincount(of, values - mean)
+    reach = Z95 * math.sqrt(len(names) / (len(names) - 1) * float((sums**2).sum())) / len(values)
+    return Interval(mean, mean - reach, mean + reach)

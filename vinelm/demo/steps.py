@@ -1,0 +1,62 @@
+"""What every demo begins with: its folder, and its profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError
+from vinelm.io.atomic import require_regular
+from vinelm.profiler.scheduling.results import ProfileResult
+from vinelm.reports.formatting import usd
+from vinelm.requests.workflow import Workflow
+
+STORE, TRIE, PAGE = "demo.db", "demo.vine", "report.html"
+
+
+def profiled_anew(
+    workflow: Workflow, catalog: Catalog, folder: Path, *, seed: int, coverage: float, advance: Callable[..., None]
+) -> ProfileResult:
+    """Make the folder, delete the store of an earlier demo, and profile into a new one.
+
+    Args:
+        workflow: A bundled workflow.
+        catalog: Its models, which cost nothing.
+        folder: Made if it does not exist.
+        seed: Decides the sample, and the answers of simulated models.
+        coverage: Fraction of the dollars that profiling everything would cost, in (0, 1].
+        advance: Shows progress: done, total, the title of the step, and a short text.
+
+    Raises:
+        ConfigError: The folder cannot be written to.
+        KeyboardInterrupt: The profile was interrupted.
+    """
+    from vinelm.api import profile
+
+    _prepare(folder)
+    found = profile(
+        workflow,
+        catalog,
+        folder / STORE,
+        coverage=coverage,
+        seed=seed,
+        on_progress=lambda now: advance(now.coverage, coverage, "profile", f"{now.executed:,} rows, {usd(now.spent_usd)}"),
+    )
+    if found.stopped_by == "interrupted":  # the profiler returns normally; a demo of a part of the rows would mislead
+        raise KeyboardInterrupt
+    return found
+
+
+def _prepare(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (PAGE, STORE, TRIE):
+            require_regular(folder / name)
+        for tail in ("", "-wal", "-shm", ".lock"):
+            (folder / f"{STORE}{tail}").unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename or folder}: cannot write to this folder ({error.strerror}): choose another folder",
+            code="output-not-writable",
+        ) from error

@@ -1,0 +1,2 @@
+from .classeval import code as code
+from .exam_answers import exams as exams

@@ -1,0 +1,136 @@
+"""Write a method, run its visible tests, and write it again while they fail: four real models on the methods of ClassEval.
+
+The code itself does not come with the package. What a model returns is the name of its recorded answer, and the tests look up
+how that answer did: the visible half of the tests is the application's own check, all of them are the truth.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+from vinelm.catalog import Catalog, Model, Price
+from vinelm.io.fields import as_flag
+from vinelm.io.tables import read_table
+from vinelm.requests.protocols import Vine
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.template import Loop, Stage, Template
+
+TABLE = Path(__file__).parent / "data" / "classeval.csv.gz"
+RETRIES = 2
+TODAY = "gpt-4-turbo"
+"""The strongest of the models, on every call: what an application does that nobody has profiled."""
+PROMPT_TOKENS = 900
+"""Of every prompt: the skeleton of a class and the methods before. Prompts were not recorded: this is assumed."""
+PRICES = {
+    "gpt-4-turbo": ("GPT-4-Turbo", 10.0, 30.0),
+    "gpt-3.5-turbo": ("GPT-3.5-Turbo", 0.5, 1.5),
+    "gemini-pro": ("Gemini-Pro", 0.5, 1.5),
+    "deepseek-coder-6.7b": ("deepseek-coder-6.7b-instruct", 0.2, 0.2),
+}
+"""By name: the model as ClassEval calls it, and its list price in mid-2024, dollars per million tokens in and out."""
+
+
+class CodeState(TypedDict, total=False):
+    """The state of the graph."""
+
+    method: str
+    code: str
+    passed: bool
+
+
+class Tested(NamedTuple):
+    """How a recorded answer did: on the visible tests, and on all."""
+
+    visible: bool
+    all: bool
+
+
+@cache
+def outcomes() -> dict[tuple[str, str], Tested]:
+    """Return how each recorded answer did, by method and model."""
+    return {
+        (row["method"], row["model"]): Tested(
+            as_flag(row["visible"], "visible", f"{TABLE}:{line}"), as_flag(row["all"], "all", f"{TABLE}:{line}")
+        )
+        for line, row in read_table(TABLE, ("method", "model", "visible", "all", "chars"))
+    }
+
+
+def tested(method: str, code: str) -> Tested:
+    """Return how an answer did; what is none of the recorded ones passes nothing."""
+    return outcomes().get((method, code), Tested(visible=False, all=False))
+
+
+def catalog() -> Catalog:
+    """Return the four models, whose answers are recorded, at the list prices of the time."""
+    return Catalog(
+        [
+            Model(
+                name=name,
+                provider="recorded",
+                model_id=recorded,
+                engine=name,
+                price=Price(input=tokens_in, output=tokens_out, source="list price, mid-2024", as_of=date(2024, 7, 1)),
+            )
+            for name, (recorded, tokens_in, tokens_out) in PRICES.items()
+        ],
+        {
+            "recorded": {
+                "table": str(TABLE),
+                "id_column": "method",
+                "answer_column": "model",
+                "chars_column": "chars",
+                "prompt_tokens": PROMPT_TOKENS,
+            }
+        },
+    )
+
+
+def write(state: CodeState, model: Any) -> CodeState:
+    """Write the method. One model call."""
+    return {"code": model.invoke(f"Write the method {state['method']}.").text}
+
+
+def run_tests(state: CodeState) -> CodeState:
+    """Run the visible tests."""
+    return {"passed": tested(state["method"], state["code"]).visible}
+
+
+def rewrite(state: CodeState, model: Any) -> CodeState:
+    """Write the method again: its visible tests failed. One model call."""
+    return {"code": model.invoke(f"The tests of {state['method']} fail. Write it again.").text}
+
+
+def passed(state: CodeState) -> bool:
+    """Return whether the visible tests passed: the application's own check."""
+    return state["passed"]
+
+
+def build(vine: Vine) -> Any:
+    """Return the graph; its input is ``method``."""
+    from langgraph.graph import END, START, StateGraph
+
+    graph = StateGraph(CodeState)
+    graph.add_node("write", vine.stage("write", write, default=TODAY))
+    graph.add_node("test", run_tests)
+    graph.add_node("retry", vine.stage("retry", rewrite, default=TODAY))
+    graph.add_edge(START, "write")
+    graph.add_edge("write", "test")
+    graph.add_conditional_edges("test", vine.route(passed, again="retry", end=END, times=RETRIES))
+    graph.add_edge("retry", "test")
+    return graph
+
+
+def code() -> Workflow:
+    """Return the workflow with the 376 methods."""
+    return Workflow(
+        name="code",
+        template=Template((Stage("write"), Loop((Stage("retry"),), times=RETRIES)), stop="workflow"),
+        build=build,
+        requests=[Request(method, {"method": method}) for method in dict.fromkeys(method for method, _ in outcomes())],
+        score=lambda request, state: tested(request.id, state["code"]).all,
+        models=catalog(),
+    )

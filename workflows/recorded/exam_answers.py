@@ -1,0 +1,121 @@
+"""Answer an exam question, and ask another model where that may help: nine real models, with dollars and seconds of each call.
+
+The texts of the questions do not come with the package. There is no check of its own: any letter passes. What a second call may
+show is that another model gives the same letter.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any, TypedDict
+
+from vinelm.catalog import Catalog, Model, Price
+from vinelm.io.tables import read_table
+from vinelm.requests.protocols import Vine
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.template import Loop, Stage, Template
+
+TABLE = Path(__file__).parent / "data" / "exams.csv.gz"
+TODAY = "gpt-4"
+"""The most accurate of the models, on every call: what an application does that nobody has profiled."""
+PRICES = {
+    "gpt-4": ("gpt-4", 30.0, 60.0),
+    "claude-3-opus": ("claude-3-opus-20240229", 15.0, 75.0),
+    "mistral-large": ("mistral-large", 8.0, 24.0),
+    "gemini-1.5-pro": ("gemini-1.5-pro-preview-0409", 7.0, 21.0),
+    "command-r-plus": ("cohere-command-r-plus", 3.0, 15.0),
+    "llama-2-70b": ("llama-2-70b-chat", 1.54, 1.77),
+    "gpt-3.5-turbo": ("gpt-35-turbo", 1.5, 2.0),
+    "llama-2-7b": ("llama-2-7b-chat", 0.52, 0.67),
+    "gemini-1.0-pro": ("gemini-1.0-pro", 0.5, 1.5),
+}
+"""By name: the model as the table calls it, and dollars per million tokens in and out, as charged in April 2024."""
+
+
+class ExamState(TypedDict, total=False):
+    """The state of the graph."""
+
+    question: str
+    answer: str
+
+
+@cache
+def right_letters() -> dict[str, str]:
+    """Return the right letter of each question."""
+    return {row["question"]: row["correct"] for _, row in read_table(TABLE, ("question", "correct"))}
+
+
+def catalog() -> Catalog:
+    """Return the nine models, whose answers, tokens, dollars and seconds are recorded."""
+    return Catalog(
+        [
+            Model(
+                name=name,
+                provider="recorded",
+                model_id=recorded,
+                engine=name,
+                price=Price(input=tokens_in, output=tokens_out, source="as charged, April 2024", as_of=date(2024, 4, 18)),
+            )
+            for name, (recorded, tokens_in, tokens_out) in PRICES.items()
+        ],
+        {
+            "recorded": {
+                "table": str(TABLE),
+                "id_column": "question",
+                "answer_column": "answer",
+                "cost_column": "cost_usd",
+                "latency_column": "latency_s",
+                "tokens_in_column": "tokens_in",
+                "tokens_out_column": "tokens_out",
+            }
+        },
+    )
+
+
+def ask(state: ExamState, model: Any) -> ExamState:
+    """Answer the question with a letter. One model call."""
+    return {"answer": model.invoke(f"Answer question {state['question']} with a letter.").text}
+
+
+def has_letter(state: ExamState) -> bool:
+    """Return whether the model gave a letter: all that an application sees of such an answer."""
+    return bool(state["answer"])
+
+
+def same_letter(one: str, other: str) -> bool:
+    """Return whether two answers agree; no letter agrees with nothing."""
+    return bool(one) and one == other
+
+
+def build(vine: Vine) -> Any:
+    """Return the graph; its input is ``question``."""
+    from langgraph.graph import END, START, StateGraph
+
+    graph = StateGraph(ExamState)
+    graph.add_node("ask", vine.stage("ask", ask, default=TODAY))
+    graph.add_node("again", vine.stage("again", ask, default=TODAY))
+    graph.add_node("finish", vine.finish)
+    graph.add_edge(START, "ask")
+    again = vine.route(has_letter, again="again", end="finish", times=1)
+    graph.add_conditional_edges("ask", again)
+    graph.add_conditional_edges("again", again)
+    graph.add_edge("finish", END)
+    return graph
+
+
+def exams() -> Workflow:
+    """Return the workflow with the 600 questions of six exams."""
+    right = right_letters()
+    return Workflow(
+        name="exams",
+        template=Template((Stage("ask"), Loop((Stage("again"),), times=1)), stop="workflow"),
+        build=build,
+        requests=[Request(question, {"question": question}) for question in right],
+        score=lambda request, state: state.get("answer") == right[request.id],
+        signal="status",
+        agree=same_letter,
+        answer=("answer",),
+        models=catalog(),
+    )
