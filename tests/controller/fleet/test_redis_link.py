@@ -1,5 +1,8 @@
 """A Redis that runs and refuses is not called one that does not answer: what it refuses is said, and how to mend it."""
 
+import socket
+import threading
+
 import pytest
 from kit.servers.redis_server import RedisServer
 
