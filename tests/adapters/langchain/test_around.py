@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from vinelm import Stage, Template, VineChatModel, VineLM
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import UNSUPPORTED_CALL, CallError, ConfigError, WorkflowError
-from vinelm.policies import StaticPolicy
+from vinelm.policies import DefaultPolicy, StaticPolicy
 
 langchain_openai = pytest.importorskip("langchain_openai")
 # A client of an event loop that has ended leaves its connection to the garbage collector.
@@ -313,6 +313,26 @@ def test_no_user_s_prompts_go_with_the_key_of_another(shop, server):
         own = StaticPolicy(shop.template, ("gpt-4.1", "gpt-4.1-mini"))
         assert graph.invoke({}, context=shop.context(policy=own)) == {"a": "gpt-4.1", "b": "gpt-4.1-mini"}
         assert keys_of(server)[before:] == [f"Bearer sk-{user}"] * 2
+
+
+@pytest.mark.parametrize("how", ["invoke", "tools"])
+def test_another_model_answers_in_place_of_one_that_is_another_user_s(shop, server, how):
+    of_user(shop, server, "mia")
+    mine = shop.around(langchain_openai.ChatOpenAI(model="gpt-4.1", base_url=server.url, api_key="sk-tom"), "a")
+    shop.around(langchain_openai.ChatOpenAI(model="gpt-4.1-mini", base_url=server.url, api_key="sk-tom"), "b")
+    asks = {
+        "invoke": mine,
+        "tools": mine.bind_tools([weather]),
+    }
+    policy = DefaultPolicy(
+        lambda stage: "gpt-4.1-mini",
+        fallbacks=lambda stage: ["gpt-4.1-mini", "gpt-4.1"],
+        template=shop.template,
+        clock=shop.models.new_clock(),
+    )
+    with shop.request(policy=policy):
+        asks[how].invoke("?")
+    assert [(one.json["model"], one.headers["authorization"]) for one in server.asked] == [("gpt-4.1", "Bearer sk-tom")]
 
 
 def test_objects_that_are_alike_are_one(shop, server):
