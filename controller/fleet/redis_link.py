@@ -25,6 +25,7 @@ _REFUSALS: Sequence[tuple[str, str, str]] = (
     (r"OutOfMemoryError|\bOOM\b", "is full and refuses to write", "raise its maxmemory"),
     (r"ReadOnlyError|READONLY", "is a replica, which refuses to write", "give the address of the primary"),
     (r"BusyLoadingError|LOADING", "refuses commands while it loads its data", "wait until it has"),
+    (r"InvalidResponse|Protocol Error", "answers, but not as a Redis does", "check its address and port"),
     (r"max number of clients|MaxConnectionsError", "refuses further connections", "raise its maxclients"),
 )  # fmt: skip
 """How a Redis that does answer refuses: what its error looks like, what that means, and how to mend it."""

@@ -82,6 +82,8 @@ def _is_data(module: Any, name: Any) -> bool:
         return True
     if not isinstance(module, str) or not isinstance(name, str) or module.partition(".")[0] not in sys.modules:
         return False
+    if module.rpartition(".")[2] == "__main__" and module not in sys.modules:  # a program, which runs as it is imported
+        return False
     try:
         found = getattr(import_module(module), name)
     except Exception:  # a type inside a function, or one that is gone: its values come back without it

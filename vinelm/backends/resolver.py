@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
+from vinelm.backends.several import SeveralObjects, is_alike
 from vinelm.catalog import Catalog, Model
 from vinelm.clock import Clock, VirtualClock, WallClock
 from vinelm.errors import ConfigError, VineLMError
@@ -35,6 +37,8 @@ class ModelResolver:
         self.catalog = models
         self._given_backends = backends
         self._found: dict[str, tuple[Backend, Model]] = {}
+        self._added: dict[str, BaseChatModel] = {}
+        self._adding = Lock()
         self._least_usd: dict[str, float] = {}
 
     @cached_property
@@ -61,16 +65,29 @@ class ModelResolver:
         return VirtualClock() if self.is_virtual_time else WallClock()
 
     def add(self, entry: Model, chat: BaseChatModel) -> None:
-        """Add the entry of an object that the application has made; calls under way keep what they have."""
-        live = {**self.catalog.live, entry.name: chat}
-        self.catalog = Catalog([*self.catalog.entries, entry], self.catalog.backends, live=live)
-        known = self.__dict__.get("backends")
-        if known is not None:
-            from vinelm.backends import create_backends
+        """Add the entry of an object that the application has made; calls under way keep what they have. Thread-safe.
 
-            mine = Catalog([one for one in self.catalog.entries if one.provider == entry.provider], live=live)
-            self.__dict__["backends"] = {**known, **create_backends(mine)}
-        self._found.clear()
+        An entry that is there stays. Where it is that of another object with other keys, which the application has made for
+        another user, perhaps, neither is called in place of the other.
+        """
+        with self._adding:
+            known = self._added.get(entry.name)
+            if known is not None and not isinstance(known, SeveralObjects) and not is_alike(known, chat):
+                chat = SeveralObjects(entry=entry.name)
+            elif known is not None or entry.name in self.catalog:
+                return
+            self._added[entry.name] = chat
+            others = [one for one in self.catalog.entries if one.name != entry.name]
+            kept = self.catalog.entries if len(others) < len(self.catalog.entries) else (*others, entry)
+            live = {**self.catalog.live, entry.name: chat}
+            self.catalog = Catalog(kept, self.catalog.backends, live=live)
+            made = self.__dict__.get("backends")
+            if made is not None:
+                from vinelm.backends import create_backends
+
+                mine = Catalog([one for one in self.catalog.entries if one.provider == entry.provider], live=live)
+                self.__dict__["backends"] = {**made, **create_backends(mine)}
+            self._found.clear()
 
     def backend_of(self, model: str) -> Backend:
         """Return the backend of a catalog entry; :class:`ConfigError` for an unknown model or provider."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypedDict
 
 import pytest
@@ -20,8 +21,8 @@ from pydantic import BaseModel
 
 from vinelm import Stage, Template, VineChatModel, VineLM
 from vinelm.catalog import Catalog, Model
-from vinelm.errors import CallError, ConfigError
-from vinelm.policies import StaticPolicy
+from vinelm.errors import UNSUPPORTED_CALL, CallError, ConfigError, WorkflowError
+from vinelm.policies import DefaultPolicy, StaticPolicy
 
 langchain_openai = pytest.importorskip("langchain_openai")
 # A client of an event loop that has ended leaves its connection to the garbage collector.
@@ -331,3 +332,86 @@ def test_a_copy_calls_the_same_object(vine, server, copied):
     """It has clients and locks: ``TypeError: cannot pickle '_thread.RLock' object``."""
     assert copied(vine.around(own(server), "write")).invoke("?").text == "gpt-4.1-mini"
     assert copy.deepcopy(vine.catalog) == vine.catalog  # which holds the object now
+
+
+# -- objects that are made for each user ------------------------------------------------------------------------------
+
+
+class Two(TypedDict, total=False):
+    a: str
+    b: str
+
+
+def of_user(vine, server, user):
+    """A graph with a user's own keys, as an application builds it for each request."""
+    big, small = (
+        vine.around(langchain_openai.ChatOpenAI(model=name, base_url=server.url, api_key=f"sk-{user}"), stage)
+        for name, stage in (("gpt-4.1", "a"), ("gpt-4.1-mini", "b"))
+    )
+    graph = StateGraph(Two)
+    graph.add_node("a", lambda state: {"a": big.invoke("?").text})
+    graph.add_node("b", lambda state: {"b": small.invoke("?").text})
+    graph.add_edge(START, "a")
+    graph.add_edge("a", "b")
+    graph.add_edge("b", END)
+    return graph.compile()
+
+
+@pytest.fixture
+def shop(server, vine):
+    return VineLM(vine.catalog, template=Template((Stage("a"), Stage("b"))))
+
+
+CHEAP = ("gpt-4.1-mini", "gpt-4.1-mini")
+
+
+def keys_of(server):
+    return [one.headers["authorization"] for one in server.asked]
+
+
+def test_no_user_s_prompts_go_with_the_key_of_another(shop, server):
+    """The plan has the first stage run on what is the second's: of mia, who came first, until tom's own was made."""
+    graphs = {user: of_user(shop, server, user) for user in ("mia", "tom")}
+    for user, graph in graphs.items():
+        before = len(server.asked)
+        with pytest.raises(WorkflowError, match="several objects of it") as caught:
+            graph.invoke({}, context=shop.context(policy=StaticPolicy(shop.template, CHEAP)))
+        assert caught.value.code == UNSUPPORTED_CALL  # so that another model of the plan answers
+        assert len(server.asked) == before
+        own = StaticPolicy(shop.template, ("gpt-4.1", "gpt-4.1-mini"))
+        assert graph.invoke({}, context=shop.context(policy=own)) == {"a": "gpt-4.1", "b": "gpt-4.1-mini"}
+        assert keys_of(server)[before:] == [f"Bearer sk-{user}"] * 2
+
+
+@pytest.mark.parametrize("how", ["invoke", "tools"])
+def test_another_model_answers_in_place_of_one_that_is_another_user_s(shop, server, how):
+    of_user(shop, server, "mia")
+    mine = shop.around(langchain_openai.ChatOpenAI(model="gpt-4.1", base_url=server.url, api_key="sk-tom"), "a")
+    shop.around(langchain_openai.ChatOpenAI(model="gpt-4.1-mini", base_url=server.url, api_key="sk-tom"), "b")
+    asks = {
+        "invoke": mine,
+        "tools": mine.bind_tools([weather]),
+    }
+    policy = DefaultPolicy(
+        lambda stage: "gpt-4.1-mini",
+        fallbacks=lambda stage: ["gpt-4.1-mini", "gpt-4.1"],
+        template=shop.template,
+        clock=shop.models.new_clock(),
+    )
+    with shop.request(policy=policy):
+        asks[how].invoke("?")
+    assert [(one.json["model"], one.headers["authorization"]) for one in server.asked] == [("gpt-4.1", "Bearer sk-tom")]
+
+
+def test_objects_that_are_alike_are_one(shop, server):
+    """An application that makes them anew for each request, with its one key."""
+    for graph in [of_user(shop, server, "all") for _ in range(3)]:
+        out = graph.invoke({}, context=shop.context(policy=StaticPolicy(shop.template, CHEAP)))
+        assert out == {"a": "gpt-4.1-mini", "b": "gpt-4.1-mini"}
+
+
+def test_objects_that_are_wrapped_at_once_are_all_there(shop, server):
+    names = ["gpt-4.1", "gpt-4.1-mini", "gpt-4.1-nano", "gpt-5", "gpt-5-mini", "gpt-5-nano"] * 4
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda name: shop.around(own(server, name), "a"), names))
+    assert set(names) <= set(shop.catalog)

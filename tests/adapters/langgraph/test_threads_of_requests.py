@@ -518,3 +518,33 @@ def test_a_fork_serves_requests_of_its_own(tmp_path):
     child.join(30)
     assert child.exitcode == 0
     assert till.calls == 2
+
+
+def test_the_log_says_once_that_a_task_outside_of_a_request_calls_under_no_cap(till, caplog):
+    """One that reads a queue, begun with the application: it may work for a request, or for none."""
+    vine = vine_of(till)
+    llm = vine.chat_model("s")
+
+    async def main():
+        waiting = asyncio.Queue()
+
+        async def work():
+            while True:
+                found = await waiting.get()
+                found.set_result((await llm.ainvoke("q")).text)
+
+        worker = asyncio.create_task(work())
+
+        async def node(state):
+            found = [asyncio.get_running_loop().create_future() for _ in range(3)]
+            for one in found:
+                waiting.put_nowait(one)
+            return {"out": [await one for one in found]}
+
+        out = await graph_of(node).ainvoke({}, context=vine.context(OBJECTIVE))
+        worker.cancel()
+        return out
+
+    with caplog.at_level(logging.WARNING, "vinelm"):
+        assert asyncio.run(main())["out"] == ["42"] * 3
+    assert [record.getMessage().count("under no cap") for record in caplog.records] == [1]

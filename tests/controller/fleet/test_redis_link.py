@@ -1,5 +1,8 @@
 """A Redis that runs and refuses is not called one that does not answer: what it refuses is said, and how to mend it."""
 
+import socket
+import threading
+
 import pytest
 from kit.servers.redis_server import RedisServer
 
@@ -140,3 +143,19 @@ def test_one_that_is_not_there_does_not_answer(server, fleet_name):
     with pytest.raises(FleetUnreachable, match=r"does not answer .*see that it runs"):
         link.ping()
     assert link.why == "the fleet's Redis does not answer"
+
+
+def test_what_is_no_redis_is_not_called_one_that_does_not_answer():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer():
+            with listening.accept()[0] as one:
+                one.recv(4096)
+                one.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        link = RedisLink(f"redis://127.0.0.1:{listening.getsockname()[1]}/0")
+        with pytest.raises(FleetUnreachable, match=r"answers, but not as a Redis does .*check its address and port"):
+            link.ping()
+        thread.join(10)

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import unittest  # noqa: F401 - a package that is there
 from collections import deque, namedtuple
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -91,6 +92,7 @@ CALLS = [
     (5, "subprocess", "Popen", {"args": ["touch", "ran"]}), (0, "evil_state_module", "anything", 1),
     (5, "evil_state_module", "Model", {}), (0, "pickle", "loads", b"cos\nsystem\n(S'touch ran'\ntR."),
     (0, "importlib", "import_module", "evil_state_module"), (0, "runpy", "run_path", "evil_state_module.py"),
+    (0, "unittest.__main__", "anything", 1),  # of a package that is there, whose import runs it and ends the process
     (1, "builtins", "type", ["a", [], {}]), (0, "builtins", "__import__", "evil_state_module"),
 ]  # fmt: skip
 

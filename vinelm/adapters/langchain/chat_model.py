@@ -358,8 +358,7 @@ class VineInterface(GraphInterface):
                 return chat
             models: Any = self.adapter.models
             entry = entry_of_chat(chat, models.catalog.entries, price)
-            if entry.name not in models.catalog:
-                models.add(entry, chat)
+            models.add(entry, chat)
             own = OwnModel.of(chat, models.catalog[entry.name])
             return VineChatModel(vine=self, stage=stage, default=entry.name, own=own, **told_of(chat))
 

@@ -26,6 +26,7 @@ from vinelm.backends.remote.marks import prompt_parts
 from vinelm.backends.remote.meter import NOT_REPORTED, MeteredCall, ModelRequest, answer_of, bound_of, chunk_of, message_of
 from vinelm.backends.remote.provider import CallBinding, Piece
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
+from vinelm.backends.several import SeveralObjects
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.billed_settings import (
     LIMITS,
@@ -262,7 +263,10 @@ def request_of(
 
     Raises:
         ConfigError: the call asks for more tokens than the entry allows, for another model, or for a dearer service.
+        WorkflowError: the entry is that of several objects of the application, and this call was made by none of them.
     """
+    if isinstance(inner.given, SeveralObjects):  # before anything is authorized
+        inner.given.refuse()
     given = dict(options)
     _refuse_dearer(model, inner, given)
     limit, is_asked = own_limit or model.max_tokens, own_limit is not None or model.max_tokens != inner.entry_max_tokens

@@ -10,7 +10,8 @@ How a call finds its request. The first line that holds decides; a cap, a plan a
 3. *in a block*: the context variables hold a ``with vine.request(...)``.
 4. *profiled*: a unit runs in this process, and the call is in neither: refused, since nobody would pay for it.
 5. *nobody's, carried*: the thread is the main one, or its context variables descend from the main thread's. A request would be
-   among them, so there is none: a request of its own, on default models.
+   among them, so there is none: a request of its own, on default models. A task that was begun before the request and works for
+   it, such as one that reads a queue, cannot be told from that: where requests have caps, the log says so once.
 6. *nobody's, in a bare thread*: ``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` carry no context. The thread does
    not say whose work it does, nor does whoever started it: the threads of a pool serve whatever is given to it later. In an
    application that has given a request a cap, or tenants one on their days, the call is *refused* with a line that says how to
@@ -504,11 +505,11 @@ class RunFinder:
             return with_account(self.runs.inner(runtime.control, self._context_of(carried, None, config, objective)), config)
         context = self._context_of(carried, opening, config, objective)
         if key is None:
-            if not (is_carried() or self._has_told):
+            if not self._has_told and (not is_carried() or self.settings.has_caps):
                 self._has_told = True
                 _LOG.warning(
-                    "a model was called in a thread that was not told its request: it is served as a request of its own, on "
-                    "its default model. If it belongs to one, %s",
+                    "a model was called in a thread that was not told its request, or a task that was begun outside of it: it "
+                    "is served as a request of its own, on its default model and under no cap. If it belongs to one, %s",
                     CARRY_IT,
                 )
             return self.runs.alone(context)

@@ -1,0 +1,70 @@
+"""Several objects of an application that are one entry of the catalog. Which of them is called matters: users may have keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from langchain_core.language_models import BaseChatModel
+from pydantic import SecretStr
+
+from vinelm.errors import UNSUPPORTED_CALL, WorkflowError
+
+_HOW = frozenset(
+    {
+        "temperature", "top_p", "top_k", "stop", "stop_sequences", "seed", "presence_penalty", "frequency_penalty", "n",
+        "callbacks", "tags", "metadata", "verbose", "cache", "name", "rate_limiter", "disable_streaming", "profile",
+        "model", "model_name", "model_id", "streaming", "stream_usage", "timeout", "request_timeout", "max_retries",
+        "max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample", "reasoning", "reasoning_effort",
+        "thinking", "verbosity", "logprobs", "top_logprobs", "output_version", "use_responses_api", "disabled_params",
+    }
+)  # fmt: skip
+"""Fields that say how a model answers; all others may say who asks, and where."""
+
+
+_CLIENTS = frozenset({"client", "async_client", "root_client", "root_async_client"})
+"""Fields that packages fill in themselves, from the others; those of AWS from the environment and profiles as well."""
+
+
+def is_alike(one: BaseChatModel, other: BaseChatModel) -> bool:
+    """Return whether either of two chat models of one name may be called for the other: with the same keys, at the same place.
+
+    Values that cannot be compared are others.
+    """
+    return type(one) is type(other) and _told(one) == _told(other)
+
+
+def _told(chat: BaseChatModel) -> dict[str, Any]:
+    own = vars(chat)
+    names = {*chat.model_fields_set, *(name for name, value in own.items() if isinstance(value, SecretStr))}
+    is_derived = type(chat).__module__.startswith("langchain_") and not type(chat).__module__.startswith("langchain_aws")
+    return {name: own.get(name) for name in names - _HOW - (_CLIENTS if is_derived else frozenset())}
+
+
+class SeveralObjects(BaseChatModel):
+    """Stands in the catalog for objects that are not alike: each is called where it stands itself, and none for another."""
+
+    entry: str
+
+    @property
+    def _llm_type(self) -> str:
+        return "several"
+
+    def refuse(self) -> NoReturn:
+        """Raise :class:`WorkflowError`: another model of the plan may answer."""
+        raise WorkflowError(
+            f"model {self.entry!r}: the application has made several objects of it, with keys or addresses of their own, and "
+            "none is called in place of another: give VineLM(models=...) the one that any request may use",
+            code=UNSUPPORTED_CALL,
+        )
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
+        """Refuse it, as every call."""
+        self.refuse()
+
+    def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+        """Refuse it, as every call."""
+        self.refuse()
+
+    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        self.refuse()
