@@ -1,7 +1,6 @@
-"""The first rows of a profile: what runs today and the strongest model, on the same requests, before anything stops it."""
+"""The default sampler: the race of single models first, then whole runs of the plans that decide, by dollars."""
 
 import random
-from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -18,11 +17,13 @@ from vinelm.controller import Planner
 from vinelm.evaluation.judging.judgeable import worth_proving
 from vinelm.objective import Objective
 from vinelm.profiler import ProfileSettings
-from vinelm.profiler.sampling.baseline import PAIRED, as_run, baselines, is_run, whole_path
-from vinelm.profiler.sampling.priced_sampler import PricedSampler, n_runs
+from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
+from vinelm.profiler.sampling.prices import SamplingLimits
+from vinelm.profiler.sampling.race import REQUESTS
+from vinelm.profiler.sampling.runs import as_run, run_of, whole_path
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
-from vinelm.template import Branch, Loop, Stage, Template
+from vinelm.template import Branch, Stage, Template
 from vinelm.traces import ObservationStore
 
 PRICES = {"tiny": 0.1, "mid": 1.0, "big": 5.0}
@@ -44,37 +45,9 @@ LINEAR = Template((Stage("plan", answerable=False), Stage("answer")))
 ROUTED = Template((Stage("route", answerable=False), Branch({"easy": (Stage("short"),), "hard": (Stage("long"),)})))
 
 
-def test_where_it_is_not_known_what_runs_today_the_dearest_models_are_a_whole_run_all_the_same():
-    assert baselines(bound(LINEAR, plan="mid"), catalog()) == (("big", "big"),)  # one stage says nothing
-    assert baselines(bound(LINEAR), None) == ()  # no price is known
-    assert PricedSampler(bound(LINEAR), catalog(), ["q"], 0).n_baseline == 0
-
-
-def test_today_and_the_dearest_models_are_whole_runs():
-    found = baselines(bound(LINEAR, plan="tiny", answer="mid"), catalog())
-    assert found == (("tiny", "mid"), ("big", "big"))
-    assert baselines(bound(LINEAR, plan="big", answer="big"), catalog()) == (("big", "big"),)
-    loop = bound(Template((Stage("write"), Loop((Stage("fix"),), times=2))), write="mid", fix="tiny")
-    assert baselines(loop, catalog())[0] == ("mid", "tiny", "tiny")
-
-
 def test_where_several_stages_may_come_each_has_its_model():
-    found, _ = baselines(bound(ROUTED, route="tiny", short="mid", long="big"), catalog())
-    assert found == ("tiny", {"long": "big", "short": "mid"})
-
-
-@pytest.mark.parametrize("requests", [7, 200])
-def test_both_answer_the_same_requests_first(requests):
-    names = [f"q{i}" for i in range(requests)]
-    sampler = PricedSampler(bound(LINEAR, plan="mid", answer="mid"), catalog(), names, 3)
-    paths = list(sampler.propose(0, ()))
-    first = paths[: sampler.n_baseline]
-    assert sampler.n_baseline == 2 * min(PAIRED, requests)
-    by_request = defaultdict(set)
-    for path in first:
-        by_request[path.request_id].add(path.path)
-    assert len(by_request) == min(PAIRED, requests)
-    assert all(of_request == {("mid", "mid"), ("big", "big")} for of_request in by_request.values())
+    template = bound(ROUTED, route="tiny", short="mid", long="big")
+    assert whole_path(template, template.today) == ("tiny", {"long": "big", "short": "mid"})
 
 
 def row(request, *prefix, stage, arm=None, stopped=False, success=True):
@@ -88,86 +61,123 @@ def test_a_run_is_whole_down_to_its_own_end():
     template = bound(ROUTED, route="tiny", short="mid", long="big")
     path = whole_path(template, {"route": "tiny", "short": "mid", "long": "big"})
     rows = {("q", ("tiny",)): row("q", "tiny", stage="route", arm="long")}
-    assert not is_run(rows, template, "q", path)
+    assert not run_of(rows, template, "q", path)[1]
     rows["q", ("tiny", "mid")] = row("q", "tiny", "mid", stage="long")
-    assert not is_run(rows, template, "q", path)  # the long arm runs on another model
+    assert not run_of(rows, template, "q", path)[1]  # the long arm runs on another model
     rows["q", ("tiny", "big")] = row("q", "tiny", "big", stage="long", stopped=True)
-    assert is_run(rows, template, "q", path)
+    assert run_of(rows, template, "q", path)[1]
 
 
-def test_candidates_and_today_are_bought_together_in_later_rounds():
-    asked = []
+def test_a_run_ends_where_its_path_has_no_model_for_the_stage_that_comes():
+    template = bound(ROUTED)
+    rows = {("q", ("tiny",)): row("q", "tiny", stage="route", arm="long")}
+    assert run_of(rows, template, "q", ("tiny", {"short": "mid"})) == ([rows["q", ("tiny",)]], True)
 
-    def candidates(rows):
-        asked.append(len(rows))
-        return ("tiny", "big"), ("big", "tiny")
 
-    names = [f"q{i}" for i in range(50)]
+def raced(template, names, right=lambda name, models: True, **settings):
+    """The sampler after its race, with the rows of that."""
+    sampler = DecidingSampler(template, catalog(), names, 0, **settings)
+    rows = {}
+    for round_ in range(20):
+        if not sampler.is_racing(round_, list(rows.values())):
+            return sampler, list(rows.values()), round_
+        for path in sampler.propose(round_, list(rows.values())):
+            for n in range(1, len(path.path) + 1):
+                stage = ("plan", "answer")[n - 1]
+                success = right(path.request_id, path.path) if n == 2 else None
+                one = row(path.request_id, *path.path[:n], stage=stage, success=success, stopped=n == 2)
+                rows[one.request_id, one.prefix] = one
+    raise AssertionError("the race has no end")
+
+
+def usd_of(paths):
+    return sum(PRICES[model] for path in paths for model in path.path) / 1000
+
+
+def test_candidates_and_today_are_bought_together_for_three_quarters_of_the_dollars():
+    names = [f"q{i}" for i in range(300)]
     template = bound(LINEAR, plan="mid", answer="mid")
-    sampler = PricedSampler(template, catalog(), names, 0, candidates=candidates)
-    rows = [row(path.request_id, path.path[0], stage="plan") for path in sampler.propose(0, ())]
-    assert asked == []
-    later = list(sampler.propose(1, rows))
-    assert asked == [len(rows)]
-    assert len(later) == len(rows)  # each of them is a run
+    sampler, rows, round_ = raced(template, names, candidates=lambda rows: (("tiny", "big"), ("big", "tiny")))
+    later = list(sampler.propose(round_, rows))
     deciding = [path for path in later if path.probability is None]
-    assert len(deciding) >= 0.75 * len(later) - 1
-    assert [path.path for path in deciding[:4]] == [("mid", "mid"), ("tiny", "big")] * 2  # one plan after the other
-    assert deciding[0].request_id == deciding[1].request_id
+    assert usd_of(deciding) == pytest.approx(0.75 * usd_of(later), rel=0.3)
+    assert [path.path for path in deciding[:4]] == [("mid", "mid"), ("tiny", "big")] * 2 or deciding[0].path == ("tiny", "big")
+    plans = {path.request_id for path in deciding if path.path == ("tiny", "big")}
+    assert plans
+    assert not [path for path in deciding if path.path == ("big", "tiny")]  # one plan after the other
+    today = {path.request_id for path in deciding if path.path == ("mid", "mid")}
+    assert plans <= today | {one.request_id for one in rows if one.prefix == ("mid", "mid")}  # on the same requests
 
 
 def test_the_second_plan_comes_when_all_requests_have_the_first():
     names = [f"q{i}" for i in range(20)]
     template = bound(LINEAR, plan="mid", answer="mid")
-    sampler = PricedSampler(template, catalog(), names, 0, candidates=lambda rows: (("tiny", "big"), ("big", "tiny")))
+    sampler = DecidingSampler(template, catalog(), names, 0, candidates=lambda rows: (("tiny", "big"), ("big", "tiny")))
     rows = [
         row(name, *path[:n], stage=("plan", "answer")[n - 1], stopped=n == 2)
-        for name in names for path in (("mid", "mid"), ("tiny", "big")) for n in (1, 2)
+        for name in names for path in (("mid", "mid"), ("tiny", "big"), ("tiny", "tiny"), ("big", "big")) for n in (1, 2)
     ]  # fmt: skip
-    deciding = [path for path in sampler.propose(1, rows) if path.probability is None]
+    deciding = [path for path in sampler.propose(9, rows) if path.probability is None]
     assert {path.path for path in deciding} == {("big", "tiny")}
     assert len({path.request_id for path in deciding}) == len(deciding)
 
 
+def test_without_today_half_of_the_dollars_are_whole_runs_of_the_plans_that_are_recommended():
+    names = [f"q{i}" for i in range(400)]
+    plans = (("tiny", "mid"), ("mid", "big"))
+    sampler, rows, round_ = raced(bound(LINEAR), names, candidates=lambda rows: plans)
+    later = list(sampler.propose(round_, rows))
+    whole = [path for path in later if path.probability is None]
+    assert {path.path for path in whole} == set(plans)
+    assert len({path.request_id for path in whole}) == len(whole) / 2  # both on the same requests
+    assert usd_of(whole) == pytest.approx(0.5 * usd_of(later), rel=0.3)
+
+
 def test_other_models_go_on_from_where_today_has_brought_a_request():
     """What today's first step has cost is paid: a path that goes on from there pays for what follows alone."""
-    names = [f"q{i}" for i in range(60)]
+    names = [f"q{i}" for i in range(200)]
     template = bound(LINEAR, plan="big", answer="mid")
-    rows = list(rows_of(names[:40], (("big", "mid"), lambda n: True, lambda n: True)))
-    rows += [row(name, "tiny", stage="plan") for name in names[:40]]
-    later = list(PricedSampler(template, catalog(), names, 0, candidates=lambda rows: ()).propose(1, rows))
-    swapped = [path for path in later if path.path[0] == "big" and path.request_id in names[:40]]
-    assert 0.1 * len(later) <= len(swapped) <= 0.2 * len(later)
-    assert {path.path[1] for path in swapped} == {"tiny", "big"}  # today's own answer is there
+    sampler, rows, round_ = raced(template, names, candidates=lambda rows: ())
+    later = list(sampler.propose(round_, rows))
+    of_today = {one.request_id for one in rows if one.prefix == ("big", "mid")}
+    swapped = [path for path in later if path.path == ("big", "tiny") and path.request_id in of_today]
+    assert swapped
     assert len({path.request_id for path in swapped}) == len(swapped)
-    other_first = [path for path in later if path.path[0] != "big" and path.path[1] == "mid" and path.request_id in names[40:]]
-    assert len(other_first) >= len(swapped) // 4
-    no_candidates = PricedSampler(template, catalog(), names, 0).propose(1, rows)
-    assert not [path for path in no_candidates if path.path[0] == "big" and path.request_id in names[:40]]
 
 
-def test_every_path_of_a_round_has_a_cell_of_its_own_in_a_loop_too():
-    """Rows of every kind of progress: where other models go on from today's, what is bought already is not bought again."""
-    template = bound(Template((Stage("write"), Loop((Stage("fix"),), times=3))), write="big", fix="big")
-    names = [f"q{i}" for i in range(60)]
-    sampler = PricedSampler(template, catalog(), names, 0, candidates=lambda rows: (("mid",) * 4,))
-    for seed in range(5):
-        draw, rows = random.Random(seed), {}
-        for name in names:
-            for _ in range(draw.randrange(6)):
-                run = ["big" if draw.random() < 0.6 else draw.choice(list(PRICES)) for _ in range(draw.randrange(1, 5))]
-                for n in range(1, len(run) + 1):
-                    if n > 1 and rows[name, tuple(run[: n - 1])].stopped:
-                        break
-                    stage, ends = "write" if n == 1 else "fix", random.Random(f"{name}{run[:n]}").random() < 0.3
-                    rows[name, tuple(run[:n])] = row(name, *run[:n], stage=stage, success=ends, stopped=ends)
-        drawn = [path for path in sampler.propose(1, list(rows.values())) if path.path != ("mid",) * 4]
-        first_new = [
-            next((path.request_id, path.path[:n]) for n in range(1, 5) if (path.request_id, path.path[:n]) not in rows)
-            for path in drawn if path.path != ("big",) * 4
-        ]  # fmt: skip
-        assert len(first_new) > 20
-        assert len(set(first_new)) == len(first_new)
+def test_a_round_after_the_race_has_a_fifth_of_the_dollars_before_it():
+    names = [f"q{i}" for i in range(400)]
+    sampler, rows, round_ = raced(bound(LINEAR), names)
+    spent = sum(one.cost_usd for one in rows)
+    assert usd_of(sampler.propose(round_, rows)) == pytest.approx(0.2 * spent, rel=0.3)
+
+
+def test_one_call_is_asked_of_the_model_that_may_be_best_and_not_of_one_that_has_lost():
+    template, names = bound(Template((Stage("answer"),))), [f"q{i}" for i in range(400)]
+    rates = {"tiny": 0.6, "mid": 0.2, "big": 0.75}
+    sampler, rows = DecidingSampler(template, catalog(), names, 0, limits=SamplingLimits(budget_usd=1.0)), {}
+    for round_ in range(9):
+        for path in sampler.propose(round_, list(rows.values())):
+            right = random.Random(f"{path.request_id}{path.path}").random() < rates[path.path[0]]
+            rows[path.request_id, path.path] = row(path.request_id, *path.path, stage="answer", success=right, stopped=True)
+    asked = {name: sum(prefix == (name,) for _, prefix in rows) for name in PRICES}
+    assert asked["mid"] <= 30
+    assert asked["big"] > asked["mid"]
+
+
+def test_it_proposes_everything_in_the_end_and_nothing_twice():
+    template, names = bound(LINEAR), [f"q{i}" for i in range(6)]
+    sampler, rows = DecidingSampler(template, catalog(), names, 0, candidates=lambda rows: (("tiny", "mid"),)), {}
+    for round_ in range(100):
+        proposed = list(sampler.propose(round_, list(rows.values())))
+        if not proposed:
+            break
+        for path in proposed:
+            for n in (1, 2):
+                one = row(path.request_id, *path.path[:n], stage=("plan", "answer")[n - 1], stopped=n == 2)
+                rows[one.request_id, one.prefix] = one
+    assert proposed == []
+    assert len(rows) == len(names) * (3 + 9)
 
 
 def test_what_runs_today_is_no_plan_to_be_proven():
@@ -180,12 +190,6 @@ def test_what_runs_today_is_no_plan_to_be_proven():
     ]  # fmt: skip
     found = recommended_plans(template, catalog())(rows)
     assert ("big", "big") not in found
-
-
-def test_runs_are_counted_by_where_they_end():
-    rows = [row("q", "mid", stage="plan"), row("q", "mid", "big", stage="answer")]
-    rows += [row("q", "mid", "tiny", stage="answer"), row("p", "mid", stage="plan")]
-    assert n_runs(rows) == 3
 
 
 # -- through a profile ---------------------------------------------------------------------------------------------
@@ -217,12 +221,16 @@ def profiled(path, default, **limits):
         return store.observations()
 
 
-def test_a_coverage_stops_no_profile_before_both_are_compared(tmp_path):
-    rows = profiled(tmp_path / "a.db", "m1", coverage=0.001)
-    whole = {name: {row.request_id for row in rows if row.prefix == (name, name)} for name in ("m1", "m2")}
-    assert len(whole["m1"]) == PAIRED
-    assert whole["m1"] == whole["m2"]
-    assert len(rows) == 4 * PAIRED
+def test_a_coverage_stops_no_profile_before_today_is_compared(tmp_path):
+    told = []
+    rows = profiled(tmp_path / "a.db", "m1", coverage=0.001, on_single_models=told.append)
+    whole = {name: {row.request_id for row in rows if row.prefix == (name, name)} for name in ("m0", "m1", "m2")}
+    assert len(whole["m1"]) == REQUESTS[-1]
+    assert whole["m0"] < whole["m1"]
+    assert len(whole["m0"]) >= 10
+    (table,) = told
+    assert [(one.name, one.is_current) for one in table.models] == [("m0", False), ("m1", True), ("m2", False)]
+    assert {one.name: one.requests for one in table.models} == {name: len(found) for name, found in whole.items()}
 
 
 def test_without_a_default_the_coverage_alone_decides(tmp_path):
@@ -230,18 +238,17 @@ def test_without_a_default_the_coverage_alone_decides(tmp_path):
     assert len(rows) < 10
 
 
-def test_without_a_default_half_of_the_paths_after_round_0_are_the_dearest_models_on_a_tenth_of_the_requests():
-    requests = [f"q{i}" for i in range(50)]
-    sampler = PricedSampler(bound(LINEAR), catalog(), requests, 0)
-    first = list(sampler.propose(0, ()))
-    assert all(path.probability for path in first)  # none of them is given
-    rows = [row(one.request_id, *one.path[:n], stage=("plan", "answer")[n - 1]) for one in first for n in (1, 2)]
-    runs = [path for path in sampler.propose(1, rows) if path.probability is None]
-    assert {path.path for path in runs} == {("big", "big")}
-    known = {row.request_id for row in rows if row.prefix == ("big", "big")}
-    assert 3 <= len(runs) <= 5
-    assert len({path.request_id for path in runs}) == len(runs)
-    assert not {path.request_id for path in runs} & known
+def test_the_race_of_a_budget_takes_a_quarter_of_it_and_the_result_has_its_table(tmp_path):
+    at_the_end = []
+    models, backends = make_catalog(3), {"test": EchoBackend()}
+    found = bind_workflow(workflow(None), models, backends)
+    with ObservationStore.create(tmp_path / "s.db", identity_of(found, models, backends, 0)) as store:
+        settings = ProfileSettings(budget_usd=0.2, on_single_models=lambda table: at_the_end.append(store.committed_usd()))
+        result = run_profile(found, models, backends, store, settings)
+        spent = store.committed_usd()
+    assert at_the_end[0] <= 0.25 * 0.2 * 1.1
+    assert spent > 2 * at_the_end[0]
+    assert {one.name for one in result.single_models.models} == {"m0", "m1", "m2"}
 
 
 def test_a_plan_is_run_with_the_model_of_each_stage_and_no_further_than_it_goes():
