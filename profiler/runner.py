@@ -162,7 +162,7 @@ def _sampler_of(
     return make_sampler(
         settings.sampler, workflow.template.bind(tuple(catalog)), [request.id for request in requests], settings.seed,
         catalog=catalog, limits=settings.sampled_for, continued_share=continued_share(workflow), candidates=settings.candidates,
-        kinds=kinds,
+        kinds=kinds, few_rounds=settings.batch_prices is not None,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from vinelm.catalog import Catalog
 from vinelm.profiler.sampling.mixtures import Gains, Mixtures, purchases
 from vinelm.profiler.sampling.priced_sampler import PricedSampler, RoundPaths, models_by_depth, shuffled
 from vinelm.profiler.sampling.prices import Prices, SamplingLimits, rows_by_cell
-from vinelm.profiler.sampling.race import Race
+from vinelm.profiler.sampling.race import FEW_REQUESTS, REQUESTS, Race
 from vinelm.profiler.sampling.runs import Run, distinct, run_of, whole_path
 from vinelm.profiler.sampling.single_models import SingleModels
 from vinelm.requests.protocols import RequestPath
@@ -21,8 +21,9 @@ from vinelm.template import SKIP, Template
 Candidates = Callable[[Sequence[Observation]], Sequence[Run]]
 """The plans whose whole runs decide, by rows: those that would replace what runs today, the most important one first; or where
 that is not known those that are recommended under some budgets. A pure function."""
-GROWTH = 0.2
-"""Dollars of a round after the race, by those of all rounds before it: about eight rounds from a quarter of the dollars on."""
+GROWTH, FEW_ROUNDS_GROWTH = 0.2, 1.0
+"""Dollars of a round after the race, by those of all rounds before it: about eight rounds from a quarter of the dollars on; and
+the same where a round takes hours."""
 LEAST_PATHS = 4
 """Paths of such a round, at least: the workers wait for its end."""
 WHOLE_SHARE = 0.5
@@ -58,6 +59,7 @@ class DecidingSampler:
         continued_share: As of the priced paths, and of their dollars.
         candidates: Whose whole runs decide; None buys none.
         kinds: As of the priced paths.
+        few_rounds: A round takes hours, as where calls go in batches: fewer and larger ones.
 
     Raises:
         ConfigError: A setting is out of its range, or the stages that may come first allow different models.
@@ -74,6 +76,7 @@ class DecidingSampler:
         continued_share: float = 0.0,
         candidates: Candidates | None = None,
         kinds: Mapping[str, str] | None = None,
+        few_rounds: bool = False,
     ) -> None:
         self.template = template
         self.catalog = catalog
@@ -81,11 +84,12 @@ class DecidingSampler:
         self.seed = seed
         self.limits = limits or SamplingLimits()
         self.continued_share = continued_share
+        self.few_rounds = few_rounds
         self._candidates = candidates
         self._priced = PricedSampler(template, catalog, request_ids, seed, continued_share=continued_share, kinds=kinds)
         self._choices = models_by_depth(template)
         self._order = shuffled(self.request_ids, seed)
-        self._race = Race(template, catalog, self._order, self._choices, self.limits)
+        self._race = Race(template, catalog, self._order, self._choices, self.limits, FEW_REQUESTS if few_rounds else REQUESTS)
         self._ends_after_race = False
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
@@ -114,7 +118,7 @@ class DecidingSampler:
         rows = rows_by_cell(observations)
         prices = Prices.of(self.template, self.catalog, observations)
         spent_usd = prices.spent(observations, self.catalog)
-        round_usd = GROWTH * spent_usd
+        round_usd = (FEW_ROUNDS_GROWTH if self.few_rounds else GROWTH) * spent_usd
         paths = self._priced.round_paths(round_, observations)
         left_usd = self.limits.usd(prices, prices.everything(self._choices, len(self._order)), observations) - spent_usd
         uses = self._uses(observations, paths, prices, round_usd, left_usd)

@@ -22,6 +22,10 @@ from vinelm.template import SKIP, Template
 
 REQUESTS = (2, 4, 8, 16, 30)
 """How many requests the models that are left have answered after each round."""
+FEW_REQUESTS = (8, 30)
+"""The same where a round takes hours."""
+PILOT = 2
+"""Requests that one racer answers alone before all others: they say on what scale list prices are."""
 SHARE = 0.25
 """Of the dollars of a profile, at most, that the race takes."""
 TIMES_TODAY = 2.0
@@ -50,6 +54,7 @@ class Race:
         order: The requests, in the order in which they are asked.
         choices: The models of each invocation.
         limits: Those of the profile.
+        requests: How many requests the models that are left have answered after each round, increasing.
     """
 
     template: Template
@@ -57,6 +62,7 @@ class Race:
     order: Sequence[str]
     choices: Choices
     limits: SamplingLimits
+    requests: Sequence[int] = REQUESTS
 
     def racers(self) -> list[Racer]:
         """Return what runs today and every single model, the former first and these by list price.
@@ -115,11 +121,11 @@ class Race:
 
     def _next(self, round_: int, known: Rows) -> list[RequestPath]:
         """The runs of a round that the dollars of the race allow, request by request, the cheap models first."""
-        if round_ > len(REQUESTS):
+        if round_ > len(self.requests):
             return []
         rows = list(known.values())
         prices = Prices.of(self.template, self.catalog, rows)
-        models = self._models(known, prices, self.order[: REQUESTS[-1]])
+        models = self._models(known, prices, self.order[: self.requests[-1]])
         if len(models) < 2 or (round_ and is_apart(models)):
             return []
         left_in = sorted(without_losers(models), key=lambda one: not one.is_current)  # what runs today, then the cheap ones
@@ -129,7 +135,7 @@ class Race:
         left = self._usd(prices, rows) - prices.spent(rows, self.catalog)
         kept = self._kept_for_today(known, prices)
         found = []
-        for request in self.order[: REQUESTS[max(round_ - 1, 0)]]:
+        for request in self.order[: self.requests[round_ - 1] if round_ else PILOT]:
             for run in racing:
                 paid, is_whole = run_of(known, self.template, request, run)
                 usd = 0.0 if is_whole else prices.of_run(run, len(paid))
@@ -147,7 +153,7 @@ class Race:
         usd = SHARE * self.limits.usd(prices, prices.everything(self.choices, len(self.order)), rows)
         if self.template.today is None or self.limits.coverage is None:
             return usd
-        least = TIMES_TODAY * self._today_usd(prices) * min(REQUESTS[-1], len(self.order))
+        least = TIMES_TODAY * self._today_usd(prices) * min(self.requests[-1], len(self.order))
         without = replace(self.limits, coverage=None)
         return max(usd, min(least, SHARE * without.usd(prices, prices.everything(self.choices, len(self.order)), rows)))
 
@@ -156,8 +162,8 @@ class Race:
         if self.template.today is None or self.limits.coverage is None or self.limits.budget_usd is not None:
             return 0.0
         run = whole_path(self.template, self.template.today)
-        has = sum(run_of(known, self.template, request, run)[1] for request in self.order[: REQUESTS[-1]])
-        return self._today_usd(prices) * (min(REQUESTS[-1], len(self.order)) - has)
+        has = sum(run_of(known, self.template, request, run)[1] for request in self.order[: self.requests[-1]])
+        return self._today_usd(prices) * (min(self.requests[-1], len(self.order)) - has)
 
     def _today_usd(self, prices: Prices) -> float:
         return prices.of_run(whole_path(self.template, self.template.today or {}))

@@ -81,6 +81,7 @@ def make_sampler(
     continued_share: float = 0.0,
     candidates: Candidates | None = None,
     kinds: Mapping[str, str] | None = None,
+    few_rounds: bool = False,
 ) -> Sampler:
     """Return the sampler of that name over a bound template.
 
@@ -94,6 +95,7 @@ def make_sampler(
         continued_share: Share of the priced paths of these two, in [0, 1), that go on below a passed check.
         candidates: The plans whose whole runs ``"deciding"`` buys.
         kinds: The kind of each request, each of which these two ask about; None: kinds are not told apart.
+        few_rounds: A round takes hours: ``"deciding"`` takes fewer and larger ones.
 
     Raises:
         ConfigError: no sampler has that name, or ``continued_share`` is out of its range.
@@ -102,7 +104,7 @@ def make_sampler(
     if name == "deciding":
         return DecidingSampler(
             template, catalog, request_ids, seed, limits=limits, continued_share=continued_share, candidates=candidates,
-            kinds=kinds,
+            kinds=kinds, few_rounds=few_rounds,
         )  # fmt: skip
     if name == "priced":
         return PricedSampler(template, catalog, request_ids, seed, continued_share=continued_share, kinds=kinds)

@@ -57,7 +57,7 @@ def bought(
         sampler: a name of :data:`BUYERS`.
         budget_usd: dollars; a row that goes on below a passed answer counts as any other.
         seed: of the sampler.
-        continued_share: share of the paths that go on below a passed answer, where the sampler has that setting.
+        continued_share: share of the priced paths that go on below a passed answer, where the sampler has that setting.
     """
     made = new_sampler(sampler, template, catalog, table.request_ids, seed, continued_share, budget_usd)
     cells: dict[OutcomeCell, None] = {}

@@ -229,7 +229,7 @@ def test_a_coverage_stops_no_profile_before_today_is_compared(tmp_path):
     assert whole["m0"] < whole["m1"]
     assert len(whole["m0"]) >= 10
     (table,) = told
-    assert [(one.name, one.is_current) for one in table.models] == [("m0", False), ("m1", True), ("m2", False)]
+    assert [one.name for one in table.models if one.is_current] == ["m1"]
     assert {one.name: one.requests for one in table.models} == {name: len(found) for name, found in whole.items()}
 
 
@@ -311,3 +311,15 @@ def test_a_plan_that_leans_on_a_model_with_few_rows_waits():
     assert not any("tiny" in run for run in recommended_plans(template, catalog())(rows))
     more = list(rows_of(names, today, (tiny, lambda n: n < 40, lambda n: 1)))
     assert tiny in recommended_plans(template, catalog())(more)
+
+
+def test_where_a_round_takes_hours_there_are_few():
+    template, names = bound(LINEAR), [f"q{i}" for i in range(400)]
+    counts = []
+    for few in (False, True):
+        sampler, rows, round_ = raced(template, names, few_rounds=few)
+        counts.append(round_)
+        assert max(sum(one.prefix == (name, name) for one in rows) for name in PRICES) == REQUESTS[-1]
+        share = usd_of(sampler.propose(round_, rows)) / sum(one.cost_usd for one in rows)
+        assert share == pytest.approx(1.0 if few else 0.2, rel=0.3)
+    assert counts == [1 + len(REQUESTS), 3]

@@ -278,6 +278,7 @@ def _forecast(
             continued_share=continued_share(inputs.workflow),
             candidates=recommended_plans(template, inputs.catalog),
             kinds=kinds_of(inputs.workflow, ()),
+            few_rounds=settings["batch_prices"] is not None,
         )
 
     def forecast_to(limits: ProfileLimits, sampler: Sampler = sampler) -> Forecast:
