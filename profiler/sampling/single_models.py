@@ -11,6 +11,8 @@ LEVEL = 0.9
 """Of the intervals."""
 LEAST_REQUESTS = 10
 """With fewer requests a model is not taken for as good as another one."""
+LEAST_NAMED, SHRUNKEN = 4, 5.0
+"""With fewer requests a model is not named the strongest; and the weight, in requests, of the mean of all models."""
 NEAR = 0.03
 """A model is good if it is by no more than this below the strongest one, a fraction."""
 
@@ -62,12 +64,13 @@ class SingleModels:
     def strongest(self) -> SingleModel | None:
         """The model that is right most often by the rows, shrunken to the mean of all; None without rows.
 
-        Never one with fewer than ten requests where another has more: three right answers of three say little.
+        Never one with fewer than four requests where another has more: three right answers of three say little. More must not
+        be asked for: dear models, which are often the strongest ones, have few rows in a small profile.
         """
-        least = min(LEAST_REQUESTS, max((one.requests for one in self.models), default=0))
+        least = min(LEAST_NAMED, max((one.requests for one in self.models), default=0))
         known = [one for one in self.models if one.requests and one.requests >= least]
         mean = sum(one.right / one.requests for one in known) / max(len(known), 1)
-        return max(known, key=lambda one: (one.right + 2.0 * mean) / (one.requests + 2.0), default=None)
+        return max(known, key=lambda one: (one.right + SHRUNKEN * mean) / (one.requests + SHRUNKEN), default=None)
 
     @property
     def cheapest_good(self) -> SingleModel | None:
