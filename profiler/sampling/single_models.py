@@ -106,7 +106,7 @@ class SingleModels:
 
     def table(self) -> list[tuple[str, ...]]:
         """Return a row of text for each model: name, requests, percent right with its interval, dollars of 1,000 requests."""
-        found = []
+        found: list[tuple[str, ...]] = []
         for one in self.models:
             known = f"{100 * (one.accuracy or 0.0):.1f} ({100 * one.low:.0f} to {100 * one.high:.0f})" if one.requests else "-"
             name = f"{one.name} (runs today)" if one.is_current else one.name
