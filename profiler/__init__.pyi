@@ -6,11 +6,15 @@ from .execution.ledger import ProfileLimits as ProfileLimits
 from .readiness import CheckReport as CheckReport
 from .readiness import check_workflow as check_workflow
 from .runner import profile as profile
+from .sampling.deciding_sampler import DecidingSampler as DecidingSampler
 from .sampling.priced_sampler import PricedSampler as PricedSampler
+from .sampling.prices import SamplingLimits as SamplingLimits
 from .sampling.samplers import SAMPLERS as SAMPLERS
 from .sampling.samplers import CascadeSampler as CascadeSampler
 from .sampling.samplers import ExhaustiveSampler as ExhaustiveSampler
 from .sampling.samplers import make_sampler as make_sampler
+from .sampling.single_models import SingleModel as SingleModel
+from .sampling.single_models import SingleModels as SingleModels
 from .scheduling.coverage import coverage_of as coverage_of
 from .scheduling.results import ProfileResult as ProfileResult
 from .scheduling.results import Progress as Progress

@@ -21,6 +21,7 @@ from vinelm.profiler.execution.replayed.runner import make_units
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.executor import keeping, make_worker
 from vinelm.profiler.growth import bring_up_to_date, classify_new, kinds_of, request_digests, scoring_part, with_settings_of
+from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
 from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE
 from vinelm.profiler.sampling.samplers import make_sampler
 from vinelm.profiler.scheduling.kept_rows import KeptRows, PendingRows
@@ -105,7 +106,7 @@ def profile(
             state.conclude()
             if state.executed:
                 classify_new(store, units.signals, settings.on_note)
-        return _result(state)
+        return _result(state, sampler)
 
 
 @contextmanager
@@ -160,7 +161,8 @@ def _sampler_of(
         return settings.sampler
     return make_sampler(
         settings.sampler, workflow.template.bind(tuple(catalog)), [request.id for request in requests], settings.seed,
-        catalog=catalog, continued_share=continued_share(workflow), candidates=settings.candidates, kinds=kinds,
+        catalog=catalog, limits=settings.sampled_for, continued_share=continued_share(workflow), candidates=settings.candidates,
+        kinds=kinds, few_rounds=settings.batch_prices is not None,
     )  # fmt: skip
 
 
@@ -196,7 +198,8 @@ def _begin(
     if units.judging is not None:
         settings.note(PendingRows(rows, ledger, units.judging).judge())
     last = records.last_settings()
-    changed = None if last is None else difference(last, noted)
+    # Other limits alone change nothing that a user has to know: the race and the shares go by the new ones.
+    changed = None if last is None else difference(_without_limits(last), _without_limits(noted))
     if changed is not None:
         settings.note(
             f"the store's last run had other settings ({changed}): its {len(store):,} rows count and are not paid for again, "
@@ -227,9 +230,10 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
     return f"{len(cells)} rows of a stage that was broken are executed again; what they cost stays in the ledger"
 
 
-def _result(state: RunState) -> ProfileResult:
+def _result(state: RunState, sampler: Sampler) -> ProfileResult:
     assert state.stopped_by is not None
     coverage = state.cells.coverage
+    rows = [row for row in state.cells.rows.values() if row.request_id in state.requests]
     return ProfileResult(
         stopped_by=state.stopped_by,
         executed=state.executed,
@@ -243,6 +247,7 @@ def _result(state: RunState) -> ProfileResult:
         committed_usd=state.store.committed_usd(),
         abandoned=state.ledger.abandoned,
         message=state.message,
+        single_models=sampler.single_models(rows) if isinstance(sampler, DecidingSampler) else None,
     )
 
 
@@ -259,6 +264,10 @@ def settings_of(sampler: Sampler, requests: Sequence[Request]) -> dict[str, Any]
     plain = {name: _plain(value) for name, value in own.items() if name[0] != "_" and _is_plain(value)}
     ids = hashlib.sha256("\n".join(request.id for request in requests).encode()).hexdigest()
     return {"seed": None, **plain, "sampler": type(sampler).__name__, "requests": ids}
+
+
+def _without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != "limits"}
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

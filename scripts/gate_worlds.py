@@ -35,8 +35,9 @@ from vinelm.plans.recommendation import MARGIN, recommended
 from vinelm.profiler.dry_run.outcome_model import Unit
 from vinelm.profiler.dry_run.simulated_run import SimulatedRun
 from vinelm.profiler.execution.ledger import ProfileLimits
-from vinelm.profiler.sampling.baseline import whole_path
-from vinelm.profiler.sampling.priced_sampler import PricedSampler
+from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
+from vinelm.profiler.sampling.prices import SamplingLimits
+from vinelm.profiler.sampling.runs import whole_path
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Branch, Loop, Stage, Template
 
@@ -231,7 +232,8 @@ def tried(shape: str, requests: int, seed: int) -> Found:
     right, paid = world.served(today)
     budget = (0.7 if shape == "few rows" else PASSES) * requests * float(paid.mean())
     candidates = recommended_plans(world.template, world.catalog)
-    sampler = PricedSampler(world.template, world.catalog, names, seed, candidates=candidates)
+    limits = SamplingLimits(budget_usd=budget)
+    sampler = DecidingSampler(world.template, world.catalog, names, seed, limits=limits, candidates=candidates)
     run = SimulatedRun(world, [], requests, ProfileLimits(coverage=1.0, budget_usd=budget), 0.0, longest=10**9)  # type: ignore[arg-type]
     run.run(sampler)  # type: ignore[arg-type]
     rows = [row for (name, _), row in run._known.items() if name.startswith("q")]

@@ -142,8 +142,8 @@ class Needs:
         calls: model calls needed.
         requests: requests on which rows are bought.
         rows: rows that are bought.
-        baseline_usd: dollars of the first rows: whole runs of what runs today and of the strongest model. None where no such
-            run is left to buy, or it is not known what runs today.
+        race_usd: dollars of the first rows: whole runs of all single models, and of what runs today. None with a sampler that
+            does not race them.
         left_usd: dollars left of the budget; None without one.
         left_calls: calls left of the budget; None without one.
         left_requests: requests to sample from.
@@ -159,7 +159,7 @@ class Needs:
     left_calls: int | None
     left_requests: int
     left_rows: int
-    baseline_usd: ForecastInterval | None = None
+    race_usd: ForecastInterval | None = None
 
     @property
     def short_usd(self) -> float:

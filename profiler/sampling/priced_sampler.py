@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from statistics import median
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, TemplateError
-from vinelm.profiler.sampling.baseline import PAIRED, baselines, distinct, is_run, listed_usd, paired, whole_path
+from vinelm.profiler.sampling.prices import prices_usd
+from vinelm.profiler.sampling.runs import whole_path
 from vinelm.requests.protocols import Choice, RequestPath
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import SKIP, Template
@@ -30,20 +30,10 @@ CONTINUED_SHARE = 0.15
 """Default share of the paths that go on below a passed check, where a workflow declares signals."""
 LOWEST_PRICE = 0.01
 """The share of the median price that a model counts with at least."""
-DECIDING_SHARE = 0.5
-"""Share of the paths after round 0 that are whole runs of the strongest model, where it is not known what runs today."""
-PROVING_SHARE = 0.75
-"""Share of them that decide between what runs today and the plans that would replace it, once there are some."""
-SWAPPED_SHARE = 0.2
-"""Share of them, at most, that differ from today's run in its first model, or in those that follow."""
 FIRST_SWAPPED = 4
 """Every fourth of these differs in the first model: what follows it is paid anew, where the others go on from what is paid."""
 OF_EACH_KIND = 8
 """Requests of each kind that come before all others; with fewer answers of a model nothing is known of it on the kind."""
-Run = tuple[Choice, ...]
-"""The models of a whole run."""
-Candidates = Callable[[Sequence[Observation]], Sequence[Run]]
-"""The plans that these rows would have proven, the most important one first. A pure function."""
 PILOT = 2
 """Paths per model in round 0."""
 
@@ -59,14 +49,9 @@ class PricedSampler:
     A draw takes one of the models that were drawn less often than their weights ask for, in proportion to what each lacks, so
     that any prefix of the order is close to the weights. Each path has at least one cell without a row.
 
-    Where the template says what runs today, round 0 begins with whole runs of that and of the strongest model on the same
-    requests (:mod:`~vinelm.profiler.sampling.baseline`). With ``candidates``, three quarters of the paths of later rounds are
-    whole runs of the plans that the rows so far recommend and of what runs today, on the same requests, until all have them;
-    some others differ from today's run in one place, most in what follows its beginning, which is paid.
-
     Prices are mean dollars of the rows of earlier rounds, tools included; for a model without rows its list price, on the scale
     of the others' rows. Round 0 has two paths per model, each later round as many as there are rows, so that any budget may cut
-    a run off; with ``candidates`` as many as there are runs, since plans are chosen anew for each round.
+    a run off.
 
     The ``probability`` of a path is that of its models from the first invocation without a row on: the product of the chances
     that each had in its draw, given all earlier draws. The request follows from the order. Where stages with different models
@@ -80,7 +65,6 @@ class PricedSampler:
         alpha: Exponent of the price, >= 0; 0 asks all models equally often.
         continued_share: Share of the paths, in [0, 1), that go on below an answer which the workflow's own check passed, by one
             invocation each. Without effect under the oracle's stop, and where several stages may follow each other.
-        candidates: The plans to compare with what runs today; None buys none of their runs.
         kinds: The kind of each request. The first answers that are drawn are then about some requests of each kind that an
             estimate can learn, before all others; None: kinds are not told apart.
 
@@ -97,7 +81,6 @@ class PricedSampler:
         *,
         alpha: float = ALPHA,
         continued_share: float = 0.0,
-        candidates: Candidates | None = None,
         kinds: Mapping[str, str] | None = None,
     ) -> None:
         if not alpha >= 0.0:
@@ -110,78 +93,34 @@ class PricedSampler:
         self.seed = seed
         self.alpha = alpha
         self.continued_share = continued_share
-        self._candidates = candidates
         self._kinds = dict(kinds or {})
-        self._baselines = baselines(template, catalog)
-        self._ends_after_baseline = False
-
-    @property
-    def n_baseline(self) -> int:
-        """How many paths come before all others, whatever the coverage: none where it is not known what runs today."""
-        return len(self._baselines) * min(PAIRED, len(self.request_ids)) if self.template.today else 0
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
         """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
-        order = list(self.request_ids)
-        random.Random(f"priced:{self.seed}").shuffle(order)
-        rng = random.Random(f"priced:{self.seed}:{round_}")
-        weights = price_weights(prices_usd(self.template, self.catalog, observations), self.alpha)
-        cells = OpenCells(self.template, order, observations)
-        paths = _RoundPaths(self.template, cells, kinds_first(order, self._kinds), weights, rng)
-        one_by_one = self.template.knows_past_ends and not self.template.joint_invocations
-        continues = self.continued_share if self.template.stop == "workflow" and one_by_one else 0.0
-        for whole in paired(order, self._baselines) if round_ == 0 and self.n_baseline else ():
-            paths.claim_first(whole)
-            yield whole
-        if self._ends_after_baseline:
-            return
-        proves = self._candidates is not None and self.n_baseline > 0
-        deciding = self._deciding(order, observations) if round_ else iter(())
-        share = PROVING_SHARE if proves else DECIDING_SHARE
-        n_continued = n_deciding = n_swapped = 0
-        n_paths = n_runs(observations) if proves else len(observations)
-        for n in range(1, max(PILOT * len(self.template.models), n_paths) + 1):
-            path = next(deciding, None) if n_deciding < share * n else None
-            n_deciding += path is not None
-            if path is None:
-                path = paths.continued() if n_continued < continues * n else None
-                n_continued += path is not None
-            if path is None and proves:
-                path = paths.swapped() if n_swapped < SWAPPED_SHARE * n else None
-                n_swapped += path is not None
+        paths = self.round_paths(round_, observations)
+        n_continued = 0
+        for n in range(1, max(PILOT * len(self.template.models), len(observations)) + 1):
+            path = paths.continued() if n_continued < self.continued_share * n else None
+            n_continued += path is not None
             path = path or paths.next()
             if path is None:
                 return
             yield path
 
-    def baseline_alone(self) -> Self:
-        """Return a sampler of those paths alone that come before all others."""
-        alone = copy(self)
-        alone._ends_after_baseline = True
-        return alone
-
-    def _deciding(self, order: Sequence[str], observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Whole runs of the candidates and of what runs today that are not there yet, request by request.
-
-        Where that is not known, those of the strongest model that come first elsewhere, on a tenth of the requests at most: no
-        comparison needs them, and a small profile needs its dollars for all models.
-        """
-        runs = iter(()) if self.n_baseline else paired(order[: len(order) // 10], self._baselines)
-        if self._candidates is not None and self.n_baseline:
-            first, *others = self._candidates(observations) or ((),)
-            beside = distinct((self._baselines[0], first)) if first else ()
-            each = (beside, *((path,) for path in others))
-            runs = (RequestPath(one, path) for paths in each for one in order for path in paths)
-        rows = {(row.request_id, row.prefix): row for row in observations}
-        for run in runs:
-            if not is_run(rows, self.template, run.request_id, run.path):
-                yield run
+    def round_paths(self, round_: int, observations: Sequence[Observation]) -> RoundPaths:
+        """Return what draws the paths of a round."""
+        order = shuffled(self.request_ids, self.seed)
+        rng = random.Random(f"priced:{self.seed}:{round_}")
+        weights = price_weights(prices_usd(self.template, self.catalog, observations), self.alpha)
+        cells = OpenCells(self.template, order, observations)
+        return RoundPaths(self.template, cells, kinds_first(order, self._kinds), weights, rng)
 
 
-def n_runs(observations: Sequence[Observation]) -> int:
-    """Return how many runs rows are of: those that no other row of the request goes on from."""
-    gone_on = {(row.request_id, row.prefix[:-1]) for row in observations}
-    return sum((row.request_id, row.prefix) not in gone_on for row in observations)
+def shuffled(request_ids: Sequence[str], seed: int) -> list[str]:
+    """Return the requests in the one random order of a seed."""
+    order = list(request_ids)
+    random.Random(f"priced:{seed}").shuffle(order)
+    return order
 
 
 def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]:
@@ -197,32 +136,6 @@ def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]
         of_kind[learnt_kind(kinds.get(name), learnt)].append(name)
     turns = zip_longest(*(names[:OF_EACH_KIND] for names in of_kind.values()))
     return list(dict.fromkeys((*(name for turn in turns for name in turn if name is not None), *order)))
-
-
-def prices_usd(template: Template, catalog: Catalog | None, observations: Iterable[Observation]) -> dict[str, float]:
-    """Return the dollars of an invocation on each model: the mean of its rows, or else its list price on their scale.
-
-    The scale is the ratio of the dollars of all rows to the list prices of their models. Without rows these are list prices.
-    Dollars are those without a prompt cache, so that a profile buys the same rows however its prompts are kept.
-    """
-    paid: dict[str, list[float]] = {name: [] for name in template.models}
-    for row in observations:
-        if row.model in paid:
-            paid[row.model].append(_fresh_usd(row, catalog))
-    listed = {name: listed_usd(catalog, name) for name in paid}
-    expected = sum(listed[name] * len(costs) for name, costs in paid.items())
-    scale = sum(map(sum, paid.values())) / expected if expected > 0.0 else 1.0
-    return {name: sum(costs) / len(costs) if costs else scale * listed[name] for name, costs in paid.items()}
-
-
-def _fresh_usd(row: Observation, catalog: Catalog | None) -> float:
-    """The dollars of a row, tools included, if nothing had been read from a prompt cache or written to it."""
-    if catalog is None or row.model not in catalog or not (row.calls and row.tokens_in) or row.tokens_out is None:
-        return row.served_usd
-    model, calls = catalog[row.model], row.calls
-    if not row.tokens_cached and model.cache_points == "off":
-        return row.served_usd
-    return calls * model.price.cost_usd(row.tokens_in // calls, row.tokens_out // calls) + row.tool_cost_usd
 
 
 def price_weights(prices: Mapping[str, float], alpha: float) -> dict[str, float]:
@@ -367,7 +280,7 @@ class _Draws:
         return _Drawn(model, lacks[model] / sum(lacks.values()))
 
 
-class _RoundPaths:
+class RoundPaths:
     """The paths of one round."""
 
     def __init__(
@@ -379,7 +292,8 @@ class _RoundPaths:
         self._first: Models = first if isinstance(first, tuple) else next(iter(first.values()))
         self._at = {name: _FirstAnswer(rng.randrange(len(order))) for name in self._first}
         self._draws: dict[tuple[object, ...], _Draws] = {}
-        self._to_continue = list(cells.continuable)
+        one_by_one = template.stop == "workflow" and template.knows_past_ends and not template.joint_invocations
+        self._to_continue = list(cells.continuable) if one_by_one else []
         self._today = whole_path(template, template.today) if template.today else ()
         self._n_swapped = 0
         self._to_swap = deque(cell for request in order for cell in cells.of_today(request))
@@ -402,6 +316,18 @@ class _RoundPaths:
             prefix, chance = (*prefix, model), more  # only the last of them is a cell without a row
         self._cells.claim(request, prefix)
         return self._completed(request, prefix, chance)
+
+    def first_answer(self, model: str) -> RequestPath | None:
+        """Return the first request, in order, that the model has not answered; None if it has answered all."""
+        request = self._unanswered(model)
+        if request is None:
+            return None
+        self._cells.claim(request, (model,))
+        return self._completed(request, (model,), None)
+
+    def n_unanswered(self, model: str) -> int:
+        """Return how many requests the model has not answered."""
+        return sum(self._cells.is_new(request, (model,)) for request in self._order)
 
     def claim_first(self, path: RequestPath) -> None:
         """Take the first cell of a path as executed, where it is certain."""
@@ -468,7 +394,7 @@ class _RoundPaths:
             if self._cells.is_open(request, (model,)):
                 return request
 
-    def _completed(self, request: str, prefix: tuple[str, ...], chance: float) -> RequestPath:
+    def _completed(self, request: str, prefix: tuple[str, ...], chance: float | None) -> RequestPath:
         """The path that begins with the prefix, with a model for each invocation that may follow."""
         path: list[Choice] = [*prefix]
         probability: float | None = chance

@@ -9,7 +9,9 @@ from itertools import product
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.io.meant import did_you_mean
-from vinelm.profiler.sampling.priced_sampler import Candidates, Models, PricedSampler, models_by_depth
+from vinelm.profiler.sampling.deciding_sampler import Candidates, DecidingSampler
+from vinelm.profiler.sampling.priced_sampler import Models, PricedSampler, models_by_depth
+from vinelm.profiler.sampling.prices import SamplingLimits
 from vinelm.requests.protocols import Choice, RequestPath, Sampler
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
@@ -65,7 +67,7 @@ def _drawn(models: Models | Mapping[str, Models], share: float) -> Choice:
     return {stage: allowed[int(share * len(allowed))] for stage, allowed in models.items()}
 
 
-SAMPLERS: tuple[str, ...] = ("priced", "cascade", "exhaustive")
+SAMPLERS: tuple[str, ...] = ("deciding", "priced", "cascade", "exhaustive")
 """The names that :func:`make_sampler` accepts; the first is the default."""
 
 
@@ -76,9 +78,11 @@ def make_sampler(
     seed: int,
     *,
     catalog: Catalog | None = None,
+    limits: SamplingLimits | None = None,
     continued_share: float = 0.0,
     candidates: Candidates | None = None,
     kinds: Mapping[str, str] | None = None,
+    few_rounds: bool = False,
 ) -> Sampler:
     """Return the sampler of that name over a bound template.
 
@@ -87,19 +91,24 @@ def make_sampler(
         template: The template.
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
-        catalog: List prices for ``"priced"``; None: its first round asks all models equally often.
-        continued_share: Share of the paths of ``"priced"``, in [0, 1), that go on below a passed check.
-        candidates: The plans that ``"priced"`` compares with what runs today.
-        kinds: The kind of each request, each of which ``"priced"`` asks about; None: kinds are not told apart.
+        catalog: List prices for ``"deciding"`` and ``"priced"``; None: the first rounds ask all models alike.
+        limits: Where the whole profile stops, by which ``"deciding"`` takes its shares of dollars.
+        continued_share: Share of the priced paths of these two, in [0, 1), that go on below a passed check.
+        candidates: The plans whose whole runs ``"deciding"`` buys.
+        kinds: The kind of each request, each of which these two ask about; None: kinds are not told apart.
+        few_rounds: A round takes hours: ``"deciding"`` takes fewer and larger ones.
 
     Raises:
         ConfigError: no sampler has that name, or ``continued_share`` is out of its range.
     """
     require_sampler(name)
+    if name == "deciding":
+        return DecidingSampler(
+            template, catalog, request_ids, seed, limits=limits, continued_share=continued_share, candidates=candidates,
+            kinds=kinds, few_rounds=few_rounds,
+        )  # fmt: skip
     if name == "priced":
-        return PricedSampler(
-            template, catalog, request_ids, seed, continued_share=continued_share, candidates=candidates, kinds=kinds
-        )
+        return PricedSampler(template, catalog, request_ids, seed, continued_share=continued_share, kinds=kinds)
     if name == "cascade":
         return CascadeSampler(template, request_ids, seed)
     return ExhaustiveSampler(template, request_ids, seed)

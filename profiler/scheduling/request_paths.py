@@ -193,6 +193,9 @@ class ActivePaths:
     Args:
         may_go_on: whether the workflow can go on below an answer that its own check passed.
         timed: where calls go in batches, chooses those that do not; None: nothing goes in batches.
+
+    Attributes:
+        round: the number of the sampler's round under way; -1 before the first.
     """
 
     def __init__(
@@ -201,7 +204,7 @@ class ActivePaths:
         self._timed = timed
         self._doublings = DOUBLINGS if timed is None else FEW_DOUBLINGS
         self._sampler, self._template, self._may_go_on = sampler, template, may_go_on
-        self._round = -1
+        self.round = -1
         self._proposed: Iterator[RequestPath] = iter(())
         self._is_round_empty = False
         self._is_exhausted = False
@@ -210,10 +213,10 @@ class ActivePaths:
 
     def next_round(self, observations: Sequence[Observation]) -> bool:
         """Begin the next round; False if the last one was empty: the sampler proposes nothing more."""
-        if self._round >= 0 and self._is_round_empty:
+        if self.round >= 0 and self._is_round_empty:
             return False
-        self._round += 1
-        self._proposed = iter(self._sampler.propose(self._round, observations))
+        self.round += 1
+        self._proposed = iter(self._sampler.propose(self.round, observations))
         self._is_round_empty, self._is_exhausted = True, False
         return True
 
@@ -228,7 +231,7 @@ class ActivePaths:
             self._is_exhausted = True
             return False
         self._is_round_empty = False
-        path = ActivePath(request_path, self._taken, self._template, self._round, may_go_on=self._may_go_on)
+        path = ActivePath(request_path, self._taken, self._template, self.round, may_go_on=self._may_go_on)
         if self._timed is not None:
             self._timed.add(path)
         self.active.append(path)

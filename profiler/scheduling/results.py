@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from vinelm.profiler.sampling.single_models import SingleModels
+
 StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted", "broken", "none-right", "certain"]
 """``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``interrupted``: Ctrl-C or SIGTERM;
 ``broken``: all first rows of a stage failed alike, whatever the model;
@@ -63,6 +65,8 @@ class ProfileResult:
         abandoned: units that an earlier run left open when it died.
         message: why the budget, a broken stage or answers that were all wrong ended the run, in one line.
         coverage_interval: bounds that contain the coverage with a probability of 0.9.
+        single_models: what the rows show of each single model and of what runs today; None with a sampler that does not race
+            them.
     """
 
     stopped_by: StoppedBy
@@ -77,6 +81,7 @@ class ProfileResult:
     abandoned: int
     message: str = ""
     coverage_interval: tuple[float, float] = field(default=(0.0, 1.0))
+    single_models: SingleModels | None = None
 
     @property
     def is_resumable(self) -> bool:

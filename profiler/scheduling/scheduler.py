@@ -20,6 +20,7 @@ from typing import Any, Self
 from vinelm.errors import WorkflowError
 from vinelm.io.operating_system import ENDING
 from vinelm.profiler.execution.job import Job, UnitFinished, Worker, run_job
+from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
 from vinelm.profiler.scheduling.admission import Admission
 from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths, TimedPaths
 from vinelm.profiler.scheduling.results import Progress
@@ -54,7 +55,7 @@ class Scheduler:
         timed = None if prices is None else TimedPaths(prices.timed_paths)
         paths = ActivePaths(sampler, state.template, may_go_on=may_go_on, timed=timed)
         self.state = state
-        self._commit = CanonicalCommit(state, paths, int(getattr(sampler, "n_baseline", 0)))
+        self._commit = CanonicalCommit(state, paths, sampler if isinstance(sampler, DecidingSampler) else None, settings)
         self._admission = Admission(state, paths, settings.execution.workers)
         self._reporter = ProgressReporter(state, settings.on_progress)
         self._worker = worker
@@ -140,12 +141,15 @@ class CanonicalCommit:
     The run stops where a run of one unit at a time would stop.
 
     Args:
-        n_first: how many paths are executed before the coverage may stop the run: those of the baseline.
+        racing: the sampler, if it begins with a race of single models. Where it is known what runs today, the coverage does not
+            stop the run before the race is over.
+        settings: who is told of the single models when the race is over.
     """
 
-    def __init__(self, state: RunState, paths: ActivePaths, n_first: int = 0) -> None:
+    def __init__(self, state: RunState, paths: ActivePaths, racing: DecidingSampler | None, settings: ProfileSettings) -> None:
         self._state, self._paths = state, paths
-        self._n_first = n_first
+        self._racing, self._tell = racing, settings.on_single_models
+        self._is_held = racing is not None and state.template.today is not None
         self._observations: dict[Cell, Observation] = {}  # what the sampler is shown, in order
         self._classes: dict[Cell, int | None] = {}
         self._sizes: Counter[str] = Counter()  # rows by request when its classes were computed
@@ -157,17 +161,22 @@ class CanonicalCommit:
             if paths.active or paths.take():
                 if not self._commit_path(paths.active[0]):
                     return
-                done = paths.active.pop(0)
-                if self._n_first and done.number + 1 >= self._n_first:
-                    self._n_first = 0
-                    self.stop_if_done()
+                paths.active.pop(0)
             elif not self._next_round():
                 self._state.stop("sampler")
 
     def _next_round(self) -> bool:
         """Begin the sampler's next round; False if it proposes nothing more."""
         try:
-            return self._paths.next_round(self._classified())
+            rows = self._classified()
+            racing = self._racing
+            if racing is not None and not racing.is_racing(self._paths.round + 1, rows):
+                self._racing, self._is_held = None, False
+                if self._tell is not None and self._state.executed:  # else an earlier run has told them
+                    self._tell(racing.single_models(rows))
+                if self.stop_if_done():
+                    return True
+            return self._paths.next_round(rows)
         except WorkflowError as error:  # of agree: the rows of the units that just ended are kept
             self._state.fail(error)
             return True
@@ -188,7 +197,7 @@ class CanonicalCommit:
         """Stop the run if its coverage is reached or every reached cell is executed; returns whether it did."""
         coverage, target = self._state.cells.coverage, self._state.ledger.limits.coverage
         is_complete = coverage.is_complete
-        is_done = is_complete or (target is not None and not self._n_first and coverage.fraction >= target)
+        is_done = is_complete or (target is not None and not self._is_held and coverage.fraction >= target)
         if is_done:
             self._state.stop("complete" if is_complete else "coverage")
         return is_done

@@ -11,7 +11,9 @@ from vinelm.errors import ConfigError
 from vinelm.profiler.execution.batching import BatchPrices
 from vinelm.profiler.execution.job import WorkflowSource
 from vinelm.profiler.execution.ledger import ProfileLimits
-from vinelm.profiler.sampling.priced_sampler import Candidates
+from vinelm.profiler.sampling.deciding_sampler import Candidates
+from vinelm.profiler.sampling.prices import SamplingLimits
+from vinelm.profiler.sampling.single_models import SingleModels
 from vinelm.profiler.scheduling.results import Progress
 from vinelm.requests.protocols import Sampler
 from vinelm.requests.workflow import Request
@@ -116,18 +118,22 @@ class ProfileSettings:
 
     Attributes:
         requests: those to sample from; None: all of the workflow's.
-        sampler: ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any :class:`~vinelm.requests.protocols.Sampler`.
+        sampler: ``"deciding"``, ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any
+            :class:`~vinelm.requests.protocols.Sampler`.
         coverage: stop at this fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
         budget_usd: dollars that the store as a whole may cost, earlier runs included.
         budget_calls: model calls that the store as a whole may hold.
         seed: of a sampler that is given by name.
-        candidates: the plans that the default sampler compares with what runs today; a pure function of the rows so far.
+        candidates: the plans whose whole runs the default sampler buys; a pure function of the rows so far.
+        whole: where the whole profile stops, if this run is a step of it: by that the default sampler takes its shares of
+            dollars. None: at the limits of this run.
         execution: where units run and how many at a time; default: one at a time on the calling thread.
         batch_prices: buy in the providers' batches, at half price; None: every call is made at once.
         keep_going: go on even if all first rows of a stage fail alike, whatever the model. By default such a run stops
             (``"broken"``), and the next one executes these rows again. Likewise if none of the first ten requests is answered
             right (``"none-right"``), whose rows stay.
         on_progress: called after each row.
+        on_single_models: called once with what the rows show of the single models, as soon as their race is over.
         on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
             Also called with one line if the workflow, the dataset or the catalog changed: which rows stay, and which do not.
         identity: what the rows are executed with (:func:`~vinelm.profiler.store_identity`); None makes it, with the settings
@@ -138,16 +144,18 @@ class ProfileSettings:
     """
 
     requests: Sequence[Request] | None = None
-    sampler: str | Sampler = "priced"
+    sampler: str | Sampler = "deciding"
     coverage: float | None = None
     budget_usd: float | None = None
     budget_calls: int | None = None
     seed: int = 0
     candidates: Candidates | None = None
+    whole: SamplingLimits | None = None
     execution: ExecutionConfig = ExecutionConfig()
     batch_prices: BatchPrices | None = None
     keep_going: bool = False
     on_progress: Callable[[Progress], None] | None = None
+    on_single_models: Callable[[SingleModels], None] | None = None
     on_note: Callable[[str], None] | None = None
     identity: StoreIdentity | None = None
 
@@ -163,6 +171,12 @@ class ProfileSettings:
     def limits(self) -> ProfileLimits:
         """Where the run stops."""
         return ProfileLimits(coverage=self.coverage, budget_usd=self.budget_usd, budget_calls=self.budget_calls)
+
+    @property
+    def sampled_for(self) -> SamplingLimits:
+        """Where the whole profile stops."""
+        own = SamplingLimits(budget_usd=self.budget_usd, coverage=self.coverage, budget_calls=self.budget_calls)
+        return self.whole or own
 
     def note(self, line: str | None) -> None:
         """Tell one line, if there is something to tell and somebody to be told."""

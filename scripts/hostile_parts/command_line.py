@@ -77,7 +77,7 @@ WORDS = {
     "--minimize": ("cost", "latency"),
     "--risk": ("mean", "mean+sd", "dp"),
     "--stop": ("workflow", "oracle"),
-    "--sampler": ("priced", "cascade", "exhaustive"),
+    "--sampler": ("deciding", "priced", "cascade", "exhaustive"),
     "--isolation": ("process", "thread"),
     "--estimator": ("latent", "cascade", "average"),
     "--cost-budget": ("population", "per_request"),

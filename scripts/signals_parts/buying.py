@@ -6,10 +6,11 @@ from datetime import date
 
 import numpy as np
 
+from vinelm.api.deciding import recommended_plans
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.outcome_table import OutcomeCell
-from vinelm.profiler import SAMPLERS, make_sampler
+from vinelm.profiler import SAMPLERS, SamplingLimits, make_sampler
 from vinelm.requests.protocols import Sampler
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
@@ -56,9 +57,9 @@ def bought(
         sampler: a name of :data:`BUYERS`.
         budget_usd: dollars; a row that goes on below a passed answer counts as any other.
         seed: of the sampler.
-        continued_share: share of the paths that go on below a passed answer, where the sampler has that setting ("priced").
+        continued_share: share of the priced paths that go on below a passed answer, where the sampler has that setting.
     """
-    made = new_sampler(sampler, template, catalog, table.request_ids, seed, continued_share)
+    made = new_sampler(sampler, template, catalog, table.request_ids, seed, continued_share, budget_usd)
     cells: dict[OutcomeCell, None] = {}
     spent, idle, round_ = 0.0, 0, 0
     while idle < MOST_IDLE:
@@ -89,9 +90,17 @@ def scored(table: OutcomeTable, template: Template, n: int, seed: int) -> list[O
 
 
 def new_sampler(  # noqa: PLR0917
-    name: str, template: Template, catalog: Catalog, request_ids: tuple[str, ...], seed: int, continued_share: float
-) -> Sampler:
-    """The sampler of that name over a bound template."""
-    if name == "priced":
-        return make_sampler(name, template, request_ids, seed, catalog=catalog, continued_share=continued_share)
-    return make_sampler(name, template, request_ids, seed)
+    name: str, template: Template, catalog: Catalog, request_ids: tuple[str, ...], seed: int, continued_share: float,
+    budget_usd: float,
+) -> Sampler:  # fmt: skip
+    """The sampler of that name over a bound template, as a profile makes it."""
+    return make_sampler(
+        name,
+        template,
+        request_ids,
+        seed,
+        catalog=catalog,
+        limits=SamplingLimits(budget_usd=budget_usd),
+        continued_share=continued_share,
+        candidates=recommended_plans(template, catalog),
+    )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from signals_parts import classeval, exams, mixed, spider
+from signals_parts import agents, classeval, exams, mixed, spider
 from signals_parts.record import Asked, Record, UsdPer1000
 
 from vinelm.errors import ConfigError, DatasetError
@@ -20,6 +20,8 @@ LOADERS: Mapping[str, tuple[Path, Callable[[Path], Record]]] = {
     "classeval": (classeval.FILE, classeval.load_classeval),
     "routerbench": (mixed.ROUTERBENCH, mixed.load_routerbench),
     "llmrouter": (mixed.LLMROUTER, mixed.load_llmrouter),
+    "swe": (agents.SWE_AGENTS, agents.load_swe_agents),
+    "livecodebench": (agents.LIVECODEBENCH, agents.load_livecodebench),
 }
 FEWEST = 2
 OWN_CHECK = ("spider", "exams", "classeval")

@@ -38,7 +38,13 @@ def there(folder, monkeypatch):
 
 def test_a_workflow_object_threads_and_an_open_store_give_the_same_rows(tmp_path):
     workflow = vinelm.load_workflow(APP)
-    vinelm.profile(workflow, "models.toml", tmp_path / "b.db", coverage=0.1)
+
+    def stop(now):
+        if now.executed == 20:
+            raise KeyboardInterrupt
+
+    begun = vinelm.profile(workflow, "models.toml", tmp_path / "b.db", coverage=0.3, on_progress=stop)
+    assert begun.stopped_by == "interrupted"
     seen = []
     with ObservationStore.open(tmp_path / "b.db") as store:
         result = vinelm.profile(

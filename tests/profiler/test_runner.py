@@ -10,7 +10,7 @@ from kit.toys.profiling import ToyBackend, catalog_for, cost_of, expected, new_s
 from kit.toys.rounds import TwoRounds
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
-from vinelm.profiler import ProfileLimits, ProfileSettings, profile
+from vinelm.profiler import ProfileLimits, ProfileSettings, SamplingLimits, profile
 from vinelm.traces import ObservationStore
 
 
@@ -55,9 +55,9 @@ def test_the_same_seed_buys_the_same_rows_and_another_seed_others(tmp_path):
     assert first != rows_of(tmp_path, workflow, "c.db", coverage=0.3, seed=2)
 
 
-def test_a_larger_coverage_begins_with_the_smaller(tmp_path):
+def test_a_larger_coverage_begins_with_the_smaller_where_both_are_steps_of_one_profile(tmp_path):
     workflow = toy(n_requests=20)
-    small = rows_of(tmp_path, workflow, "a.db", coverage=0.1)
+    small = rows_of(tmp_path, workflow, "a.db", whole=SamplingLimits(coverage=0.5), coverage=0.1)
     large = rows_of(tmp_path, workflow, "b.db", coverage=0.5)
     assert 0 < len(small) < len(large)
     assert large[: len(small)] == small
@@ -74,12 +74,13 @@ def test_coverage_stops_at_the_first_row_that_reaches_it(tmp_path):
 
 
 def test_a_budget_is_kept_and_the_capped_run_is_a_prefix(tmp_path):
+    """Of the same whole: by its limits the sampler takes its shares of the dollars."""
     workflow = toy(n_requests=10)
     whole = rows_of(tmp_path, workflow, "whole.db", coverage=0.9)
     costs = [row.cost_usd for row in whole]
     for cap in (0.0, 0.004, 0.01):
         with new_store(tmp_path / f"{cap}.db", workflow) as store:
-            result = run(store, workflow, coverage=0.9, budget_usd=cap)
+            result = run(store, workflow, whole=SamplingLimits(coverage=0.9), coverage=0.9, budget_usd=cap)
             rows = store.observations()
             assert result.stopped_by == "budget"
             assert result.is_resumable
@@ -95,7 +96,7 @@ def test_a_budget_of_calls(tmp_path):
     whole = rows_of(tmp_path, workflow, "whole.db", coverage=0.9)
     with new_store(tmp_path / "s.db", workflow) as store:
         for n in (3, 3, 7):
-            result = run(store, workflow, coverage=0.9, budget_calls=n)
+            result = run(store, workflow, whole=SamplingLimits(coverage=0.9), coverage=0.9, budget_calls=n)
             assert (result.stopped_by, len(store)) == ("budget", n)
         assert store.observations() == whole[:7]
         run(store, workflow, coverage=0.9)
@@ -277,7 +278,7 @@ def test_rows_without_their_checkpoint_are_executed_again_to_be_extended(tmp_pat
     [
         ({"coverage": 0.0}, ConfigError, "coverage is 0.0"),
         ({"coverage": 1.5}, ConfigError, "coverage is 1.5"),
-        ({"sampler": "random"}, ConfigError, "unknown sampler 'random': use priced, cascade or exhaustive"),
+        ({"sampler": "random"}, ConfigError, "unknown sampler 'random': use deciding, priced, cascade or exhaustive"),
         ({"budget_usd": -1.0}, ConfigError, "budget is -1.0"),
         ({"budget_usd": float("nan")}, ConfigError, "budget is nan"),
         ({"budget_calls": -1}, ConfigError, "budget is -1 calls"),

@@ -1,57 +1,85 @@
-"""The plans that a profile runs on purpose, beside what runs today: those that its rows so far recommend."""
+"""The plans whose whole runs a profile buys on purpose: those that its rows so far recommend."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from vinelm.catalog import Catalog
 from vinelm.errors import EvidenceError
-from vinelm.profiler.sampling.priced_sampler import Candidates, Run
+from vinelm.profiler.sampling.deciding_sampler import Candidates
+from vinelm.profiler.sampling.runs import Run, as_run, distinct, whole_path
 from vinelm.rows.observation import Observation, at_ordinary_prices
 from vinelm.template import Template
 
 LEAST_ROWS = 40
 """With fewer rows nothing is recommended yet."""
+BUDGETS = 9
+"""Budgets that plans are recommended under where it is not known what runs today."""
 
 
 def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None:
-    """Return a function from rows to the plans that are worth proving against what runs today, as whole runs.
+    """Return a function from rows to the plans whose whole runs decide.
 
-    A plan that requests have run already is preferred to one that promises hardly more: whole runs then add up, where those of
-    plans that change from round to round prove nothing of any of them. A plan that leans on a model with few rows waits.
+    Where it is known what runs today, these are the plans that are worth proving against it. A plan that requests have run
+    already is preferred to one that promises hardly more: whole runs then add up, where those of plans that change from round
+    to round prove nothing of any of them. A plan that leans on a model with few rows waits. Otherwise they are the most
+    accurate plans under nine budgets, from the cheapest plan's dollars to those of the dearest one that is worth its price.
 
-    None where it is not known what runs today.
+    None under the oracle's stop, where no plan can be served.
 
     Args:
         template: Bound.
         catalog: The models.
     """
-    today_models = template.today
-    if today_models is None or template.stop == "oracle":
+    if template.stop == "oracle":
         return None
 
     def plans(rows: Sequence[Observation]) -> Sequence[Run]:
-        from vinelm.evaluation.judging.judgeable import worth_proving
-        from vinelm.evaluation.judging.planning_half import PlanningHalf
-        from vinelm.evaluation.judging.tried import by_request
-        from vinelm.plans.recommendation import thin_models
-        from vinelm.profiler.sampling.baseline import as_run, distinct, whole_path
-
         if len(rows) < LEAST_ROWS:
             return ()
-        rows = at_ordinary_prices(rows)
+        found = _proving if template.today is not None else _under_budgets
         try:
-            half = PlanningHalf(rows, template, catalog, "latent").plain
+            return found(at_ordinary_prices(rows), template, catalog)
         except EvidenceError:
             return ()
-        today = half.plans.today()
-        if today is None:
-            return ()
-        seen = by_request(rows)
-        found = worth_proving(today, half.plans, half.within_tried(seen, len(seen)).plans)
-        trie, of_application = half.annotated.trie, half.annotated.template
-        runs = (as_run(plan.reached, trie, of_application) for plan in found if not thin_models(half.annotated, plan.reached))
-        own = whole_path(of_application, today_models)  # has its runs beside every other plan, and is no plan to be proven
-        return tuple(run for run in distinct(runs) if run != own)
 
     return plans
+
+
+def _proving(rows: Sequence[Observation], template: Template, catalog: Catalog) -> Sequence[Run]:
+    """The plans that are worth proving against what runs today."""
+    from vinelm.evaluation.judging.judgeable import worth_proving
+    from vinelm.evaluation.judging.planning_half import PlanningHalf
+    from vinelm.evaluation.judging.tried import by_request
+    from vinelm.plans.recommendation import thin_models
+
+    half = PlanningHalf(rows, template, catalog, "latent").plain
+    today = half.plans.today()
+    if today is None:
+        return ()
+    seen = by_request(rows)
+    found = worth_proving(today, half.plans, half.within_tried(seen, len(seen)).plans)
+    trie, of_application = half.annotated.trie, half.annotated.template
+    runs = (as_run(plan.reached, trie, of_application) for plan in found if not thin_models(half.annotated, plan.reached))
+    own = whole_path(of_application, template.today or {})  # has its runs beside every other plan, and is no plan to be proven
+    return tuple(run for run in distinct(runs) if run != own)
+
+
+def _under_budgets(rows: Sequence[Observation], template: Template, catalog: Catalog) -> Sequence[Run]:
+    """The most accurate plans under some budgets, cheapest first."""
+    from vinelm.controller import Planner
+    from vinelm.estimator import make_estimator
+    from vinelm.objective import Objective
+
+    annotated = make_estimator("latent").fit(rows, template, catalog).annotated_
+    planner = Planner(annotated)
+    low = planner.plan(Objective(minimize="cost")).path_cost_usd
+    high = planner.plan(Objective(maximize="accuracy")).path_cost_usd
+    budgets = np.geomspace(low, high, BUDGETS) if 0.0 < low < high else (high,)
+    runs = []
+    for usd in budgets:
+        plan = planner.plan(Objective(maximize="accuracy", max_cost_usd=float(usd) * (1.0 + 1e-9), mix=False))
+        runs.append(as_run(plan.reached, annotated.trie, annotated.template))
+    return tuple(run for run in distinct(runs) if run)

@@ -18,7 +18,7 @@ from vinelm.requests.workflow import Request, Workflow
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from vinelm.profiler import ExecutionConfig, ProfileResult, ProfileSettings, Progress
+    from vinelm.profiler import ExecutionConfig, ProfileResult, ProfileSettings, Progress, SingleModels
     from vinelm.template import StopRule
     from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
 
@@ -32,7 +32,7 @@ def profile(
     store: ObservationStore | str | Path,
     *,
     requests: Sequence[Request] | None = None,
-    sampler: str | Sampler = "priced",
+    sampler: str | Sampler = "deciding",
     coverage: float | None = None,
     budget_usd: float | None = None,
     budget_calls: int | None = None,
@@ -42,6 +42,7 @@ def profile(
     checkpoints: str | None = None,
     keep_going: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
+    on_single_models: Callable[[SingleModels], None] | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> ProfileResult:
     """Execute a sample of (request, path) cells and store what each invocation showed.
@@ -55,9 +56,9 @@ def profile(
         models: A catalog, the path of its file, ready LangChain chat models by name, or ``provider:model`` strings.
         store: The store to write to. A path is opened if it exists and created otherwise; its folder must exist.
         requests: The labelled requests to sample from; None takes all of the workflow's.
-        sampler: Which cells to execute next: ``"priced"`` (each model about as often as its price allows), ``"cascade"``
-            (uniform, as in the paper), ``"exhaustive"``, or an object with :class:`~vinelm.requests.protocols.Sampler`'s
-            method.
+        sampler: Which cells to execute next: ``"deciding"`` (a race of all single models, then what is expected to change the
+            plan), ``"priced"`` (each model about as often as its price allows), ``"cascade"`` (uniform, as in the paper),
+            ``"exhaustive"``, or an object with :class:`~vinelm.requests.protocols.Sampler`'s method.
         coverage: Stop at this fraction, in (0, 1], of the dollars that executing every reached cell once would cost.
             Without a coverage and a budget: 0.02.
         budget_usd: The most that the store may cost in dollars, earlier runs included. Required for models that cost money.
@@ -72,6 +73,7 @@ def profile(
         keep_going: Go on even if all first rows of a stage fail alike, whatever the model, or none of the first ten requests
             that what runs today has answered is right, which says that the answer is read in the wrong place.
         on_progress: Called after every new observation.
+        on_single_models: Called once with the table of the single models, as soon as their race is over; the result has it too.
         on_note: Called with one line if the store's last run had other settings, and with one line if the workflow, the
             dataset or the catalog changed: which rows stay, and which do not.
 
@@ -111,7 +113,8 @@ def profile(
     require_sampler(sampler)
     settings = ProfileSettings(  # refuses nonsense before a store is made
         requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls, seed=seed,
-        execution=execution or ExecutionConfig(), keep_going=keep_going, on_progress=on_progress, on_note=on_note,
+        execution=execution or ExecutionConfig(), keep_going=keep_going, on_progress=on_progress,
+        on_single_models=on_single_models, on_note=on_note,
     )  # fmt: skip
     place = None if checkpoints is None else CheckpointPlace(checkpoints)
     identity = identity_of(workflow, catalog, backends, seed)
@@ -134,6 +137,7 @@ def run_profile(
     from vinelm.profiler import profile
 
     settings = replace(settings, candidates=recommended_plans(workflow.template.bind(tuple(catalog)), catalog))
+    settings = replace(settings, whole=settings.sampled_for)  # a step of a profile must not take its shares of its own coverage
     if max_error is None:
         return profile(workflow, catalog, backends, store, settings)
     return profile_until_certain(

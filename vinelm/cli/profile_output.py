@@ -27,6 +27,11 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_
 
     for by in GROUPS:
         _spend_table(by, store.spend(by), result.spent_usd)  # type: ignore[arg-type]
+    if result.single_models is not None:
+        columns = ("model on every call", "requests", "% right (90 %)", "$ per 1,000")
+        show_table("Single models", columns, result.single_models.table())
+        for line in result.single_models.lines():
+            say(line)
     failed = "".join(f", {n:,} failed ({kind})" for kind, n in sorted(result.failures.items()))
     ended = "the estimate is certain enough" if result.stopped_by == "certain" else f"stopped by {result.stopped_by}"
     say(f"{len(store):,} rows ({result.executed:,} new{failed}), {usd(result.spent_usd)}, {ended}.")
@@ -216,7 +221,7 @@ def _show_needs(needs: Needs) -> None:
         ("rows", *_whole(needs.rows), f"{needs.left_rows:,}"),
     ]
     show_table(f"Needed for {percent(needs.coverage)} coverage", ("", "low", "middle", "high", "left"), rows)
-    _show_baseline(needs)
+    _show_race(needs)
     if needs.left_usd is None:
         return
     if needs.short_usd > 0:
@@ -226,14 +231,14 @@ def _show_needs(needs: Needs) -> None:
         say(f"What is left of the budget is enough for {percent(needs.coverage)} coverage.")
 
 
-def _show_baseline(needs: Needs) -> None:
-    """Print what the comparison with today takes, without which no plan is recommended."""
-    needed = needs.baseline_usd
+def _show_race(needs: Needs) -> None:
+    """Print what the comparison of the single models takes."""
+    needed = needs.race_usd
     if needed is None or needed.high == 0.0:
         return
-    say(f"First come whole runs of what runs today and of the strongest model, for about {usd(needed.middle)}.")
+    say(f"First all models, and what runs today, answer the same requests, for about {usd(needed.middle)}; losers drop out.")
     if needs.left_usd is not None and needs.left_usd < needed.high:
-        say(f"The budget may end before them, and then nothing is recommended: {usd(needed.high)} would be enough.")
+        say(f"The budget may end before that, and then nothing is recommended: {usd(needed.high)} would be enough.")
 
 
 def _whole(one: ForecastInterval) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from vinelm.cli.waiting import held
 from vinelm.reports import percent, usd
 
 if TYPE_CHECKING:
-    from vinelm.profiler import Progress
+    from vinelm.profiler import Progress, SingleModels
 
 EventKind = Literal["quiet", "text", "json"]
 _TERMINAL_S, _LOG_S, _EVENT_S = 0.1, 10.0, 1.0
@@ -50,6 +50,15 @@ def noted(kind: EventKind) -> Callable[[str], None] | None:
     if kind == "quiet":
         return None
     return lambda text: echo(json_text({"event": "note", "text": text}) if kind == "json" else text, err=True)
+
+
+def raced(kind: EventKind) -> Callable[[SingleModels], None] | None:
+    """Return the callback that prints the table of single models once their race is over; None if nothing is to be shown."""
+    if kind == "quiet":
+        return None
+    if kind == "json":
+        return lambda found: echo(json_text({"event": "single_models", **asdict(found)}), err=True)
+    return lambda found: echo(found.text(), err=True)
 
 
 class RateEstimate:

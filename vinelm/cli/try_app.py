@@ -61,8 +61,8 @@ def command(
 
     APP is FILE.py:ATTRIBUTE, as for `vinelm init`. The first time this writes workflow.py and models.toml next to it, as that
     command does; files that are there are kept, so that you may change them and run the same line again. Then it buys rows
-    until it is certain, or the budget is spent: first what your app runs today and the strongest model on the same requests,
-    then the plans that would replace it.
+    until it is certain, or the budget is spent: first what your app runs today and every single model on the same requests,
+    whose table is shown, then the plans that would replace it.
 
     What is bought is kept in app.db: the same line continues an interrupted run, and a larger budget adds to it. Writes
     app.vine, which serves, and report/report.html.

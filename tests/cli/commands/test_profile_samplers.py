@@ -30,9 +30,7 @@ def test_priced_goes_on_in_rounds_until_the_coverage(shop, capsys):
     bought = rows("n.db")
     assert {row.sampler for row in bought} == {"priced"}
     assert len({row.round for row in bought}) > 1
-    drawn = [row for row in bought if row.probability is not None]  # half of the later paths are given: the dearest model's
-    assert len(drawn) > len(bought) / 3
-    assert all(0.0 < row.probability <= 1.0 for row in drawn)
+    assert all(0.0 < row.probability <= 1.0 for row in bought)
 
 
 def test_an_interrupted_profile_is_resumed_alike(shop, capsys):
@@ -82,7 +80,7 @@ def test_what_a_run_would_refuse_is_refused_before_a_store_is_made_or_changed(sh
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--sampler", "magic"], "unknown sampler 'magic': use priced, cascade or exhaustive"),
+        (["--sampler", "magic"], "unknown sampler 'magic': use deciding, priced, cascade or exhaustive"),
     ],
 )
 def test_a_sampler_that_makes_no_sense_is_refused(shop, capsys, args, words):

@@ -55,7 +55,12 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
     "end the run in any case.",
     FRACTION,
 )
-@option("--sampler NAME", "priced (cheap models more often), cascade (uniform), or exhaustive.", default="priced")
+@option(
+    "--sampler NAME",
+    "deciding (a race of all models, then what changes the plan), priced (cheap models more often), cascade (uniform), or "
+    "exhaustive.",
+    default="deciding",
+)
 @option(
     "--checkpoints URL",
     "Keep the contents of checkpoints in this folder or under this fsspec URL, in later runs too [default: in the store].",
@@ -252,7 +257,8 @@ def _forecast(
     from vinelm.profiler.dry_run.throughput import rates_of
     from vinelm.profiler.growth import kinds_of
     from vinelm.profiler.runner import continued_share
-    from vinelm.profiler.sampling.priced_sampler import PricedSampler
+    from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
+    from vinelm.profiler.sampling.prices import SamplingLimits
     from vinelm.traces.databases.address import address_of
     from vinelm.traces.databases.opening import exists
 
@@ -272,9 +278,11 @@ def _forecast(
             ids,
             settings["seed"],
             catalog=inputs.catalog,
+            limits=SamplingLimits(budget_usd=limits.budget_usd, coverage=limits.coverage, budget_calls=limits.budget_calls),
             continued_share=continued_share(inputs.workflow),
             candidates=recommended_plans(template, inputs.catalog),
             kinds=kinds_of(inputs.workflow, ()),
+            few_rounds=settings["batch_prices"] is not None,
         )
 
     def forecast_to(limits: ProfileLimits, sampler: Sampler = sampler) -> Forecast:
@@ -296,8 +304,8 @@ def _forecast(
     unlimited = ProfileLimits(coverage=coverage)
     whole = forecast if limits == unlimited else forecast_to(unlimited)
     needs = needs_of(whole, limits, template, len(ids), coverage=coverage, rows=rows, committed_usd=committed_usd)
-    if isinstance(sampler, PricedSampler) and sampler.n_baseline:
-        needs = replace(needs, baseline_usd=forecast_to(ProfileLimits(coverage=1.0), sampler.baseline_alone()).cost_usd)
+    if isinstance(sampler, DecidingSampler):
+        needs = replace(needs, race_usd=forecast_to(ProfileLimits(coverage=1.0), sampler.race_alone()).cost_usd)
     if settings["batch_prices"] is None:
         return forecast, needs, None
     from vinelm.profiler.dry_run.batches import batch_forecast
@@ -310,10 +318,12 @@ def _run(
     inputs: Inputs, store: ObservationStore, settings: dict[str, Any], execution: ExecutionConfig, kind: Any
 ) -> ProfileResult:
     from vinelm.api.profiling import run_profile
-    from vinelm.cli.progress import live, noted
+    from vinelm.cli.progress import live, noted, raced
     from vinelm.profiler import ProfileSettings
 
     with live(kind) as on_progress:
         named = {name: settings[name] for name in (*LIMITS, "sampler", "seed", "identity", "keep_going", "batch_prices")}
-        asked = ProfileSettings(execution=execution, on_progress=on_progress, on_note=noted(kind), **named)
+        asked = ProfileSettings(
+            execution=execution, on_progress=on_progress, on_single_models=raced(kind), on_note=noted(kind), **named
+        )  # fmt: skip
         return run_profile(inputs.workflow, inputs.catalog, inputs.backends, store, asked, max_error=settings["max_error"])

@@ -1,0 +1,216 @@
+"""The default sampler: a race of single models, then dollars by what they are expected to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Self
+
+from vinelm.catalog import Catalog
+from vinelm.profiler.sampling.mixtures import Gains, Mixtures, purchases
+from vinelm.profiler.sampling.priced_sampler import PricedSampler, RoundPaths, models_by_depth, shuffled
+from vinelm.profiler.sampling.prices import Prices, SamplingLimits, rows_by_cell
+from vinelm.profiler.sampling.race import FEW_REQUESTS, REQUESTS, Race
+from vinelm.profiler.sampling.runs import Run, distinct, run_of, whole_path
+from vinelm.profiler.sampling.single_models import SingleModels
+from vinelm.requests.protocols import RequestPath
+from vinelm.rows.observation import Observation
+from vinelm.template import SKIP, Template
+
+Candidates = Callable[[Sequence[Observation]], Sequence[Run]]
+"""The plans whose whole runs decide, by rows: those that would replace what runs today, the most important one first; or where
+that is not known those that are recommended under some budgets. A pure function."""
+GROWTH, FEW_ROUNDS_GROWTH = 0.2, 1.0
+"""Dollars of a round after the race, by those of all rounds before it: about eight rounds from a quarter of the dollars on; and
+the same where a round takes hours."""
+LEAST_PATHS = 4
+"""Paths of such a round, at least: the workers wait for its end."""
+WHOLE_SHARE = 0.5
+"""Share of the dollars after the race, where requests take several calls, that are whole runs of the plans recommended."""
+PROVING_SHARE = 0.75
+"""Share of them that are whole runs of what runs today and of the plans that would replace it, once there are some."""
+SWAPPED_SHARE = 0.5
+"""Share of what is left then that differs from today's run in its first model, or in those that follow."""
+
+
+class DecidingSampler:
+    """Buys the rows that decide which plan is served (:class:`~vinelm.requests.protocols.Sampler`).
+
+    First a race (:class:`~vinelm.profiler.sampling.race.Race`): all single models and what runs today answer the same first
+    requests. Then dollars by what they are expected to change:
+
+    - Where a request is one call, answers of the model whose next answers change the best mixtures most per dollar
+      (:mod:`~vinelm.profiler.sampling.mixtures`).
+    - Where it takes several, half of the dollars are whole runs of the candidates, and half paths of
+      :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`.
+    - Where the template says what runs today, three quarters are whole runs of that and of the candidates on the same requests,
+      one plan after the other. Of the rest some differ from today's run in one place.
+
+    Every share is one of dollars. A round after the race has a fifth of the dollars before it. Once nothing of this is left the
+    priced paths go on until every reached cell has a row.
+
+    Args:
+        template: A bound template.
+        catalog: Models and list prices; None: unknown.
+        request_ids: The requests to sample from.
+        seed: Of the order of the requests and of the priced paths.
+        limits: Where the profile stops, which says how many dollars the race may take.
+        continued_share: As of the priced paths, and of their dollars.
+        candidates: Whose whole runs decide; None buys none.
+        kinds: As of the priced paths.
+        few_rounds: A round takes hours, as where calls go in batches: fewer and larger ones.
+
+    Raises:
+        ConfigError: A setting is out of its range, or the stages that may come first allow different models.
+    """
+
+    def __init__(
+        self,
+        template: Template,
+        catalog: Catalog | None,
+        request_ids: Sequence[str],
+        seed: int,
+        *,
+        limits: SamplingLimits | None = None,
+        continued_share: float = 0.0,
+        candidates: Candidates | None = None,
+        kinds: Mapping[str, str] | None = None,
+        few_rounds: bool = False,
+    ) -> None:
+        self.template = template
+        self.catalog = catalog
+        self.request_ids = tuple(request_ids)
+        self.seed = seed
+        self.limits = limits or SamplingLimits()
+        self.continued_share = continued_share
+        self.few_rounds = few_rounds
+        self._candidates = candidates
+        self._priced = PricedSampler(template, catalog, request_ids, seed, continued_share=continued_share, kinds=kinds)
+        self._choices = models_by_depth(template)
+        self._order = shuffled(self.request_ids, seed)
+        self._race = Race(template, catalog, self._order, self._choices, self.limits, FEW_REQUESTS if few_rounds else REQUESTS)
+        self._ends_after_race = False
+
+    def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
+        """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
+        racing = self._race.paths(round_, observations)
+        yield from racing
+        if not racing and not self._ends_after_race:
+            yield from self._deciding(round_, observations)
+
+    def is_racing(self, round_: int, observations: Sequence[Observation]) -> bool:
+        """Return whether a round is one of the race; the rows are those of all earlier rounds."""
+        return bool(self._race.paths(round_, observations))
+
+    def single_models(self, observations: Sequence[Observation]) -> SingleModels:
+        """Return what rows show of the single models and of what runs today."""
+        return self._race.table(observations)
+
+    def race_alone(self) -> Self:
+        """Return a sampler of the race alone."""
+        alone = copy(self)
+        alone._ends_after_race = True
+        return alone
+
+    def _deciding(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
+        """A round after the race: each path is of the use that is furthest behind its share of the dollars."""
+        rows = rows_by_cell(observations)
+        prices = Prices.of(self.template, self.catalog, observations)
+        spent_usd = prices.spent(observations, self.catalog)
+        round_usd = (FEW_ROUNDS_GROWTH if self.few_rounds else GROWTH) * spent_usd
+        paths = self._priced.round_paths(round_, observations)
+        left_usd = self.limits.usd(prices, prices.everything(self._choices, len(self._order)), observations) - spent_usd
+        uses = self._uses(observations, paths, prices, round_usd, left_usd)
+        n, used_usd = 0, 0.0
+        while used_usd < round_usd or n < LEAST_PATHS:
+            use = min(uses, key=lambda one: one.used_usd / one.share, default=None)
+            path = paths.next() if use is None else use.take()
+            if path is None:
+                if use is None:
+                    return
+                uses.remove(use)
+                continue
+            paid, is_whole = run_of(rows, self.template, path.request_id, path.path)
+            usd = 0.0 if is_whole and not path.goes_on else prices.of_run(path.path, len(paid), goes_on=path.goes_on)
+            if use is not None:
+                use.used_usd += usd
+            n, used_usd = n + 1, used_usd + usd
+            yield path
+
+    def _uses(
+        self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
+    ) -> list[_Use]:
+        """What the dollars of a round are for."""
+        whole = self._whole_runs(observations, paths)
+        has_today = self.template.today is not None
+        if self._is_one_call:
+            decided = self._gradient(observations, paths, prices, round_usd, left_usd)
+            if not has_today:
+                return [_Use(1.0, lambda: next(decided, None))]
+            return [_Use(PROVING_SHARE, lambda: next(whole, None)), _Use(1.0 - PROVING_SHARE, lambda: next(decided, None))]
+        share = PROVING_SHARE if has_today else WHOLE_SHARE
+        found = [_Use(share, lambda: next(whole, None))]
+        rest = 1.0 - share
+        if has_today:
+            found.append(_Use(rest * SWAPPED_SHARE, paths.swapped))
+            rest *= 1.0 - SWAPPED_SHARE
+        if self.continued_share > 0.0:
+            found.append(_Use(rest * self.continued_share, paths.continued))
+        return [*found, _Use(rest * (1.0 - self.continued_share), paths.next)]
+
+    @property
+    def _is_one_call(self) -> bool:
+        """True if every request is one call of one of some models."""
+        first = self._choices[0]
+        return len(self._choices) == 1 and isinstance(first, tuple) and SKIP not in first
+
+    def _whole_runs(self, observations: Sequence[Observation], paths: RoundPaths) -> Iterator[RequestPath]:
+        """Whole runs of the candidates that are not there yet, on the same requests, and of what runs today beside them."""
+        today = self.template.today
+        if self._candidates is None or (self._is_one_call and today is None):
+            return
+        plans, rows = list(self._candidates(observations)), rows_by_cell(observations)
+        if not plans:
+            return
+        # Beside what runs today one plan after the other: whole runs prove something once enough requests have both.
+        groups: list[Sequence[Run]] = [plans]
+        if today is not None:
+            groups = [distinct((whole_path(self.template, today), plans[0])), *([one] for one in plans[1:])]
+        for group in groups:
+            for request in self._order:
+                for run in group:
+                    if not run_of(rows, self.template, request, run)[1]:
+                        path = RequestPath(request, run)
+                        paths.claim_first(path)
+                        yield path
+
+    def _gradient(
+        self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
+    ) -> Iterator[RequestPath]:
+        """First answers of the models whose answers are expected to change the best mixtures most per dollar."""
+        names = [name for name in self._choices[0] if isinstance(name, str)]
+        answers = {name: [float(row.success or 0.0) for row in observations if row.prefix == (name,)] for name in names}
+        floor = min((usd for usd in prices.usd.values() if usd > 0.0), default=1.0) / 1000.0
+        usd = [max(prices.usd[name], floor) for name in names]  # one that is free is asked first, and not without end
+        gains = Gains(Mixtures(usd), [sum(answers[name]) for name in names], [len(answers[name]) for name in names])
+        unanswered = [paths.n_unanswered(name) for name in names]
+        for model in purchases(gains, usd, unanswered, round_usd, left_usd):
+            path = paths.first_answer(names[model])
+            if path is not None:
+                yield path
+
+
+@dataclass(eq=False)
+class _Use:
+    """What some of a round's dollars are for.
+
+    Attributes:
+        share: Of the dollars, > 0.
+        take: Gives the next path; None once there is none.
+        used_usd: Expected dollars of those taken.
+    """
+
+    share: float
+    take: Callable[[], RequestPath | None]
+    used_usd: float = 0.0

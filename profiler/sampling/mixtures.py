@@ -1,0 +1,118 @@
+"""Which answers are expected to change the best mixtures of models most per dollar, where a request is one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from vinelm.trie.arrays import FloatArray
+
+BUDGETS = 9
+"""Budgets that the value of mixtures is the mean over, from the cheapest model's dollars to the dearest one's."""
+BATCHES = (1, 2, 4, 8, 16)
+"""How many further answers of a model are considered at a time: one alone can rarely change what is best."""
+PRIOR = 2.0
+"""Weight, in answers, of the mean accuracy of all models."""
+MOST_PENDING = 64
+"""Most answers of one model in a round: all of them are chosen before any is seen."""
+LEAST_GAIN = 1e-9
+"""Accuracy per mean price: where no answer is expected to change more, the rest is for others to decide."""
+
+
+class Mixtures:
+    """The value of the best mixture of two models under each of some budgets, as a function of the models' accuracies.
+
+    Args:
+        usd: Dollars of an answer of each model, > 0; (models,).
+        budgets: Mean dollars of a request; None: :data:`BUDGETS` between the cheapest model and the dearest.
+    """
+
+    def __init__(self, usd: Sequence[float], budgets: Sequence[float] | None = None) -> None:
+        self.usd = np.asarray(usd, np.float64)
+        low, high = float(self.usd.min()), float(self.usd.max())
+        self._budgets = np.geomspace(low, high, BUDGETS) if budgets is None else np.asarray(budgets, np.float64)
+
+    def value(self, accuracy: FloatArray) -> FloatArray:
+        """Return the mean over the budgets of the best mixture's accuracy; ``accuracy`` is (..., models)."""
+        total = np.zeros(accuracy.shape[:-1])
+        for budget in self._budgets:
+            within = self.usd <= budget * (1.0 + 1e-9)
+            if not within.any():  # the cheapest is served all the same
+                within = self.usd <= self.usd.min()
+            best = accuracy[..., within].max(axis=-1)
+            low, high = np.flatnonzero(within), np.flatnonzero(~within)
+            if len(high):
+                share = (budget - self.usd[low])[:, None] / (self.usd[high][None, :] - self.usd[low][:, None])
+                share = np.clip(share, 0.0, 1.0)
+                mixed = (1.0 - share) * accuracy[..., low, None] + share * accuracy[..., None, high]
+                best = np.maximum(best, mixed.max(axis=(-2, -1)))
+            total += best
+        return total / len(self._budgets)
+
+
+class Gains:
+    """The expected change of the best mixtures by further answers: the knowledge gradient of independent Beta posteriors.
+
+    Args:
+        mixtures: Their value.
+        right: How many answers of each model are right, or the sum of their scores; (models,).
+        asked: How many answers of each there are; (models,).
+    """
+
+    def __init__(self, mixtures: Mixtures, right: Sequence[float], asked: Sequence[int]) -> None:
+        self._mixtures = mixtures
+        r, n = np.asarray(right, np.float64), np.asarray(asked, np.float64)
+        known = n > 0
+        mean = float(np.clip((r[known] / n[known]).mean(), 0.02, 0.98)) if known.any() else 0.5
+        self._a, self._b = r + PRIOR * mean, n - r + PRIOR * (1.0 - mean)
+        self._mean = self._a / (self._a + self._b)
+        self._value = float(mixtures.value(self._mean))
+        self._of = lru_cache(maxsize=None)(self._expected)
+
+    def of(self, model: int, answers: int) -> float:
+        """Return the expected change by so many further answers of a model."""
+        return self._of(model, answers) if answers else 0.0
+
+    def _expected(self, model: int, n: int) -> float:
+        from scipy.special import betaln, gammaln  # a tenth of a second, which few commands need
+
+        a, b, k = self._a[model], self._b[model], np.arange(n + 1)
+        chance = np.exp(
+            gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + betaln(k + a, n - k + b) - betaln(a, b)
+        )  # of k right ones (beta-binomial)
+        after = np.tile(self._mean, (n + 1, 1))
+        after[:, model] = (a + k) / (a + b + n)
+        return float((chance * self._mixtures.value(after)).sum() / chance.sum()) - self._value
+
+
+def purchases(gains: Gains, usd: Sequence[float], open_: Sequence[int], round_usd: float, left_usd: float) -> list[int]:
+    """Return the models to buy an answer of, in order: batch after batch that changes most per dollar, until a round is full.
+
+    Args:
+        gains: The expected changes.
+        usd: Dollars of an answer of each model, > 0.
+        open_: How many requests each model has not answered.
+        round_usd: Dollars of the round; the last batch may exceed them.
+        left_usd: Dollars left in all, which no batch exceeds.
+    """
+    pending, found, spent = [0] * len(usd), list[int](), 0.0
+    scale = min(usd)
+    while spent < round_usd:
+        best, chosen = LEAST_GAIN, None
+        for model, price in enumerate(usd):
+            for batch in BATCHES:
+                after = pending[model] + batch
+                if after > min(open_[model], MOST_PENDING) or spent + batch * price > left_usd:
+                    break
+                rate = (gains.of(model, after) - gains.of(model, pending[model])) * scale / (batch * price)
+                if rate > best:
+                    best, chosen = rate, (model, batch)
+        if chosen is None:
+            break
+        model, batch = chosen
+        pending[model] += batch
+        spent += batch * usd[model]
+        found += [model] * batch
+    return found

@@ -1,0 +1,142 @@
+"""What invocations cost and how often requests go on after them, by the rows so far: a profile's shares are of dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vinelm.catalog import Catalog
+from vinelm.requests.protocols import Choice
+from vinelm.rows.observation import Cell, Observation
+from vinelm.template import Template
+
+NOMINAL_TOKENS = (1000, 250)
+"""Prompt and completion tokens of the call that list prices are compared by."""
+_RATE_PRIOR = 4.0
+"""Weight, in rows, of the rate at which requests go on after all models."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Expected dollars of invocations and runs, by some rows.
+
+    Attributes:
+        usd: Dollars of an invocation on each model, >= 0; 1 each where all are free, so that shares are of invocations then.
+        goes_on: P(a request goes on after an invocation on the model), in (0, 1).
+        is_free: Every model is free.
+    """
+
+    usd: Mapping[str, float]
+    goes_on: Mapping[str, float]
+    is_free: bool
+
+    @classmethod
+    def of(cls, template: Template, catalog: Catalog | None, rows: Sequence[Observation]) -> Prices:
+        """Learn them from rows; models without any have their list price, on the scale of the others' rows."""
+        usd = prices_usd(template, catalog, rows)
+        is_free = not any(price > 0.0 for price in usd.values())
+        counts = {name: [0, 0] for name in usd}
+        for row in rows:
+            # What lies below an answer that passed, or at the last invocation, does not say how often requests go on.
+            if row.model in counts and not row.is_continued and row.depth < template.depth:
+                counts[row.model][0] += 1
+                counts[row.model][1] += not row.ended(template.stop)
+        n, on = (sum(count[k] for count in counts.values()) for k in (0, 1))
+        overall = (on + 1.0) / (n + 2.0)
+        rates = {name: (on + _RATE_PRIOR * overall) / (n + _RATE_PRIOR) for name, (n, on) in counts.items()}
+        return cls(dict.fromkeys(usd, 1.0) if is_free else usd, rates, is_free)
+
+    def of_run(self, path: Sequence[Choice], n_paid: int = 0, *, goes_on: bool = False) -> float:
+        """Return the expected dollars of what follows the first ``n_paid`` invocations of a path, if the request comes there.
+
+        Args:
+            path: The models of the whole path; of several that may run an invocation the mean counts.
+            n_paid: How many of them have rows.
+            goes_on: The path is executed to its end whatever passes.
+        """
+        total, chance = 0.0, 1.0
+        for choice in path[n_paid:]:
+            names = (choice,) if isinstance(choice, str) else tuple(choice.values()) or ("",)
+            total += chance * sum(self.usd.get(name, 0.0) for name in names) / len(names)
+            chance *= 1.0 if goes_on else sum(self.goes_on.get(name, 1.0) for name in names) / len(names)
+        return total
+
+    def everything(self, choices: Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]], n_requests: int) -> float:
+        """Return about the dollars of every reached cell once; ``choices`` are the models of each invocation."""
+        below = 0.0
+        for models in reversed(choices):
+            stages = (models,) if isinstance(models, tuple) else tuple(models.values())
+            below = sum(self.usd[name] + self.goes_on[name] * below for names in stages for name in names) / max(len(stages), 1)
+        return n_requests * below
+
+    def spent(self, rows: Sequence[Observation], catalog: Catalog | None) -> float:
+        """Return the dollars of rows, on the scale of :attr:`usd`."""
+        return float(len(rows)) if self.is_free else sum(fresh_usd(row, catalog) for row in rows)
+
+
+def listed_usd(catalog: Catalog | None, model: str) -> float:
+    """Return the list price of a usual call in dollars; 0 without a catalog."""
+    return 0.0 if catalog is None else catalog[model].price.cost_usd(*NOMINAL_TOKENS)
+
+
+def prices_usd(template: Template, catalog: Catalog | None, observations: Iterable[Observation]) -> dict[str, float]:
+    """Return the dollars of an invocation on each model: the mean of its rows, or else its list price on their scale.
+
+    The scale is the ratio of the dollars of all rows to the list prices of their models. Without rows these are list prices.
+    Dollars are those without a prompt cache, so that a profile buys the same rows however its prompts are kept.
+    """
+    paid: dict[str, list[float]] = {name: [] for name in template.models}
+    for row in observations:
+        if row.model in paid:
+            paid[row.model].append(fresh_usd(row, catalog))
+    listed = {name: listed_usd(catalog, name) for name in paid}
+    expected = sum(listed[name] * len(costs) for name, costs in paid.items())
+    scale = sum(map(sum, paid.values())) / expected if expected > 0.0 else 1.0
+    return {name: sum(costs) / len(costs) if costs else scale * listed[name] for name, costs in paid.items()}
+
+
+def fresh_usd(row: Observation, catalog: Catalog | None) -> float:
+    """Return the dollars of a row, tools included, if nothing had been read from a prompt cache or written to it."""
+    if catalog is None or row.model not in catalog or not (row.calls and row.tokens_in) or row.tokens_out is None:
+        return row.served_usd
+    model, calls = catalog[row.model], row.calls
+    if not row.tokens_cached and model.cache_points == "off":
+        return row.served_usd
+    return calls * model.price.cost_usd(row.tokens_in // calls, row.tokens_out // calls) + row.tool_cost_usd
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingLimits:
+    """Where the whole profile stops, as far as a sampler is to know it. None: no such limit.
+
+    Attributes:
+        budget_usd: Dollars.
+        coverage: Fraction of the dollars of every reached cell once.
+        budget_calls: Model calls.
+    """
+
+    budget_usd: float | None = None
+    coverage: float | None = None
+    budget_calls: int | None = None
+
+    def usd(self, prices: Prices, everything: float, rows: Sequence[Observation]) -> float:
+        """Return the dollars that a profile may spend in all, on the scale of the prices.
+
+        Args:
+            prices: By these rows.
+            everything: Dollars of every reached cell once.
+            rows: The rows so far.
+        """
+        found = [everything if self.coverage is None else self.coverage * everything]
+        if self.budget_usd is not None and not prices.is_free:
+            found.append(self.budget_usd)
+        if self.budget_calls is not None:
+            calls = sum(row.calls for row in rows)
+            mean = sum(row.served_usd for row in rows) / calls if calls and not prices.is_free else 0.0
+            found.append(self.budget_calls * (mean or sum(prices.usd.values()) / len(prices.usd)))
+        return min(found)
+
+
+def rows_by_cell(rows: Iterable[Observation]) -> dict[Cell, Observation]:
+    """Return rows by request and prefix."""
+    return {(row.request_id, row.prefix): row for row in rows}

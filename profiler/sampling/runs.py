@@ -1,0 +1,79 @@
+"""Whole runs: the models of every invocation of a request, and whether rows have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from vinelm.requests.protocols import Choice
+from vinelm.rows.observation import Cell, Observation
+from vinelm.template import Template
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
+
+Run = tuple[Choice, ...]
+"""The models of a whole run."""
+
+
+def distinct(paths: Iterable[Run]) -> tuple[Run, ...]:
+    """Return each path once, in order: a path with a model for each stage has no hash."""
+    found: list[Run] = []
+    for path in paths:
+        if path not in found:
+            found.append(path)
+    return tuple(found)
+
+
+def whole_path(template: Template, models: Mapping[str, str]) -> Run:
+    """Return the path of a run in which each stage has its model, down to the last invocation that the template allows."""
+    return tuple(_choice(stages, models) for stages in template.flow.stages_at)
+
+
+def as_run(reached: FloatArray, trie: Trie, template: Template) -> Run:
+    """Return the models of a whole run along a plan, the most frequent one at each stage of each invocation.
+
+    Args:
+        reached: P(a request of the plan runs the invocation of each node), shape (n + 1,). Beyond its end the path ends, too.
+        trie: The plan's.
+        template: Bound. Stages that the plan does not come to run what runs today; where that is not known a run ends there.
+    """
+    path: list[Choice] = []
+    for stages, nodes in zip(template.flow.stages_at, trie.levels[1:], strict=True):
+        if not np.any(reached[nodes] > 0.0):
+            break
+        models = dict(template.today or {})
+        for node in sorted(nodes[reached[nodes] > 0.0], key=lambda node: float(reached[node])):
+            models[trie.stages[trie.stage[node]]] = trie.models[trie.model[node]]
+        path.append(_choice([stage for stage in stages if stage in models], models))
+    return tuple(path)
+
+
+def _choice(stages: Iterable[str], models: Mapping[str, str]) -> Choice:
+    chosen = {name: models[name] for name in stages}
+    return next(iter(chosen.values())) if len(set(chosen.values())) == 1 else chosen
+
+
+def run_of(
+    rows: Mapping[Cell, Observation], template: Template, request: str, path: Sequence[Choice]
+) -> tuple[list[Observation], bool]:
+    """Return the rows of a request's run along a path, and whether they are all of it, down to its own end."""
+    found: list[Observation] = []
+    stage = template.first_stages[0].name if len(template.first_stages) == 1 else None
+    for choice in path:
+        prefix = found[-1].prefix if found else ()
+        if stage is not None and not isinstance(choice, str) and stage not in choice:
+            return found, True  # the path has no model for the stage that came, and ends
+        named = (choice,) if isinstance(choice, str) else choice.values() if stage is None else (choice[stage],)
+        ran = (rows.get((request, (*prefix, model))) for model in named)
+        row = next(
+            (row for row in ran if row is not None and (isinstance(choice, str) or choice.get(row.stage) == row.model)), None
+        )
+        if row is None:
+            return found, False
+        found.append(row)
+        if row.ended(template.stop):
+            break
+        follower = template.following(row.depth, row.arm)
+        stage = None if follower is None else follower.name
+    return found, True

@@ -1,0 +1,159 @@
+"""The table of single models: what each is right in and costs, run on every call, by the rows of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vinelm.profiler.sampling.runs import Run
+
+LEVEL = 0.9
+"""Of the intervals."""
+LEAST_REQUESTS = 10
+"""With fewer requests a model is not taken for as good as another one."""
+LEAST_NAMED, SHRUNKEN = 4, 5.0
+"""With fewer requests a model is not named the strongest; and the weight, in requests, of the mean of all models."""
+NEAR = 0.03
+"""A model is good if it is by no more than this below the strongest one, a fraction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleModel:
+    """What the rows show of one model, run on every call.
+
+    Attributes:
+        name: The model's; of what runs today and is no single model, the models of its stages, with `` > `` between them.
+        run: The models of a whole run.
+        is_current: It is what runs today.
+        requests: How many requests have its whole run.
+        right: How many of them it is right in; of scores their sum.
+        low, high: 90 % interval of its accuracy (Beta, Jeffreys' prior), fractions.
+        usd_per_1000: Dollars of 1,000 requests: by its runs, or expected by list prices on the scale of the others' rows.
+        is_out: A cheaper model is surely better: its lower end is above this one's upper end.
+    """
+
+    name: str
+    run: Run
+    is_current: bool
+    requests: int
+    right: float
+    low: float
+    high: float
+    usd_per_1000: float
+    is_out: bool = False
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of its requests that it is right in; None without any."""
+        return self.right / self.requests if self.requests else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleModels:
+    """The single models of a profile, and what runs today, cheapest first.
+
+    Attributes:
+        models: Each of them.
+        spent_usd: Dollars of the rows so far.
+    """
+
+    models: tuple[SingleModel, ...]
+    spent_usd: float
+
+    @property
+    def strongest(self) -> SingleModel | None:
+        """The model that is right most often by the rows, shrunken to the mean of all; None without rows.
+
+        Never one with fewer than four requests where another has more: three right answers of three say little. More must not
+        be asked for: dear models, which are often the strongest ones, have few rows in a small profile.
+        """
+        least = min(LEAST_NAMED, max((one.requests for one in self.models), default=0))
+        known = [one for one in self.models if one.requests and one.requests >= least]
+        mean = sum(one.right / one.requests for one in known) / max(len(known), 1)
+        return max(known, key=lambda one: (one.right + SHRUNKEN * mean) / (one.requests + SHRUNKEN), default=None)
+
+    @property
+    def cheapest_good(self) -> SingleModel | None:
+        """The cheapest model that is at most three points below the strongest one; never one with fewer than ten requests."""
+        best = self.strongest
+        if best is None or best.accuracy is None:
+            return None
+        floor = best.accuracy - NEAR
+        good = (one for one in self.models if one.requests >= LEAST_REQUESTS and (one.accuracy or 0.0) >= floor)
+        return next(good, None)
+
+    @property
+    def without_rows(self) -> tuple[SingleModel, ...]:
+        """Those that were not asked, since one run of them costs more than the comparison had left."""
+        return tuple(one for one in self.models if not one.requests)
+
+    def lines(self) -> Iterator[str]:
+        """Yield what the table says, in sentences: the strongest, the cheapest good one, and those that have no row."""
+        best, good = self.strongest, self.cheapest_good
+        if best is not None and best.accuracy is not None:
+            sparse = f", of {best.requests} requests only" if best.requests < LEAST_REQUESTS else ""
+            yield f"Strongest by the rows: {best.name}, {100 * best.accuracy:.0f} % right{sparse}."
+            if good is not None and good is not best:
+                yield (
+                    f"Cheapest good one: {good.name}, {100 * (good.accuracy or 0.0):.0f} % right of {good.requests} requests, "
+                    f"${good.usd_per_1000:.4g} per 1,000 in place of ${best.usd_per_1000:.4g}."
+                )
+        for one in self.without_rows:
+            yield (
+                f"{one.name} has no row: one run costs about ${one.usd_per_1000 / 1000:.4g}, more than its comparison had "
+                "left. Nothing is known of it; a larger budget asks it."
+            )
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Return a row of text for each model: name, requests, percent right with its interval, dollars of 1,000 requests."""
+        found: list[tuple[str, ...]] = []
+        for one in self.models:
+            known = f"{100 * (one.accuracy or 0.0):.1f} ({100 * one.low:.0f} to {100 * one.high:.0f})" if one.requests else "-"
+            name = f"{one.name} (runs today)" if one.is_current else one.name
+            found.append((name, str(one.requests), known, f"{one.usd_per_1000:.4g}"))
+        return found
+
+    def text(self) -> str:
+        """Return the table and its sentences as lines of plain text."""
+        rows = [("single model", "requests", "% right (90 %)", "$/1,000"), *self.table()]
+        widths = [max(len(row[k]) for row in rows) for k in range(4)]
+        aligned = [
+            "  ".join((row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))))
+            for row in rows
+        ]
+        return "\n".join((*aligned, *self.lines()))
+
+
+def beta_interval(right: float, requests: int, level: float = LEVEL) -> tuple[float, float]:
+    """Return the central interval of an accuracy by Jeffreys' prior; (0, 1) without requests."""
+    from scipy.special import betaincinv  # a tenth of a second, which few commands need
+
+    if not requests:
+        return 0.0, 1.0
+    a, b, tail = right + 0.5, requests - right + 0.5, (1.0 - level) / 2.0
+    return float(betaincinv(a, b, tail)), float(betaincinv(a, b, 1.0 - tail))
+
+
+def without_losers(models: Sequence[SingleModel]) -> list[SingleModel]:
+    """Return the models without those that a cheaper one is surely better than; what runs today always stays.
+
+    Args:
+        models: Cheapest first.
+    """
+    kept: list[SingleModel] = []
+    best_low = 0.0
+    for one in models:
+        if one.is_current or one.high >= best_low:
+            kept.append(one)
+        if one.requests:
+            best_low = max(best_low, one.low)
+    return kept
+
+
+def is_apart(models: Sequence[SingleModel]) -> bool:
+    """Return whether the lower end of the best model is above the upper ends of all others that have rows."""
+    known = [one for one in models if one.requests]
+    if len(known) < 2:
+        return len(models) < 2
+    best = max(known, key=lambda one: one.low)
+    return all(one is best or best.low > one.high for one in known)
