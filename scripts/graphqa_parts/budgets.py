@@ -16,8 +16,8 @@ from graphqa_parts.worlds import World
 from vinelm.backends.offline.presets import simulated_catalog, simulated_tables
 from vinelm.catalog import Catalog
 from vinelm.evaluation.judging.cross_fit import CrossFit, judged_policies
+from vinelm.evaluation.judging.fit import Fit
 from vinelm.evaluation.judging.judgeable import swept
-from vinelm.evaluation.judging.planning_half import PlanningHalf
 from vinelm.evaluation.judging.result import Evaluation
 from vinelm.objective import Objective
 from vinelm.requests.workflow import Workflow
@@ -36,7 +36,7 @@ Served = tuple[np.ndarray, np.ndarray]
 
 def served_under_budgets(world: World, planning: Sequence[str], held_out: Sequence[str], seed: int) -> dict[str, Served]:
     """What each policy does on the held-out requests under nine budgets, from the cheapest plan to the most accurate one."""
-    half = PlanningHalf(world.bought(planning, RUNS, seed), world.template, world.catalog, "latent")
+    half = Fit(world.bought(planning, RUNS, seed), world.template, world.catalog, "latent")
     ends = half.plans.frontier_range()
     found: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in ("vinelm", *RIVALS)}
     for cap in np.geomspace(1.01 * ends.cheapest_usd, ends.dearest_usd, BUDGETS):

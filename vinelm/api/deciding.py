@@ -31,8 +31,8 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
         return None
 
     def plans(rows: Sequence[Observation]) -> Sequence[Run]:
+        from vinelm.evaluation.judging.fit import Fit
         from vinelm.evaluation.judging.judgeable import worth_proving
-        from vinelm.evaluation.judging.planning_half import PlanningHalf
         from vinelm.evaluation.judging.tried import by_request
         from vinelm.plans.recommendation import thin_models
         from vinelm.profiler.sampling.baseline import as_run, distinct, whole_path
@@ -41,7 +41,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
             return ()
         rows = at_ordinary_prices(rows)
         try:
-            half = PlanningHalf(rows, template, catalog, "latent").plain
+            half = Fit(rows, template, catalog, "latent").plain
         except EvidenceError:
             return ()
         today = half.plans.today()

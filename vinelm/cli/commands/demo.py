@@ -57,8 +57,8 @@ def command(
     programs are really executed. It needs the extra graph.
 
     The steps are those for your own application: `vinelm profile`, `estimate`, `evaluate` and `report`. The verdict is that of
-    evaluate: where VineLM is worth it, and where a static plan or a single model is enough. Writes demo.db, demo.vine and
-    report.html; replaces those of an earlier demo.
+    evaluate: whether to switch from the strongest single model, and whether a fixed plan is enough. Writes demo.db, demo.vine
+    and report.html; replaces those of an earlier demo.
 
     Example: vinelm demo support --seed 1 --output-dir runs/demo
     """
@@ -83,18 +83,16 @@ def _print(found: DemoResult, *, as_json: bool, details: bool, is_opened: bool) 
 
     if as_json:
         files = {"report": str(found.page), "store": str(found.store), "trie": str(found.trie)}
-        print_json({**files, "dollars": found.dollars, **evaluation_facts(found.evaluation)})
+        print_json({**files, **evaluation_facts(found.evaluation)})
         return
     profile = found.profiled
     say("Simulated models: answers, prices and latencies are not those of real models.", bold=True)
     say(
         f"Profiled {sum(profile.counts):,} rows of {found.evaluation.requests} requests for {usd(profile.spent_usd)}:"
-        f" {percent(profile.coverage)} of the cost of all rows. Half of the requests plan, the other half judge, and the other"
-        " way round."
+        f" {percent(profile.coverage)} of the cost of all rows. Each quarter of the requests is judged by plans of the"
+        " others."
     )
     echo()
-    if found.dollars:
-        say(found.dollars, bold=True)
     show_evaluation(found.evaluation, is_short=not details)
     echo(f"Report: {found.page}{' (opened in the browser)' if is_opened else ''}")
     if not details:

@@ -11,13 +11,13 @@ import numpy as np
 
 from vinelm.controller import Decision
 from vinelm.errors import ConfigError
-from vinelm.evaluation.judging.planning_half import PlanningHalf
+from vinelm.evaluation.judging.fit import Fit
 from vinelm.evaluation.plans.plans import FixedPlan, Plans
 from vinelm.objective import Objective
-from vinelm.plans.recommendation import MARGIN
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.template.kinds import base_stages, without_kinds
+from vinelm.trie.verdict import LEAST_ROWS, MAX_LOSS
 
 SAVED = 0.7
 """Of today's dollars: the most accurate plan within them is worth proving, too. One that costs hardly less than today's saves
@@ -54,8 +54,8 @@ def worth_proving(today: FixedPlan, plans: Plans[Any], tried: Plans[Any]) -> lis
         wanted = replace(within(share * today.path_cost_usd, SURE), mix=False)
         best, known = plans.decision(wanted), tried.decision(wanted)
         if best.is_feasible:
-            found.append(known if known.is_feasible and known.accuracy >= best.accuracy - MARGIN else best)
-    if len(found) > 1 and found[0].accuracy < min(today.accuracy, found[1].accuracy) - MARGIN:
+            found.append(known if known.is_feasible and known.accuracy >= best.accuracy - MAX_LOSS else best)
+    if len(found) > 1 and found[0].accuracy < min(today.accuracy, found[1].accuracy) - MAX_LOSS:
         found.reverse()
     return found
 
@@ -65,8 +65,8 @@ def within(cost_usd: float, confidence: float | None = None) -> Objective:
     return Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9), confidence=confidence)
 
 
-LEAST_REQUESTS = 10
-"""Each half needs so many requests with a row that did not fail."""
+LEAST_REQUESTS = 20
+"""So many requests need a row that did not fail."""
 BUDGETS = 5
 """Points of the default sweep."""
 
@@ -87,10 +87,10 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
         )
     scored = [row for row in rows if row.failure is None and row.success is not None]
     seen = {row.request_id for row in scored}
-    if len(seen) < 2 * LEAST_REQUESTS:
+    if len(seen) < LEAST_REQUESTS or len(scored) < LEAST_ROWS:
         raise ConfigError(
-            f"{len(seen)} requests have a scored answer: one half plans and the other judges, which needs at least"
-            f" {2 * LEAST_REQUESTS}; profile more",
+            f"{len(seen)} requests have a scored answer, and {len(scored):,} rows in all: plans are judged by requests that did"
+            f" not choose them, which needs at least {LEAST_REQUESTS} and {LEAST_ROWS}; profile more",
             code="too-few-rows",
         )
     # The chance of buying a first row would depend on the stage, which a request without a row does not tell.
@@ -102,7 +102,7 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
         )
 
 
-def swept(planning: Sequence[PlanningHalf]) -> tuple[Objective, ...]:
+def swept(planning: Sequence[Fit]) -> tuple[Objective, ...]:
     """Return the objectives of a sweep: accuracy within budgets from the cheapest plan to the most accurate one.
 
     Budgets are spaced geometrically. Where plans cost nothing, or all the same, there is one objective without a budget.
