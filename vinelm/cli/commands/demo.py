@@ -89,11 +89,10 @@ def _print(found: DemoResult, *, as_json: bool, details: bool, is_opened: bool) 
     say("Simulated models: answers, prices and latencies are not those of real models.", bold=True)
     say(
         f"Profiled {sum(profile.counts):,} rows of {found.evaluation.requests} requests for {usd(profile.spent_usd)}:"
-        f" {percent(profile.coverage)} of the cost of all rows. Each quarter of the requests is judged by plans of the"
-        " others."
+        f" {percent(profile.coverage)} of the cost of all rows."
     )
     echo()
     show_evaluation(found.evaluation, is_short=not details)
     echo(f"Report: {found.page}{' (opened in the browser)' if is_opened else ''}")
     if not details:
-        say(f"More: --details, or `vinelm evaluate {found.store} {found.trie}`, as for your own application.")
+        say(f"More: --details, or `vinelm evaluate {found.store} {found.trie}`.")

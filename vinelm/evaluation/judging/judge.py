@@ -127,13 +127,17 @@ class Judge:
             objective: Judge the plan for this objective alone; None: plans over a range of budgets.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
         """
+        today = without_kinds(self.template).today
+        is_today = today is not None or in_use is not None
         found = Verdict(
+            opponent="what runs today" if is_today else "the strongest single model",
+            is_today=is_today,
             max_loss=max_loss,
             requests=len(self.requests),
             rows=len(self.rows),
             spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in self.rows) if self.spent_usd is None else self.spent_usd,
             is_judged=self.is_judged,
-            models=without_kinds(self.template).today or {},
+            models=today or {},
         )
         if self.template.stop == "oracle":
             return replace(found, why_not=_ORACLE)
