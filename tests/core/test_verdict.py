@@ -13,8 +13,7 @@ from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import recommended, served_objective, thin_models
-from vinelm.trie.verdict import ComparedPlan, Verdict
-from vinelm.trie.verdict_words import nothing_differs, table_rows, what_can_be_proven
+from vinelm.trie.verdict import ComparedPlan, Verdict, nothing_differs, table_rows, what_can_be_proven
 
 
 def plan(cost_usd, gain, reach, *, wider=1.0, **fields):
@@ -166,7 +165,7 @@ def test_the_sentence_says_who_counts_and_against_whom():
 def test_the_table_has_the_opponent_first_and_marks_the_plan():
     found = against(plan(0.5, 0.0, 0.01), plan(0.1, -0.3, 0.05))
     rows = list(table_rows(found))
-    assert rows[0] == ("today", "90.0 %", "", "$1,000.00", "", "")
+    assert rows[0] == ("today", "90.0 %", "", "$1,000.00", "")
     assert [row[0] for row in rows[1:]] == ["plan of 0.1", "plan of 0.5 *"]
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from math import log
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from vinelm.estimator.drift.e_process import GroupComparison
 from vinelm.objective import Objective
 from vinelm.telemetry import CanaryEvent, ObserverGroup
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.verdict import Advice
 
 ALPHA = 0.05
 """Chance that a plan that is no worse ever goes back, and that one that is worse is ever said not to be."""
@@ -45,6 +44,7 @@ _WITHOUT_AND_OF = np.concatenate([~np.eye(CALLERS + 1, CALLERS, dtype=bool), np.
 MOST_PROMISES = 1024
 """Objectives whose promised dollars are kept."""
 _LOG = logging.getLogger(__name__)
+Advice = Literal["switch", "keep"]
 _SHARES = ("accuracy", "failures", "late")
 WORSE = {
     "accuracy": "fewer of its answers are right",

@@ -89,7 +89,7 @@ def estimate(
     check: bool = True,
     max_error: float | None = None,
     calls_per_hour: float = 0.0,
-    max_loss: float = MAX_LOSS,
+    max_loss: float | None = None,
 ) -> AnnotatedTrie:
     """Estimate the accuracy, dollars and seconds of every path from the observations in a store. Calls no model.
 
@@ -105,8 +105,8 @@ def estimate(
             (default 0.15). 1 accepts everything. Only with ``check``.
         calls_per_hour: Requests that the application serves per hour, >= 0. It says how often a provider's prompt cache still
             has what an earlier request left there; 0 takes every such hit as a miss.
-        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch, a fraction in [0, 1). Only with
-            ``check``.
+        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch, a fraction in [0, 1) (default 0.03).
+            Only with ``check``.
 
     Returns:
         The annotated trie. The same observations give the same trie, bit for bit. ``meta`` holds its provenance. Where the
@@ -133,7 +133,7 @@ def estimate(
     accepted = MAX_ERROR if max_error is None else max_error
     return estimate_store(
         path, estimator=estimator, stop=stop, checked=check, max_error=accepted, calls_per_hour=calls_per_hour,
-        max_loss=max_loss,
+        max_loss=MAX_LOSS if max_loss is None else max_loss,
     )  # fmt: skip
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.reports import percent, usd
-from vinelm.trie.verdict import MAX_LOSS
-from vinelm.trie.verdict_words import what_can_be_proven
+from vinelm.trie.verdict import MAX_LOSS, what_can_be_proven
 
 if TYPE_CHECKING:
     from vinelm.api.certainty import Shortfall

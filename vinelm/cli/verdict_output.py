@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vinelm.cli.console import say, show_table
 from vinelm.cli.options import option
-from vinelm.trie.verdict_words import COLUMNS, table_rows
+from vinelm.trie.verdict import COLUMNS, table_rows
 
 if TYPE_CHECKING:
     from vinelm.trie.verdict import Verdict
@@ -16,9 +16,9 @@ max_loss_option = option(
 )
 
 
-def fraction_of(max_loss: float | None) -> dict[str, float]:
-    """Return the option as the argument of the Python interface, which has a default of its own."""
-    return {} if max_loss is None else {"max_loss": max_loss / 100.0}
+def fraction_of(max_loss: float | None) -> float | None:
+    """Return the points of the option as a fraction of accuracy."""
+    return None if max_loss is None else max_loss / 100.0
 
 
 def show_verdict(found: Verdict) -> None:
@@ -27,8 +27,5 @@ def show_verdict(found: Verdict) -> None:
     rows = list(table_rows(found))
     if not rows:
         return
-    has_seconds = any(row[-1] for row in rows)
-    columns: tuple[str, ...] = COLUMNS if has_seconds else COLUMNS[:-1]
-    shown: list[Any] = rows if has_seconds else [row[:-1] for row in rows]
     caption = "*: what the verdict is about. The ends hold for the best of all compared plans."
-    show_table("Per request, judged by requests that did not choose the plan", columns, shown, caption=caption)
+    show_table("Per request, judged by requests that did not choose the plan", COLUMNS, rows, caption=caption)

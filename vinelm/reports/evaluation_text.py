@@ -10,8 +10,7 @@ from vinelm.evaluation.plans.plans import Role
 from vinelm.objective import Objective
 from vinelm.reports.document import Row, Table
 from vinelm.reports.formatting import objective_words, oracle_words, percent, under_oracle, usd
-from vinelm.trie.verdict import Verdict
-from vinelm.trie.verdict_words import COLUMNS, table_rows
+from vinelm.trie.verdict import COLUMNS, Verdict, table_rows
 
 NOT_IDENTIFIED = "not identified"
 
@@ -21,14 +20,10 @@ def verdict_table(found: Verdict, title: str = "Compared, each judged by request
     rows = list(table_rows(found))
     if not rows:
         return None
-    has_seconds = any(row[-1] for row in rows)
-    cells = rows if has_seconds else [row[:-1] for row in rows]
-    columns = COLUMNS if has_seconds else COLUMNS[:-1]
     return Table(
         title=title,
-        columns=tuple(name.removeprefix("<") for name in columns),
-        rows=tuple(Row(role="in_use" if not i else "vinelm", cells=one) for i, one in enumerate(cells)),
-        text_columns=tuple(i for i, name in enumerate(columns) if name.startswith("<") and i),
+        columns=tuple(name.removeprefix("<") for name in COLUMNS),
+        rows=tuple(Row(role="in_use" if not i else "vinelm", cells=one) for i, one in enumerate(rows)),
         note="*: the plan that the verdict is about. The ends hold for the best of all compared plans.",
     )
 
@@ -147,7 +142,7 @@ def _basis(found: Evaluation) -> str:
 
 def _plans(found: Evaluation) -> list[str]:
     shown = (found.headline, *(one for name in ("static", "single") if (one := found.policy(name)) is not None))
-    lines = [f"{_name(one)}: {' / '.join(one.plans)}" for one in shown]
+    lines = [f"{_name(one)}: {' / '.join([*one.plans[:2], *(['...'] if len(one.plans) > 2 else [])])}" for one in shown]
     if found.policy("hindsight") is not None:
         lines.append(
             "Hindsight: the fixed plan that looks best on the very rows that judge it. It bounds fixed plans, and is no policy."

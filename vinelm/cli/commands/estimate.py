@@ -97,7 +97,7 @@ def command(
             calls_per_hour = 0.0 if update is None else served_per_hour(update)
         annotated = estimate(
             store, estimator=estimator, stop=stop, check=check, max_error=max_error, calls_per_hour=calls_per_hour,
-            **fraction_of(max_loss),
+            max_loss=fraction_of(max_loss),
         )  # fmt: skip
     if update is not None:
         annotated = fold_in(annotated, update)

@@ -89,7 +89,7 @@ def command(
             log=own["log"],
             seed=own["seed"],
             on_done=advance,
-            **fraction_of(max_loss),
+            max_loss=fraction_of(max_loss),
         )
     _print(found, as_json=as_json)
     if not found.is_complete:

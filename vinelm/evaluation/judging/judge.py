@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,7 @@ from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.template.kinds import without_kinds
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.verdict import LEAST_SAVED, MAX_LOSS, ComparedPlan, Verdict
-from vinelm.trie.verdict_words import nothing_differs
+from vinelm.trie.verdict import LEAST_SAVED, MAX_LOSS, ComparedPlan, Verdict, nothing_differs
 
 LEVEL = 0.95
 """Each end of an interval holds with it."""
@@ -498,7 +498,7 @@ def _compared(one: _Candidate, rival: _Rival, best: float) -> ComparedPlan:
     chosen = one.chosen
     return ComparedPlan(
         policy=one.policy,
-        words=chosen.words,
+        words=_short(chosen.words),
         models=one.models,
         cost_usd=one.promised_usd,
         cap_usd=chosen.promised_cost_usd,
@@ -518,6 +518,12 @@ def _compared(one: _Candidate, rival: _Rival, best: float) -> ComparedPlan:
         is_identified=one.is_identified,
         code=chosen.code,
     )
+
+
+def _short(words: str) -> str:
+    """The words of a plan, with what is run several times in turn named once."""
+    found = [(step, len(list(times))) for step, times in groupby(words.split(", "))]
+    return ", ".join(step if n == 1 else f"{step} ({n} times)" for step, n in found)
 
 
 def _mean(ways: Sequence[DirectedJudgement], name: str) -> float:

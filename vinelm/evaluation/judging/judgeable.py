@@ -17,11 +17,13 @@ from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.template.kinds import base_stages, without_kinds
-from vinelm.trie.verdict import LEAST_ROWS, MAX_LOSS
+from vinelm.trie.verdict import LEAST_ROWS
 
 SAVED = 0.7
 """Of today's dollars: the most accurate plan within them is worth proving, too. One that costs hardly less than today's saves
 too little, and one that is exactly as accurate by its estimate is rarely proven."""
+HARDLY = 0.01
+"""A difference in accuracy, as a fraction, that is no reason to run another plan than one that was run already."""
 SURE = 0.8
 """Plans are chosen by the lower end of their accuracy with this confidence: of those that look alike, that with more rows."""
 
@@ -41,21 +43,21 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
 def worth_proving(today: FixedPlan, plans: Plans[Any], tried: Plans[Any]) -> list[Decision]:
     """Return the plans that a profile runs: the most accurate within 70 % of today's dollars, and within all of them.
 
-    The first comes last if it is expected to lose more than the margin against what runs today, and the other is not.
+    The first comes last if it is expected to lose more than :data:`HARDLY` against what runs today, and the other is not.
 
     Args:
         today: What runs today.
         plans: All plans.
         tried: Those that take only steps which requests took. One of them is preferred to a plan that is more accurate by no
-            more than the margin.
+            more than :data:`HARDLY`.
     """
     found = []
     for share in (SAVED, 1.0):
         wanted = replace(within(share * today.path_cost_usd, SURE), mix=False)
         best, known = plans.decision(wanted), tried.decision(wanted)
         if best.is_feasible:
-            found.append(known if known.is_feasible and known.accuracy >= best.accuracy - MAX_LOSS else best)
-    if len(found) > 1 and found[0].accuracy < min(today.accuracy, found[1].accuracy) - MAX_LOSS:
+            found.append(known if known.is_feasible and known.accuracy >= best.accuracy - HARDLY else best)
+    if len(found) > 1 and found[0].accuracy < min(today.accuracy, found[1].accuracy) - HARDLY:
         found.reverse()
     return found
 
