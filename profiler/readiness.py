@@ -153,6 +153,7 @@ class CheckReport:
     ``template_code`` is the code of a template that was read from the graph; None where the workflow has one of its own.
     ``questions`` are what only the author knows, and what a profile can do without: which model a stage runs today.
     ``prompts`` is what the prompts of the requests have in common; None where nobody asked, or a check failed.
+    ``requests`` is how many requests the workflow has.
     """
 
     workflow: str
@@ -160,6 +161,7 @@ class CheckReport:
     template_code: str | None = None
     questions: tuple[str, ...] = ()
     prompts: PromptLayout | None = None
+    requests: int = 0
 
     @property
     def is_ok(self) -> bool:
@@ -184,7 +186,7 @@ def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool =
     items = tuple(_items(workflow, catalog, questions, seen, PROMPT_REQUESTS if with_prompts else 1))
     prompts = seen.layout() if with_prompts and all(item.is_ok for item in items) else None
     code = None if workflow.has_template else _code_of(workflow, catalog)
-    return CheckReport(workflow.name, items, code, tuple(questions), prompts)
+    return CheckReport(workflow.name, items, code, tuple(questions), prompts, len(workflow.requests))
 
 
 def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:

@@ -16,6 +16,7 @@ from vinelm.cli.options import flag, option, output_options
 from vinelm.cli.subcommand import run_command
 from vinelm.cli.verdict_output import max_loss_option, show_verdict
 from vinelm.errors import ConfigError
+from vinelm.trie.verdict import MAX_LOSS, what_can_be_proven
 
 if TYPE_CHECKING:
     from vinelm.objective import Objective
@@ -88,6 +89,8 @@ def command(
     if dry_run:
         echo(run_command(folder, "profile", *given, "--dry-run", *(["--json"] if as_json else [])).rstrip("\n"))
         return
+    if not quiet:
+        echo(what_can_be_proven(checked["requests"], MAX_LOSS if max_loss is None else max_loss / 100.0), err=True)
     given += ["--keep-going"] if keep_going else []
     quietly = ["--quiet"] if quiet else []
     # What was bought when the budget was reached may be enough: the verdict says so.

@@ -30,7 +30,7 @@ LEADS = {"switch": "SWITCH", "keep": "KEEP", "undecided": "UNDECIDED", "not enou
 MOST_WORDS = 120
 """Most characters of a plan in a sentence: those of mixtures and graphs are too long, and the table below has them."""
 _MANY = 2.2 * 0.5
-COLUMNS = ("<plan", "right", "points against it, 95 %", "$/1,000", "dollars")
+COLUMNS = ("<plan", "right", "points, 95 %", "$/1,000", "dollars")
 """Headings of :func:`table_rows`; the first column is text."""
 _FIGURES = ("accuracy", "gain", "gain_low", "gain_high", "best_low", "best_high", "saved_usd", "saved_low", "saved_high")
 
@@ -148,7 +148,7 @@ class Verdict:
     """Whether to switch from what runs today, or from the strongest single model, to another plan.
 
     Attributes:
-        opponent: In a sentence: ``"what runs today"``, or a model.
+        opponent: In a sentence: ``"what runs today"``, a model, or under an objective ``"the best single model"``.
         is_today: Whether the opponent is what the application runs; else it is the strongest single model by the rows.
         models: The opponent's model of each stage.
         accuracy, accuracy_low, accuracy_high: Of the opponent, with the ends of its 90 % interval; None where not known.
@@ -517,8 +517,13 @@ def _figures(found: Verdict, plan: ComparedPlan) -> str:
     took = ""
     if plan.latency_s is not None and found.latency_s is not None:
         took = f", {_seconds(plan.latency_s)} instead of {_seconds(found.latency_s)}"
-    against = "" if found.is_today else f", against {found.opponent}, the strongest single model"
+    against = "" if found.is_today else f", against {_named(found)}"
     return f"It costs {_costs(found, plan)}, with {right} ({_points(plan)}){took}{against}."
+
+
+def _named(found: Verdict) -> str:
+    """The opponent where it is not what runs today: a model, or in words."""
+    return found.opponent if found.opponent.startswith("the ") else f"{found.opponent}, the strongest single model"
 
 
 def _costs(found: Verdict, plan: ComparedPlan) -> str:

@@ -244,3 +244,20 @@ def test_every_command_says_the_same(four_models, tmp_path, capsys):
     assert store_page(path, annotated).headline == sentence
     with ObservationStore.open(path) as store:
         assert len(store) == annotated.verdict.rows
+
+
+def test_a_strongest_model_that_too_few_requests_have_run_is_no_opponent_and_no_weaker_one_stands_for_it():
+    catalog = make_catalog(2)
+    bound = Template((Stage("write"),)).bind(tuple(catalog))
+    found = judged(bound, [*rows("m1", 100, 0.01)[:5], *rows("m0", 30, 0.001)], catalog)
+    assert found.advice == "not enough data"
+    assert "too few requests have run m1 to the end, which is the strongest single model" in found.sentence
+    assert not found.is_today
+
+
+def test_under_an_objective_the_best_single_model_within_it_is_the_opponent(four_models):
+    path, _ = four_models
+    found = vinelm.evaluate(path, objective=vinelm.Objective(maximize="accuracy", max_cost_usd=0.003)).verdict
+    assert found.opponent == "the best single model"
+    assert found.cost_usd < 0.0035
+    assert "the strongest single model" not in found.sentence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -16,7 +16,7 @@ from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, DirectedJudgement, Done
 from vinelm.evaluation.judging.evidence import StoreEvidence
 from vinelm.evaluation.judging.fit import ChosenPolicy, Fit, PolicyName
-from vinelm.evaluation.judging.judgeable import SAVED, SURE, aims, require_judgeable, swept, within
+from vinelm.evaluation.judging.judgeable import HARDLY, SAVED, SURE, aims, require_judgeable, swept, within
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.judging.tried import by_request
 from vinelm.evaluation.off_policy.intervals import HalfScores, Moments, estimate_mean, moments
@@ -146,7 +146,7 @@ class Judge:
             fit = self.fit
         except (ConfigError, EvidenceError) as error:
             return replace(found, why_not=str(error))
-        rival = self._rival(fit, in_use)
+        rival = self._rival(fit, in_use, objective)
         if isinstance(rival, str):
             return replace(found, why_not=rival)
         found = replace(
@@ -165,7 +165,7 @@ class Judge:
 
     # -- the opponent ----------------------------------------------------------------------------------------------
 
-    def _rival(self, fit: CrossFit, in_use: PlanInUse | None) -> _Rival | str:
+    def _rival(self, fit: CrossFit, in_use: PlanInUse | None, objective: Objective | None) -> _Rival | str:
         """What is compared with; why nothing can be, in a few words."""
         if in_use is None and without_kinds(self.template).today is not None:
             plans = [half.plain.plans.today() for half in fit.planning]
@@ -176,15 +176,26 @@ class Judge:
         if in_use is not None:
             found = _Rival.of(fit, in_use.name, [in_use.under(half.plain.plans) for half in fit.planning], is_today=True)
             return found if found.accuracy.is_identified else f"too few requests have run {in_use.name} to its end"
+        if objective is not None:
+            best = [half.plain.plans.mixed_fixed(objective, "single") for half in fit.planning]
+            if all(plan is not None for plan in best):
+                found = _Rival.of(fit, "the best single model", best, is_today=False)
+                return found if found.accuracy.is_identified else "too few requests have run the best single model to its end"
         alone = [dict(half.plain.plans.single_models()) for half in fit.planning]
-        names = [name for name in alone[0] if all(name in one for one in alone)]
-        # By the rows: the most accurate of those that enough of them show. Which one that is may be luck, which makes the
-        # opponent look better than it is, never worse.
-        for name in sorted(names, key=lambda name: -sum(one[name].accuracy for one in alone)):
+        means = {name: _of(one[name].accuracy for one in alone) for name in alone[0] if all(name in one for one in alone)}
+        if not means:
+            return "no model can run every stage"
+        # By the rows: the most accurate one, or one that is hardly less, if enough rows show it. Which one that is may be luck,
+        # which makes the opponent look better than it is, never worse.
+        first, *others = sorted(means, key=lambda name: -means[name])
+        for name in (first, *(name for name in others if means[name] >= means[first] - HARDLY)):
             found = _Rival.of(fit, name, [one[name] for one in alone], is_today=False)
             if found.accuracy.is_identified:
                 return found
-        return "too few requests have run any one model to the end" if names else "no model can run every stage"
+        return (
+            f"too few requests have run {first} to the end, which is the strongest single model by the estimate: profile more,"
+            " or say what runs today"
+        )
 
     def _cheaper(self, models: Mapping[str, str]) -> tuple[str, ...]:
         """The models that a stage may run for fewer dollars than the opponent's, by the list price of a usual call."""
@@ -412,7 +423,7 @@ def served_verdict(
     own = policies["single"]
     models = {stage.rsplit(" ", 1)[0]: model for stage, model in own.code}
     names = tuple(dict.fromkeys(model for one in policies.values() for _, model in one.code))
-    rival = _Rival(own.words, False, models, names, ways["single"])
+    rival = _Rival("the best single model", False, models, names, ways["single"])
     plans = [
         _Candidate(BothWays(objective, ()), policy, ways[name], rival, whole=None)
         for name, policy in _POLICIES
@@ -526,8 +537,13 @@ def _short(words: str) -> str:
     return ", ".join(step if n == 1 else f"{step} ({n} times)" for step, n in found)
 
 
+def _of(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found)
+
+
 def _mean(ways: Sequence[DirectedJudgement], name: str) -> float:
-    return float(sum(getattr(way.chosen, name) for way in ways) / len(ways))
+    return _of(getattr(way.chosen, name) for way in ways)
 
 
 def _seconds(ways: Sequence[DirectedJudgement]) -> float:
