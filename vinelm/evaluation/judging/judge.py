@@ -299,7 +299,8 @@ class _Rival:
     def of(cls, fit: CrossFit, name: str, plans: Sequence[Any], *, is_today: bool) -> _Rival:
         chosen = [half.following(plan) for half, plan in zip(fit.planning, plans, strict=True)]
         ways = [fit.judge(i, one, Objective(maximize="accuracy")) for i, one in enumerate(chosen)]
-        models = {stage.rsplit(" ", 1)[0]: model for stage, model in chosen[0].code}
+        stages = {stage.name for stage in without_kinds(fit.template).stages}
+        models = {where if where in stages else where.rpartition(" ")[0]: model for where, model in chosen[0].code}
         return cls(name, is_today, models, fit.template.models, ways)
 
     @property
@@ -420,8 +421,7 @@ def served_verdict(
         spent_usd: Dollars of serving.
     """
     ways = {name: [DirectedJudgement(policies[name], scores[name])] for name in policies}
-    own = policies["single"]
-    models = {stage.rsplit(" ", 1)[0]: model for stage, model in own.code}
+    models = dict(policies["single"].code)
     names = tuple(dict.fromkeys(model for one in policies.values() for _, model in one.code))
     rival = _Rival("the best single model", False, models, names, ways["single"])
     plans = [
