@@ -154,6 +154,7 @@ class CheckReport:
     ``questions`` are what only the author knows, and what a profile can do without: which model a stage runs today.
     ``today`` is the model, by its name in the catalog, of each stage that states none: what the application called it with.
     ``prompts`` is what the prompts of the requests have in common; None where nobody asked, or a check failed.
+    ``requests`` is how many requests the workflow has.
     """
 
     workflow: str
@@ -162,6 +163,7 @@ class CheckReport:
     questions: tuple[str, ...] = ()
     today: Mapping[str, str] = field(default_factory=dict)
     prompts: PromptLayout | None = None
+    requests: int = 0
 
     @property
     def is_ok(self) -> bool:
@@ -185,7 +187,7 @@ def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool =
     items = tuple(_items(workflow, catalog, asks, seen, PROMPT_REQUESTS if with_prompts else 1))
     prompts = seen.layout() if with_prompts and all(item.is_ok for item in items) else None
     code = None if workflow.has_template else _code_of(workflow, catalog)
-    return CheckReport(workflow.name, items, code, tuple(asks.questions), asks.today, prompts)
+    return CheckReport(workflow.name, items, code, tuple(asks.questions), asks.today, prompts, len(workflow.requests))
 
 
 def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:

@@ -7,7 +7,7 @@ estimator and its default sweep of budgets, and what every chosen plan really ac
 of the same world. A claim is false where the policy that it is about truly gains nothing over the best static plan or over
 the best single model.
 
-The decisions of `vinelm report` are made in the same worlds, against the most accurate single model and against one in use.
+How often the verdict is wrong, `scripts/gate_worlds.py` finds out; here a gain is claimed where both intervals are above zero.
 A vote and asking until two agree are left out: no verdict depends on them, and they take a third of the time.
 
 With --data a world is a random half of the requests of a recorded table, and some of its systems: real answers of text-to-SQL
@@ -23,13 +23,11 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from coverage_parts.decisions import decided, decisions
 from coverage_parts.figures import Judged, Trial, as_text, summary
 from coverage_parts.worlds import RecordedWorld, World
 from result_files import add_results_option, provenance, write_results
@@ -44,6 +42,7 @@ from vinelm.evaluation.judging.judgeable import swept
 from vinelm.evaluation.off_policy.table_walk import walk_ends
 from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE
 from vinelm.template import Template
+from vinelm.trie.verdict import Verdict
 
 FRESH = 10_000
 """Requests that the truth is computed on: its standard error is at most 0.5 points."""
@@ -107,7 +106,6 @@ def run_kind(arguments: argparse.Namespace, kind: str, worlds: int, tables: Sequ
         "skipped": worlds - len(judged),
         "processor_s": round(sum(seconds for _, seconds in found)),
         **summary(judged),
-        "decisions": decisions([decided for one in judged for decided in one.decisions]),
     }
 
 
@@ -144,12 +142,12 @@ def one_world(
     if not runs:
         return None
     found = Evaluation(
-        objectives=tuple(both.objective for both in runs), policies=tuple(judged_policies(runs, "accuracy")),
+        verdict=Verdict(), objectives=tuple(both.objective for both in runs), policies=tuple(judged_policies(runs, "accuracy")),
         requests=len(table), rows=len(rows), spent_usd=spent,
     )  # fmt: skip
     sizes = [len(one.requests) for one in fit.bought]
     fresh = world.table(rng, FRESH)
-    return replace(compared(found, runs, sizes, fresh, template), decisions=decided(fit, rng, fresh, template, sizes))
+    return compared(found, runs, sizes, fresh, template)
 
 
 def compared(
@@ -166,15 +164,17 @@ def compared(
             for what, (true, est) in pairs.items()
             if est.is_identified and not est.is_same
         ]
-    own = found.headline.name
-    return Judged(trials, found.verdict, own, truth[own] - max(truth["static"], truth["single"]), [])
+    own = found.headline
+    gains = own.against.values()
+    claimed = all(one.is_identified and one.low > 0.0 and not one.is_same for one in gains)
+    return Judged(trials, claimed, own.name, truth[own.name] - max(truth["static"], truth["single"]))
 
 
 def true_value(runs: Sequence[BothWays], name: str, sizes: Sequence[int], fresh: OutcomeTable, template: Template) -> float:
-    """The mean over the budgets and both directions of what the chosen plans achieve on fresh requests."""
+    """The mean over the budgets and all parts of what the chosen plans achieve on fresh requests."""
     total = 0.0
     for both in runs:
-        for half in (0, 1):
+        for half in range(len(sizes)):
             for share, steps in both.by_half[half][name].chosen.parts:  # type: ignore[index]
                 total += share * sizes[half] * sum(end.right(fresh) for end in walk_ends(steps, fresh, template))
     return total / (sum(sizes) * len(fresh) * len(runs))

@@ -1,12 +1,13 @@
-"""How often the gate recommends a plan that is worse than what runs today, and how often it finds a gain that is there.
+"""How often the verdict is to switch to a plan that loses more than is allowed, and how often it finds a saving that is there.
 
     python scripts/gate_worlds.py                          # every shape, 20 worlds each
     python scripts/gate_worlds.py --worlds 1000 --json
     python scripts/gate_worlds.py --shapes branch --requests 300
 
 Worlds are simulated: models of different skill answer requests of different difficulty. Each is profiled as `vinelm profile`
-does, without LangGraph, for three times the dollars of one pass of today's configuration over the requests. The plan of the
-whole store is recommended or not, and served to fresh requests of the same world, where its accuracy and dollars are known.
+does, without LangGraph, for three times the dollars of one pass of today's configuration over the requests. The verdict is made
+at a loss of at most 1, 3 and 5 points; where it is to switch, its plan is served to fresh requests of the same world, where its
+accuracy and dollars are known.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ import numpy as np
 from vinelm.api.deciding import recommended_plans
 from vinelm.catalog import Catalog
 from vinelm.estimator import make_estimator
-from vinelm.evaluation.judging.today import against_today, with_comparison
+from vinelm.evaluation.judging.judge import Judge
+from vinelm.evaluation.judging.tried import with_verdict
 from vinelm.evaluation.off_policy.planned_steps import along_stages
 from vinelm.evaluation.plans.plans_over import plans_over
-from vinelm.plans.recommendation import MARGIN, recommended
+from vinelm.plans.recommendation import served_objective
 from vinelm.profiler.dry_run.outcome_model import Unit
 from vinelm.profiler.dry_run.simulated_run import SimulatedRun
 from vinelm.profiler.execution.ledger import ProfileLimits
@@ -47,6 +49,8 @@ PASSES = 3.0
 """Dollars of a profile, in passes of today's configuration over all requests."""
 FRESH, TRIED = 1500, 500
 """Requests that a plan is served to, and every fixed plan, to know what could be gained."""
+LOSSES = (0.01, 0.03, 0.05)
+"""Accuracies that a plan may lose."""
 GAIN, SAVING = 0.05, 0.3
 """What is worth switching for: points of accuracy at no more dollars (a *gaining* world), or else a share of the dollars at no
 less accuracy (a *saving* one), of the fixed plans."""
@@ -207,24 +211,29 @@ class _Fixed:
 
 @dataclass(frozen=True)
 class Found:
-    """What became of one world. Accuracies are fractions; dollars are of a request; the plan serves the share ``served``."""
+    """What became of one world at one allowed loss. Accuracies are fractions; the plan serves the share ``served``.
+
+    ``gain`` is the truth of the plan that the verdict is about, ``low`` the shown end; None where it is about none.
+    """
 
     shape: str
     seed: int
     requests: int
     rows: int
+    max_loss: float
     advice: str
     served: float
     is_worse: bool
     gain: float
     saved: float
+    low: float | None
     possible_gain: float
     possible_saving: float
     seconds: float
 
 
-def tried(shape: str, requests: int, seed: int) -> Found:
-    """Profile a world, recommend a plan and serve it."""
+def tried(shape: str, requests: int, seed: int) -> list[Found]:
+    """Profile a world, judge its plans and serve the one that is chosen; one result for each allowed loss."""
     started = time.perf_counter()
     world = World(shape, seed)
     names = [f"q{i}" for i in range(requests)]
@@ -237,30 +246,27 @@ def tried(shape: str, requests: int, seed: int) -> Found:
     run = SimulatedRun(world, [], requests, ProfileLimits(coverage=1.0, budget_usd=budget), 0.0, longest=10**9)  # type: ignore[arg-type]
     run.run(sampler)  # type: ignore[arg-type]
     rows = [row for (name, _), row in run._known.items() if name.startswith("q")]
-    compared = against_today(names, rows, world.template, world.catalog)
-    assert compared is not None
     fitted = make_estimator("latent").fit(rows, world.template, world.catalog).annotated_
-    plans = plans_over(with_comparison(fitted, compared, names, rows))
-    advice, served, gain, saved = "keep", 0.0, 0.0, 0.0
-    best = compared.best()
-    if best is not None:
-        objective = compared.objective()
-        assert objective is not None
-        decision = plans.decision(objective)
-        advised = recommended(plans.annotated, objective, lambda: decision.path_cost_usd)
-        assert advised is not None
-        advice, served = advised.advice, advised.share
-        own, cost = np.zeros(FRESH), np.zeros(FRESH)
-        for share, part in decision.parts:
-            success, usd = world.served(plans.steps(part, along_stages(plans.planner)))
-            own, cost = own + share * success, cost + share * usd
-        gain, saved = served * float((own - right).mean()), served * float(1 - cost.mean() / paid.mean())
+    judged = Judge(requests=names, rows=rows, template=world.template, catalog=world.catalog, annotated=fitted).verdict()
+    plans = plans_over(with_verdict(fitted, judged, names, rows))
     fixed = [_figures(world, models, right, paid) for models in assignments(world.template)]
-    return Found(
-        shape, seed, requests, len(rows), advice, served, gain < -MARGIN, gain, saved,
-        max((g for g, s in fixed if s >= -1e-9), default=0.0), max((s for g, s in fixed if g >= -1e-9), default=0.0),
-        time.perf_counter() - started,
-    )  # fmt: skip
+    seconds, found = time.perf_counter() - started, []
+    for max_loss in LOSSES:
+        verdict = judged.at(max_loss)
+        gain, saved, objective = 0.0, 0.0, served_objective(verdict)
+        if verdict.advice == "switch" and objective is not None:
+            own, cost = np.zeros(FRESH), np.zeros(FRESH)
+            for share, part in plans.decision(objective).parts:
+                success, usd = world.served(plans.steps(part, along_stages(plans.planner)))
+                own, cost = own + share * success, cost + share * usd
+            gain, saved = verdict.share * float((own - right).mean()), verdict.share * float(1 - cost.mean() / paid.mean())
+        found.append(Found(
+            shape, seed, requests, len(rows), max_loss, verdict.advice, verdict.share, gain < -max_loss, gain, saved,
+            verdict.served.best_low if verdict.advice == "switch" and verdict.served else None,
+            max((g for g, s in fixed if s >= -1e-9), default=0.0), max((s for g, s in fixed if g >= -1e-9), default=0.0),
+            seconds,
+        ))  # fmt: skip
+    return found
 
 
 def assignments(template: Template) -> Iterator[dict[str, str]]:
@@ -276,15 +282,16 @@ def _figures(world: World, models: dict[str, str], right: np.ndarray, paid: np.n
 
 
 def summary(found: Sequence[Found]) -> dict[str, float | int | str | None]:
-    """Return the shares of one shape and size."""
+    """Return the shares of one shape, size and allowed loss."""
     gaining = [one for one in found if one.possible_gain >= GAIN]
     saving = [one for one in found if one.possible_saving >= SAVING and one.possible_gain < GAIN]
+    switched = [one for one in found if one.advice == "switch"]
     return {
-        "shape": found[0].shape, "requests": found[0].requests, "worlds": len(found),
-        "worse": sum(one.is_worse for one in found) / len(found),
+        "shape": found[0].shape, "requests": found[0].requests, "max_loss": found[0].max_loss, "worlds": len(found),
+        "switches": len(switched), "worse": sum(one.is_worse for one in switched),
+        "missed": sum(one.low is not None and one.gain < one.low for one in switched),
         "gaining": len(gaining), "switched_where_gaining": _switched(gaining),
         "saving": len(saving), "switched_where_saving": _switched(saving),
-        "switched": _switched(found),
         "seconds_per_world": sum(one.seconds for one in found) / len(found),
     }  # fmt: skip
 
@@ -306,11 +313,14 @@ def main() -> int:
     table, every = [], []
     with ProcessPoolExecutor(options.workers) as pool:
         for shape, requests in product(options.shapes.split(","), map(int, options.requests.split(","))):
-            found = list(pool.map(partial(tried, shape, requests), range(options.first, options.first + options.worlds)))
-            every += found
-            table.append(summary(found))
-            if not options.json:
-                print(line(table[-1]), flush=True)
+            worlds = list(pool.map(partial(tried, shape, requests), range(options.first, options.first + options.worlds)))
+            for found in zip(*worlds, strict=True):
+                every += found
+                table.append(summary(found))
+                if not options.json:
+                    print(line(table[-1]), flush=True)
+        for max_loss in () if options.json else LOSSES:
+            print(line(summary([one for one in every if one.max_loss == max_loss]) | {"shape": "all", "requests": "all"}))
     if options.json:
         print(json.dumps({"shapes": table, "worlds": [asdict(one) for one in every]}))
     return 0
@@ -319,10 +329,11 @@ def main() -> int:
 def line(row: dict[str, float | int | str | None]) -> str:
     """Return one line of the table."""
     words = ", ".join(_words(row, kind) for kind in ("gaining", "saving"))
-    worse, seconds = 100 * float(row["worse"] or 0), float(row["seconds_per_world"] or 0)
     return (
-        f"{row['shape']!s:9s} {row['requests']:>4} requests, {row['worlds']} simulated worlds: worse {worse:.1f} %; "
-        f"switched {words} ({seconds:.1f} s each)"
+        f"{row['shape']!s:9s} {row['requests']:>4} requests, {row['worlds']} simulated worlds,"
+        f" {100 * float(row['max_loss'] or 0):g} points: {row['worse']} of {row['switches']} switches worse, shown end"
+        f" missed {row['missed']} times; switched {words}"
+        f" ({float(row['seconds_per_world'] or 0):.1f} s each)"
     )
 
 

@@ -6,13 +6,10 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.stats import beta
-
-if TYPE_CHECKING:
-    from coverage_parts.decisions import Decided
 
 SIZES = ((0.0, 0.02), (0.02, 0.05), (0.05, 0.1), (0.1, 1.0))
 """True gains that power is told for."""
@@ -36,13 +33,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Judged:
-    """One world: its comparisons, the verdict, what that is about and its true gain, and the decisions of a report."""
+    """One world: its comparisons, whether a gain is claimed over both fixed plans, for which policy, and its true gain."""
 
     trials: list[Trial]
-    verdict: str
+    claimed: bool
     about: str
     gain: float
-    decisions: list[Decided]
 
 
 def binomial(k: int, n: int) -> tuple[float, float]:
@@ -63,15 +59,14 @@ def summary(worlds: Sequence[Judged]) -> dict[str, Any]:
     power = []
     for low, high in SIZES:
         inside = [world for world in worlds if low < world.gain <= high]
-        claimed = sum(world.verdict == "gain" for world in inside)
+        claimed = sum(world.claimed for world in inside)
         title = f"{100 * low:.0f} to {100 * high:.0f} points"
         power.append({"true_gain": title, "gain_from": low, "gain_to": high, "worlds": len(inside), "claimed": claimed})
-    claimed = sum(world.verdict == "gain" for world in without)
+    claimed = sum(world.claimed for world in without)
     low, high = binomial(claimed, max(len(without), 1))
     return {
         "judged": len(worlds),
         "about": dict(sorted(Counter(world.about for world in worlds).items())),
-        "verdicts": dict(sorted(Counter(world.verdict for world in worlds).items())),
         "coverage": coverage,
         "without_gain": {"worlds": len(without), "claimed": claimed, "interval": [low, high]},
         "power": power,
@@ -111,12 +106,5 @@ def as_text(found: dict[str, Any]) -> str:
     )
     for one in found["power"]:
         lines.append(f"true gain {one['true_gain']}: claimed in {one['claimed']} of {one['worlds']} worlds")
-    for rival, one in found["decisions"].items():
-        none = one["without_gain"]
-        lines.append(
-            f"report against {rival}: a gain claimed in {none['switched']} of {none['worlds']} worlds without a gain; of"
-            f" {one['switched']} claims {one['switched_wrongly']} gain nothing"
-        )
-    for what in ("verdicts", "about"):
-        lines.append(f"{what}: " + ", ".join(f"{name} {n}" for name, n in found[what].items()))
+    lines.append("about: " + ", ".join(f"{name} {n}" for name, n in found["about"].items()))
     return "\n".join(lines)

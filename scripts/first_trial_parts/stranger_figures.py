@@ -47,12 +47,12 @@ def best_single(served: Mapping[str, Mapping[str, Any]], models: Sequence[str]) 
 def planned_figures(plan: Mapping[str, Any]) -> dict[str, Any]:
     """What ``vinelm plan --json`` promises of what a service then runs, and of the plan itself; None where it does not say."""
     rows = plan.get("plans") or [{}]
-    own, advice = _promised(rows[0]), plan.get("recommendation") or {}
+    own, advice = _promised(rows[0]), plan.get("verdict") or {}
     today = next((_promised(row) for row in rows if row.get("policy") == TODAY), own)
     return {
         **_mixed(own, today, advice.get("share", 1.0)),
         "plan_itself": {name.removeprefix("promised_"): value for name, value in own.items()},
-        "recommendation": plan.get("recommendation"),
+        "recommendation": plan.get("verdict"),
         "objective": plan.get("objective"),
     }
 
@@ -83,11 +83,11 @@ def _promised(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def verdict(recommendation: Any) -> str | None:
-    """``switch`` or ``keep``, however the recommendation is written; None if it says neither."""
-    if isinstance(recommendation, Mapping) and "verdict" in recommendation:
-        recommendation = recommendation["verdict"]
+    """``switch`` or another of the four words, however the verdict is written; None if it says none of them."""
+    if isinstance(recommendation, Mapping) and "advice" in recommendation:
+        recommendation = recommendation["advice"]
     words = " ".join(map(str, _leaves(recommendation)))
-    return next((word for word in ("switch", "keep") if word in words.casefold()), None)
+    return next((word for word in ("switch", "keep", "undecided", "not enough data") if word in words.casefold()), None)
 
 
 def is_worse(figures: Mapping[str, Any]) -> bool:

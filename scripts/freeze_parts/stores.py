@@ -263,7 +263,8 @@ def judged(path: Path) -> dict[str, Any]:
         for one in found["policies"]
         if one["policy"] != "hindsight"  # the best of many that are nearly equal: which one, rounding decides
     }
-    kept = {name: found[name] for name in ("verdict", "target", "headline", "rival", "gain", "requests", "rows", "spent_usd")}
+    kept = {name: found[name] for name in ("verdict", "target", "headline", "requests", "rows", "spent_usd")}
+    kept["verdict"] = {name: found["verdict"][name] for name in ("advice", "share", "gain", "opponent", "cost_usd")}
     return dict(plain(kept | {"policies": policies}))
 
 

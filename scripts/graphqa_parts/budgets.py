@@ -15,10 +15,8 @@ from graphqa_parts.worlds import World
 
 from vinelm.backends.offline.presets import simulated_catalog, simulated_tables
 from vinelm.catalog import Catalog
-from vinelm.evaluation.judging.cross_fit import CrossFit, judged_policies
-from vinelm.evaluation.judging.judgeable import swept
-from vinelm.evaluation.judging.planning_half import PlanningHalf
-from vinelm.evaluation.judging.result import Evaluation
+from vinelm.evaluation.judging.fit import Fit
+from vinelm.evaluation.judging.judge import Judge
 from vinelm.objective import Objective
 from vinelm.requests.workflow import Workflow
 from vinelm.workflows.graphqa import GraphSource
@@ -36,7 +34,7 @@ Served = tuple[np.ndarray, np.ndarray]
 
 def served_under_budgets(world: World, planning: Sequence[str], held_out: Sequence[str], seed: int) -> dict[str, Served]:
     """What each policy does on the held-out requests under nine budgets, from the cheapest plan to the most accurate one."""
-    half = PlanningHalf(world.bought(planning, RUNS, seed), world.template, world.catalog, "latent")
+    half = Fit(world.bought(planning, RUNS, seed), world.template, world.catalog, "latent")
     ends = half.plans.frontier_range()
     found: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in ("vinelm", *RIVALS)}
     for cap in np.geomspace(1.01 * ends.cheapest_usd, ends.dearest_usd, BUDGETS):
@@ -96,27 +94,8 @@ def measured(workflow: Workflow, sources: Mapping[str, GraphSource]) -> dict[str
 
 
 def verdict(workflow: Workflow, sources: Mapping[str, GraphSource], seed: int = 0) -> dict[str, Any]:
-    """What the cross-fit behind `vinelm evaluate` says where one model is the most accurate, the cheapest and the fastest.
-
-    By rows of all questions: each half plans, and is judged by the other.
-    """
+    """What `vinelm evaluate` says where one model is the most accurate, the cheapest and the fastest."""
     world, names = World(workflow, sources, simulated_catalog("one-wins"), seed), [request.id for request in workflow.requests]
     rows = world.bought(names, 2 * RUNS, seed)
-    fit = CrossFit(names, rows, world.template, world.catalog, estimator="latent", seed=seed)
-    runs = fit.runs(swept(fit.planning), hindsight=False, votes=False)
-    found = Evaluation(
-        objectives=tuple(run.objective for run in runs),
-        policies=tuple(judged_policies(runs, "accuracy")),
-        requests=len(names),
-        rows=len(rows),
-        spent_usd=sum(row.cost_usd for row in rows),
-        is_simulated=True,
-    )
-    gain = found.gain
-    return {
-        "preset": "one-wins",
-        "verdict": found.verdict,
-        "same_as": found.rival.name,
-        "plan": found.rival.plans,
-        "gain": {"value": 100 * gain.value, "low": 100 * gain.low, "high": 100 * gain.high},
-    }
+    found = Judge(requests=names, rows=rows, template=world.template, catalog=world.catalog, seed=seed).verdict()
+    return {"preset": "one-wins", "verdict": found.advice, "opponent": found.opponent, "sentence": found.sentence}

@@ -17,12 +17,12 @@ from vinelm.api.estimation import estimate_store
 from vinelm.api.profiling import bind_workflow, identity_of, run_profile
 from vinelm.errors import CallError, ConfigError, InfeasibleError
 from vinelm.objective import Objective
-from vinelm.plans.recommendation import META, AgainstToday, ComparedPlan
 from vinelm.profiler import ProfileSettings
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.traces import ObservationStore
 from vinelm.trie.annotated_trie import within_exits
+from vinelm.trie.verdict import ComparedPlan, Verdict
 
 TWICE = Template((Stage("write"), Loop((Stage("fix"),), times=2)))
 BEST = Objective(maximize="accuracy")
@@ -172,12 +172,15 @@ def compared(annotated, gain, reach=0.001):
     cost = annotated.path_cost_usd[annotated.trie.answerable]
     plans = [
         ComparedPlan(
-            policy="paths", cost_usd=float(usd), gain=gain, gain_low=gain - reach, gain_high=gain + reach, saved_usd=0.01,
+            policy="paths", cost_usd=float(usd), gain=gain, gain_low=gain - reach, gain_high=gain + reach,
+            best_low=gain - reach, best_high=gain + reach, saved_usd=0.01,
             saved_low=0.009, saved_high=0.011, is_same=False, is_identified=True,
         ) for usd in (cost.min(), cost.max())
     ]  # fmt: skip
-    found = AgainstToday(models=annotated.template.today, accuracy=0.5, cost_usd=0.03, requests=24, spent_usd=1.0, plans=plans)
-    return replace(annotated, meta={**annotated.meta, META: found.to_dict()})
+    found = Verdict(
+        models=annotated.template.today, accuracy=0.5, cost_usd=0.03, requests=24, spent_usd=1.0, plans=plans, max_loss=0.01
+    )
+    return replace(annotated, verdict=found)
 
 
 def test_a_proven_plan_is_served(trie):
@@ -193,7 +196,7 @@ def test_what_is_not_proven_runs_today_and_the_trace_says_so(trie, gain, caplog)
     assert app.invoke({"q": "?"}, context=vine.context(BEST, policy=session))["a"] == "m1;m1;m1;"
     assert "not proven: would have run" in session.trace()[0]["note"]
     vine.session(BEST)
-    assert sum("not served: Keep what you have" in record.getMessage() for record in caplog.records) == 1  # said once
+    assert sum("not served: " in record.getMessage() for record in caplog.records) == 1  # said once
 
 
 def test_a_plan_that_is_proven_for_a_share_of_the_requests_serves_that_share(trie):
@@ -219,12 +222,12 @@ def test_it_can_be_served_all_the_same(trie):
     assert "m2" in app.invoke({"q": "?"}, context=vine.context(BEST))["a"]
 
 
-def test_the_margin_is_the_owners(trie):
+def test_the_allowed_loss_is_the_owners(trie):
     annotated = compared(trie, 0.0, reach=0.03)
-    assert control(annotated)[0].recommendation(BEST).advice == "keep"
-    assert control(annotated, margin=0.04)[0].recommendation(BEST).advice == "switch"
-    with pytest.raises(ConfigError, match="margin is 2"):
-        control(annotated, margin=2)
+    assert control(annotated)[0].recommendation(BEST).advice == "undecided"
+    assert control(annotated, max_loss=0.04)[0].recommendation(BEST).advice == "switch"
+    with pytest.raises(ConfigError, match="max_loss is 2"):
+        control(annotated, max_loss=2)
 
 
 def test_another_trie_is_judged_anew(trie):
@@ -252,8 +255,8 @@ def test_bounds_that_today_s_models_break_fail_no_request(trie):
         app.invoke({"q": "?"}, context=vine.context(replace(bounded, max_cost_usd=0.5 * cheapest)))
 
 
-def test_a_file_without_a_comparison_is_served_as_before(trie):
-    vine, app = control(replace(trie, meta={name: value for name, value in trie.meta.items() if name != META}))
+def test_a_file_without_a_verdict_is_served_as_it_plans(trie):
+    vine, app = control(replace(trie, verdict=None))
     assert vine.recommendation(BEST) is None
     assert "m2" in app.invoke({"q": "?"}, context=vine.context(BEST))["a"]
 
@@ -286,9 +289,9 @@ def test_where_every_tried_model_fails_another_one_answers(trie):
 
 
 def test_an_estimate_holds_the_comparison_with_today(store):
-    found = AgainstToday.of(vinelm.estimate(store, max_error=1.0))
+    found = vinelm.estimate(store, max_error=1.0).verdict
     assert found.models == {"write": "m1", "fix": "m1"}
     assert found.accuracy == pytest.approx(0.0)
-    best = found.best()
-    assert best.gain == pytest.approx(1.0)  # m2 is always right, m1 never
-    assert AgainstToday.of(vinelm.estimate(store, check=False)) is None
+    assert found.advice == "switch"
+    assert found.plan.gain == pytest.approx(1.0)  # m2 is always right, m1 never
+    assert vinelm.estimate(store, check=False).verdict is None

@@ -12,7 +12,6 @@ from vinelm.cli.main import main
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.judging import Judgement
 from vinelm.judging.judgement import JUDGED
-from vinelm.plans.recommendation import AgainstToday
 from vinelm.reports.store.page import store_page
 from vinelm.reports.store_text import judge_words
 from vinelm.requests.workflow import Request
@@ -20,6 +19,7 @@ from vinelm.rows.observation import Observation
 from vinelm.template import Stage, Template
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.store.judgements import Judgements
+from vinelm.trie.verdict import Verdict
 
 N = 320
 ACCURACY = {"small": 0.5, "large": 0.8}
@@ -188,8 +188,8 @@ def test_an_evaluation_says_that_verdicts_were_judged(tmp_path):
 def test_the_errors_of_a_judge_are_corrected_also_where_plans_take_tried_steps_only(tmp_path, monkeypatch):
     path = judged_store(tmp_path / "a.db")
     usual = vinelm.estimate(path, max_error=1.0)
-    only_tried = AgainstToday(models={}, tried_only=True)
-    monkeypatch.setattr("vinelm.evaluation.judging.today.against_today", lambda *_, **__: only_tried)
+    only_tried = Verdict(tried_only=True)
+    monkeypatch.setattr("vinelm.evaluation.judging.judge.Judge.verdict", lambda *_, **__: only_tried)
     found = vinelm.estimate(path, max_error=1.0)
     assert usual.tried is None
     assert found.tried is not None

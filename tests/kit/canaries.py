@@ -1,5 +1,7 @@
 """An application under a canary: a stage that is run twice, whose calls cost what they are told to."""
 
+from dataclasses import replace
+
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
@@ -8,8 +10,8 @@ from kit.tables import random_table
 from vinelm import VineLM
 from vinelm.errors import CallError
 from vinelm.objective import Objective
-from vinelm.plans.recommendation import META, AgainstToday
 from vinelm.rows.observation import Usage
+from vinelm.trie.verdict import Verdict
 
 BEST = Objective(maximize="accuracy")
 TABLE = random_table(3, n_requests=60, n_models=3, depth=3)
@@ -18,8 +20,9 @@ TABLE = random_table(3, n_requests=60, n_models=3, depth=3)
 def known(annotated, cost_usd=0.03):
     """The trie, which says what runs today and that nothing is proven."""
     names = [stage.name for stage in annotated.template.stages]
-    annotated.meta[META] = AgainstToday(models=dict.fromkeys(names, "m0"), accuracy=0.5, cost_usd=cost_usd).to_dict()
-    return annotated
+    return replace(
+        annotated, verdict=Verdict(models=dict.fromkeys(names, "m0"), accuracy=0.5, cost_usd=cost_usd, max_loss=0.01)
+    )
 
 
 TRIE = known(TABLE.annotate())

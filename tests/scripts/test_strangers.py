@@ -100,7 +100,7 @@ def test_a_field_that_no_command_prints_is_null():
     nothing = planned_figures({})
     assert set(nothing.pop("plan_itself").values()) == set(nothing.values()) == {None}
     assert verdict(None) is None
-    assert verdict({"verdict": "keep", "reason": "a switch saves nothing"}) == "keep"
+    assert verdict({"advice": "keep", "sentence": "KEEP: a switch saves nothing"}) == "keep"
     assert verdict("Switch: 40 % fewer dollars") == "switch"
 
 

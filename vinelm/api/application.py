@@ -29,10 +29,9 @@ from vinelm.controller.load.source import load_source, never_blocks, without_blo
 from vinelm.controller.planning.mixture import place_of
 from vinelm.controller.session.session import Mode
 from vinelm.errors import ConfigError
-from vinelm.io.meant import fraction_meant
 from vinelm.money.spend_control import SpendControl
 from vinelm.objective import Objective
-from vinelm.plans.recommendation import MARGIN, Recommendation, recommended
+from vinelm.plans.recommendation import recommended
 from vinelm.policies import DefaultPolicy, Judge, OnError
 from vinelm.policies.policy import Policy
 from vinelm.requests.names import label_of, scoped
@@ -44,6 +43,7 @@ from vinelm.template import Template
 from vinelm.template.kinds import without_kinds
 from vinelm.tools.speculation import Candidates, Speculation
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.verdict import Verdict, require_max_loss
 from vinelm.vinefile import load_trie
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ class VineLM(VineInterface, LongRunning):
         allow_unproven: serve plans to all requests, also where the trie does not prove that they are no worse than what runs
             today. By default such requests, or the share for which the plan is not proven, run the stages' defaults, and a
             trace says what the plan would have done (:meth:`recommendation`).
-        margin: accuracy, a fraction, that a cheaper plan may lose.
+        max_loss: accuracy, a fraction in [0, 1), that a cheaper plan may lose; None: as the trie was estimated (0.03 unless
+            said otherwise). The intervals are those of the trie's file.
         canary: the share of requests, in [0, 1), that plans serve, proven or not; the others run the stages' defaults. Live
             evidence then decides, and a plan that is worse is served no more (:attr:`canary`).
         draw_secret: what only you know, at least 16 characters, the same in all processes that serve together: requests and
@@ -135,18 +136,18 @@ class VineLM(VineInterface, LongRunning):
         fleet: str | FleetConfig | None = None,
         evidence: EvidenceConfig | str | Path | None = None,
         allow_unproven: bool = False,
-        margin: float = MARGIN,
+        max_loss: float | None = None,
         canary: float | None = None,
         draw_secret: str | None = None,
         speculate: Speculation | None = None,
         record_tools: Record = "digests",
         tool_store: str | Path | None = None,
     ) -> None:
-        if not 0.0 <= margin < 1.0:
-            raise ConfigError(f"margin is {margin}: it must be a fraction of accuracy in [0, 1){fraction_meant(margin)}")
+        if max_loss is not None:
+            require_max_loss(max_loss)
         _require_canary(canary, mode, allow_unproven)
         self._share, self._given_secret = canary, draw_secret
-        self.allow_unproven, self.margin = allow_unproven, margin
+        self.allow_unproven, self.max_loss = allow_unproven, max_loss
         self._advised = lru_cache(MOST_ADVISED)(self._recommended)
         self._has_warned = False
         LongRunning.__init__(self, evidence)
@@ -287,7 +288,7 @@ class VineLM(VineInterface, LongRunning):
         if self._share is not None:
             from vinelm.api.canary import Canary  # an estimator's tests, which serving does without
 
-            self._canary = Canary(self._share, self.margin, annotated, self.adapter.observers)
+            self._canary = Canary(self._share, self.max_loss, annotated, self.adapter.observers)
         if not self.catalog.is_embedded and (note := changed_prices_note(annotated.catalog, self.catalog, "the catalog")):
             _LOG.warning("%s", note)
         self._planners = planners
@@ -314,11 +315,11 @@ class VineLM(VineInterface, LongRunning):
         for objective in objectives:
             self.served_planner().prepare(objective)
 
-    def recommendation(self, objective: Objective) -> Recommendation | None:
-        """Return which share of the requests with this objective the plan serves, and what runs today the others, and why.
+    def recommendation(self, objective: Objective) -> Verdict | None:
+        """Return the verdict on the plan for this objective: the share of the requests that it serves, and why.
 
         Returns:
-            None where the trie does not say what runs today, so that there is nothing to compare with.
+            None where the trie was not checked, so that nothing was compared.
 
         Raises:
             ConfigError: no trie is loaded.
@@ -331,10 +332,15 @@ class VineLM(VineInterface, LongRunning):
         """Where the canary of the loaded trie stands; None without one. A new trie begins another."""
         return None if self._canary is None else self._canary.status
 
-    def _recommended(self, planner: Planner, objective: Objective) -> Recommendation | None:
+    def _recommended(self, planner: Planner, objective: Objective) -> Verdict | None:
         annotated = planner.annotated
-        found = recommended(annotated, objective, lambda: planner.mixed(objective).path_cost_usd, margin=self.margin)
-        if found is not None and found.advice == "keep" and not (self.allow_unproven or self._has_warned or self._canary):
+        found = recommended(annotated, objective, lambda: planner.mixed(objective).path_cost_usd, max_loss=self.max_loss)
+        if (
+            found is not None
+            and found.is_today
+            and found.advice != "switch"
+            and not (self.allow_unproven or self._has_warned or self._canary)
+        ):
             self._has_warned = True  # of each trie once: every request may have an objective of its own
             _LOG.warning("plans for some objective are not served: %s", found.sentence)
         return found
@@ -446,7 +452,9 @@ class VineLM(VineInterface, LongRunning):
             return True
         advised = self._advised(planner, objective)
         # A draw of its own: which of two plans a request follows says nothing of whether it follows any.
-        return advised is None or place_of(f"follows:{key}") < advised.share
+        if advised is None or not advised.is_today:  # there is nothing that could run in its place
+            return True
+        return place_of(f"follows:{key}") < advised.share
 
     @cached_property
     def _draws(self) -> Draws:

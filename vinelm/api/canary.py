@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from math import log
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig
 from vinelm.estimator.drift.e_process import GroupComparison
 from vinelm.objective import Objective
-from vinelm.plans.recommendation import Advice, AgainstToday
 from vinelm.telemetry import CanaryEvent, ObserverGroup
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -45,6 +44,7 @@ _WITHOUT_AND_OF = np.concatenate([~np.eye(CALLERS + 1, CALLERS, dtype=bool), np.
 MOST_PROMISES = 1024
 """Objectives whose promised dollars are kept."""
 _LOG = logging.getLogger(__name__)
+Advice = Literal["switch", "keep"]
 _SHARES = ("accuracy", "failures", "late")
 WORSE = {
     "accuracy": "fewer of its answers are right",
@@ -63,7 +63,7 @@ class CanaryStatus:
     Attributes:
         share: of new requests, that the plan is drawn for; 0 once the canary has gone back.
         advice: ``"keep"`` once it has gone back; ``"switch"`` where the plan is shown to be more accurate than today's, or as
-            accurate less the margin for fewer dollars; None while neither is shown.
+            accurate less ``max_loss`` for fewer dollars; None while neither is shown.
         reason: why, in a few words.
         requests: compared requests of (the plan, today), and ``labelled`` those with feedback.
         means: by quantity, what was seen of (the plan, today): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions,
@@ -139,7 +139,7 @@ class Canary:
 
     Args:
         share: of the requests, that the plan is drawn for, in [0, 1).
-        margin: fraction of answers, failures and late requests that the plan may lose.
+        max_loss: fraction of answers, failures and late requests that the plan may lose; None: as the trie's verdict was made.
         observers: notified of what is shown.
 
     Attributes:
@@ -150,14 +150,16 @@ class Canary:
         ConfigError: the trie does not say what runs today.
     """
 
-    def __init__(self, share: float, margin: float, annotated: AnnotatedTrie, observers: ObserverGroup) -> None:
-        if AgainstToday.of(annotated) is None:
+    def __init__(self, share: float, max_loss: float | None, annotated: AnnotatedTrie, observers: ObserverGroup) -> None:
+        found = annotated.verdict
+        if found is None or not found.is_today:
             raise ConfigError(
                 "canary= compares with what runs today, which the trie does not say: give every stage its default model "
                 "(vine.stage(..., default=)) and estimate again, without --no-check"
             )
         self.share = share
-        self._margin, self._observers = margin, observers
+        margin = found.max_loss if max_loss is None else max_loss
+        self._observers = observers
         self._promised = lru_cache(MOST_PROMISES)(promised_ratio)
         self._lock = Lock()
         self._draws: OrderedDict[str, _Draw] = OrderedDict()
@@ -378,7 +380,7 @@ def promised_ratio(planner: Planner, objective: Objective) -> float:
     Raises:
         InfeasibleError: no plan meets the bounds, and the objective asks to raise then.
     """
-    compared = AgainstToday.of(planner.annotated)
-    if compared is None or not compared.cost_usd:
+    found = planner.annotated.verdict
+    if found is None or not found.is_today or not found.cost_usd:
         return 1.0
-    return max(planner.mixed(objective).path_cost_usd / compared.cost_usd, 1.0)
+    return max(planner.mixed(objective).path_cost_usd / found.cost_usd, 1.0)

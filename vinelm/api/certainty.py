@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from vinelm.api.estimation import MAX_ERROR, evidence_of
 from vinelm.errors import EvidenceError
-from vinelm.rows.observation import at_ordinary_prices, with_seconds
 
 if TYPE_CHECKING:
     from vinelm.profiler import ProfileResult
@@ -116,23 +115,15 @@ def profile_until_certain(
 
 def _unsettled(store: str | Path | PostgresUrl) -> str | None:
     """Why a store does not tell yet whether to switch, in a few words; None if it does, or nobody knows what runs today."""
-    from vinelm.estimator.call_rate import CallRate
-    from vinelm.evaluation.judging.today import against_today
-    from vinelm.traces import ObservationStore
-    from vinelm.traces.store.kinds import learnt_of_requests, told_apart
-    from vinelm.traces.store.prompts import StoredPrompts
+    from vinelm.evaluation.judging.evidence import StoreEvidence
+    from vinelm.evaluation.judging.judge import Judge
+    from vinelm.template.kinds import without_kinds
 
-    with ObservationStore.open(store) as opened:
-        requests, catalog = opened.request_ids(), opened.identity.models()
-        rows, template = told_apart(opened, opened.observations(), opened.identity.bound_template())
-        kinds, prompts = learnt_of_requests(opened, template), StoredPrompts(opened).of_cached(rows)
-    rows = with_seconds(at_ordinary_prices(rows))
-    found = against_today(requests, CallRate(rows, catalog, prompts=prompts).rows(), template, catalog, kinds=kinds)
-    if found is None:
+    evidence = StoreEvidence.of(store)
+    if without_kinds(evidence.template).today is None:
         return None
-    if found.why_not:
-        return found.why_not
-    return None if found.is_settled() else "no plan is proven against what runs today yet"
+    found = Judge.of(evidence).verdict()
+    return None if found.is_settled else found.why_not or "no plan is proven against what runs today yet"
 
 
 def _step(lacks: Shortfall | None, unsettled: str | None, target: float) -> str:

@@ -50,12 +50,12 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
 
 def _proving(rows: Sequence[Observation], template: Template, catalog: Catalog) -> Sequence[Run]:
     """The plans that are worth proving against what runs today."""
+    from vinelm.evaluation.judging.fit import Fit
     from vinelm.evaluation.judging.judgeable import worth_proving
-    from vinelm.evaluation.judging.planning_half import PlanningHalf
     from vinelm.evaluation.judging.tried import by_request
     from vinelm.plans.recommendation import thin_models
 
-    half = PlanningHalf(rows, template, catalog, "latent").plain
+    half = Fit(rows, template, catalog, "latent").plain
     today = half.plans.today()
     if today is None:
         return ()

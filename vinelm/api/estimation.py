@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vinelm.api.judged_rows import JudgedRows
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.estimator.call_rate import CallRate
 from vinelm.estimator.optional_steps import optional_steps
 from vinelm.estimator.prompt_cache import cached_shares
-from vinelm.rows.observation import Observation, at_ordinary_prices
+from vinelm.rows.observation import Observation
 from vinelm.template import StopRule
 from vinelm.template.kinds import UNTOLD
 from vinelm.traces import ObservationStore, reprice_store
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.verdict import MAX_LOSS, require_max_loss
 from vinelm.version import __version__
 
 if TYPE_CHECKING:
     from vinelm.estimator import ObservationTable
     from vinelm.estimator.judged.agreement import JudgeAgreement
     from vinelm.estimator.validation.checks import ValidationReport
+    from vinelm.evaluation.judging.evidence import StoreEvidence
     from vinelm.traces import PostgresUrl
 
 _EQUAL = 1e-9
@@ -89,6 +89,7 @@ def estimate(
     check: bool = True,
     max_error: float | None = None,
     calls_per_hour: float = 0.0,
+    max_loss: float | None = None,
 ) -> AnnotatedTrie:
     """Estimate the accuracy, dollars and seconds of every path from the observations in a store. Calls no model.
 
@@ -97,12 +98,15 @@ def estimate(
         estimator: How sparse observations become a trie; :data:`vinelm.estimator.ESTIMATORS` has the names.
         stop: Which stop rule to estimate for; None takes the workflow's own.
         check: Measure how far the estimate can be trusted (held-out error, optimism, other estimators), into
-            ``meta["evidence"]``, and whether declared kinds of request pay: where plans by kind promise no more than
-            plans without them, the kinds are not told apart. False skips this, and nothing is refused.
+            ``meta["evidence"]``; judge whether to switch from what runs today, into ``verdict``; and find out whether declared
+            kinds of request pay: where plans by kind promise no more than plans without them, the kinds are not told apart.
+            False skips this, and nothing is refused.
         max_error: The largest half-width, in (0, 1], of the 90 % interval of the best path's accuracy that is accepted
             (default 0.15). 1 accepts everything. Only with ``check``.
         calls_per_hour: Requests that the application serves per hour, >= 0. It says how often a provider's prompt cache still
             has what an earlier request left there; 0 takes every such hit as a miss.
+        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch, a fraction in [0, 1) (default 0.03).
+            Only with ``check``.
 
     Returns:
         The annotated trie. The same observations give the same trie, bit for bit. ``meta`` holds its provenance. Where the
@@ -128,8 +132,9 @@ def estimate(
         )
     accepted = MAX_ERROR if max_error is None else max_error
     return estimate_store(
-        path, estimator=estimator, stop=stop, checked=check, max_error=accepted, calls_per_hour=calls_per_hour
-    )
+        path, estimator=estimator, stop=stop, checked=check, max_error=accepted, calls_per_hour=calls_per_hour,
+        max_loss=MAX_LOSS if max_loss is None else max_loss,
+    )  # fmt: skip
 
 
 def estimate_store(
@@ -141,6 +146,7 @@ def estimate_store(
     max_error: float = 1.0,
     calls_per_hour: float = 0.0,
     by_kind: bool | None = None,
+    max_loss: float = MAX_LOSS,
 ) -> AnnotatedTrie:
     """Fit an estimator to the observations of a store: :func:`estimate` for callers that have a path and check nothing.
 
@@ -153,6 +159,7 @@ def estimate_store(
         calls_per_hour: As :func:`estimate` takes it.
         by_kind: Whether declared kinds of request are told apart. None: yes, and with ``checked`` only if plans by kind
             promise more, see :func:`~vinelm.evaluation.tries.promises.promised_gain`; else ``meta["untold_kinds"]`` says it.
+        max_loss: As :func:`estimate` takes it.
 
     Raises:
         StoreError: The store cannot be read.
@@ -161,48 +168,42 @@ def estimate_store(
     """
     from vinelm.estimator import estimate_signals
     from vinelm.estimator.judged.correction import corrected_trie, failed_share
-    from vinelm.evaluation.judging.today import against_today, with_comparison
+    from vinelm.evaluation.judging.judge import Judge
+    from vinelm.evaluation.judging.tried import with_verdict
     from vinelm.evaluation.tries.promises import promised_gain
 
     require_max_error(max_error)
-    annotated, cells, observations, agreement, registered, kinds = _fitted(
-        path, estimator, stop, calls_per_hour, by_kind is not False
-    )
+    require_max_loss(max_loss)
+    annotated, cells, store = fitted(path, estimator, stop, calls_per_hour, by_kind is not False)
+    agreement = None if store.judged is None else store.judged.agreement
+    observations = store.rate.rows(annotated)
     if checked:
         evidence, spent_usd, everything_usd = _evidence(annotated, cells, observations, agreement)
         lacks = evidence.lacks(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         known = None
         if lacks is not None and agreement is None:  # a judge's errors are corrected for all paths together: none is left out
-            known = _known(annotated, evidence, observations, registered, max_error)
+            known = _known(annotated, evidence, observations, store.registered, max_error)
         if known is None:
             evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
-        charged_usd = annotated.meta["spent_usd"]
-        compared = against_today(
-            registered,
-            observations,
-            annotated.template,
-            annotated.catalog,
-            estimator=estimator,
-            spent_usd=charged_usd,
-            kinds=kinds,
-        )
-        if known is not None and (compared is None or compared.tried_only or compared.best() is None):
+        verdict = Judge.of(replace(store, annotated=annotated), estimator=estimator).verdict(max_loss=max_loss)
+        if known is not None and (verdict.tried_only or verdict.advice != "switch"):
             annotated, evidence = known
             evidence = replace(evidence, warnings=(*evidence.warnings, f"{ONLY_TRIED}: {lacks}"))
             annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
-        if compared is not None:
-            annotated = with_comparison(annotated, compared, registered, observations)
+        annotated = with_verdict(annotated, verdict, store.requests, observations)
     if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths
         return corrected_trie(annotated, agreement, failed_share(cells))
     if annotated.tried is not None:
         return annotated
-    annotated = replace(annotated, signals=estimate_signals(annotated, observations))
-    if not checked or not kinds or by_kind is not None:
+    signals = estimate_signals(annotated, observations)
+    annotated = replace(annotated, signals=None if signals is None else replace(signals, verdict=annotated.verdict))
+    if not checked or not store.kinds or by_kind is not None:
         return annotated
     without = estimate_store(
-        path, estimator=estimator, stop=stop, checked=True, max_error=1.0, calls_per_hour=calls_per_hour, by_kind=False
-    )
+        path, estimator=estimator, stop=stop, checked=True, max_error=1.0, calls_per_hour=calls_per_hour, by_kind=False,
+        max_loss=max_loss,
+    )  # fmt: skip
     gain = promised_gain(annotated, without)
     return annotated if gain > 0.0 else replace(without, meta={**without.meta, UNTOLD: gain})
 
@@ -229,10 +230,11 @@ def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple
         StoreError: The store cannot be read.
         ConfigError: A judge scored the answers that disagrees with the labels.
     """
-    annotated, cells, observations, agreement, registered, _ = _fitted(path, "latent", None)
-    evidence, spent_usd, everything_usd = _evidence(annotated, cells, observations, agreement)
+    annotated, cells, store = fitted(path, "latent", None)
+    agreement, rows = None if store.judged is None else store.judged.agreement, store.rate.rows(annotated)
+    evidence, spent_usd, everything_usd = _evidence(annotated, cells, rows, agreement)
     if evidence.times_needed(max_error) > 1.0 and agreement is None:
-        known = _known(annotated, evidence, observations, registered, max_error)
+        known = _known(annotated, evidence, rows, store.registered, max_error)
         evidence = evidence if known is None else known[1]
     return evidence, spent_usd, everything_usd
 
@@ -245,49 +247,29 @@ def _known(
     max_error: float,
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
     """The trie and the report of tried steps alone, if the best path of these is certain enough; else None."""
-    from vinelm.evaluation.judging.planning_half import only_first_stage
-    from vinelm.evaluation.judging.tried import as_known
+    from vinelm.evaluation.judging.tried import as_known, only_first_stage
 
     known = as_known(annotated, evidence, rows, len(registered), only_first_stage(rows))
     return known if known is not None and known[1].times_needed(max_error) <= 1.0 else None
 
 
-def _fitted(
+def fitted(
     path: str | Path | PostgresUrl, estimator: str, stop: str | None, calls_per_hour: float = 0.0, by_kind: bool = True
-) -> tuple[AnnotatedTrie, ObservationTable, Sequence[Observation], JudgeAgreement | None, Sequence[str], Mapping[str, str]]:
-    """The estimate with its provenance, and what it was made from, the ids of all requests and their kinds last.
-
-    Nothing is checked yet.
-    """
+) -> tuple[AnnotatedTrie, ObservationTable, StoreEvidence]:
+    """The estimate with its provenance, and what it was made from. Nothing is checked yet."""
     from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.estimator.arms import with_kinds_counted
-    from vinelm.traces import ObservationStore
-    from vinelm.traces.store.kinds import learnt_of_requests, told_apart
-    from vinelm.traces.store.prompts import StoredPrompts
+    from vinelm.evaluation.judging.evidence import StoreEvidence
     from vinelm.trie import Trie
 
     model = make_estimator(estimator)
-    with ObservationStore.open(path) as store:
-        identity, observations, registered = store.identity, store.observations(), store.request_ids()
-        committed_usd = store.committed_usd()
-        judged = JudgedRows.of_store(store)
-        rows = observations if judged is None else judged.rows
-        observations, template = told_apart(store, rows, identity.bound_template(), learn=by_kind)
-        kinds = learnt_of_requests(store, template)
-        prompts = StoredPrompts(store).of_cached(observations)
-    catalog = identity.models()
-    if stop is not None:
-        template = template.with_stop(cast("StopRule", stop))
-    if judged is not None:
-        _refuse_oracle(template.stop)
-    charged_usd, n_timed = _dollars(observations), sum(row.is_timed for row in observations)
+    store = StoreEvidence.of(path, stop=stop, calls_per_hour=calls_per_hour, by_kind=by_kind)
+    template, catalog, rate, identity = store.template, store.catalog, store.rate, store.identity
     # Of an imported log, rows that use one recorded answer each have its dollars, which were paid once.
-    paid = {"paid_usd": committed_usd} if committed_usd < charged_usd * (1 - 1e-9) else {}
-    observations = at_ordinary_prices(observations)
-    rate = CallRate(observations, catalog, calls_per_hour, prompts)
+    is_shared = store.committed_usd < store.charged_usd * (1 - 1e-9)
     cells = ObservationTable.from_observations(rate.warm_rows(), template, Trie.from_template(template))
     annotated = rate.applied(model.fit_cells(cells, template, catalog).annotated_)
-    annotated = with_kinds_counted(annotated, Counter(kinds.values()))
+    annotated = with_kinds_counted(annotated, Counter(store.kinds.values()))
     observations = rate.rows(annotated)
     annotated = with_provenance(
         annotated,
@@ -295,23 +277,15 @@ def _fitted(
         workflow=identity.workflow,
         dataset_digest=identity.dataset_digest,
         is_simulated=identity.is_simulated,
-        requests_registered=len(registered),
+        requests_registered=len(store.registered),
         cached_share=cached_shares(observations, catalog),
         **({"optional_steps": worth} if (worth := optional_steps(observations, template)) else {}),
         **rate.facts,
-        **({} if judged is None else {"judge": judged.facts}),
-        **({} if n_timed == len(observations) else {"timed_rows": n_timed}),
-        **paid,
+        **({} if store.judged is None else {"judge": store.judged.facts}),
+        **({} if store.n_timed == len(observations) else {"timed_rows": store.n_timed}),
+        **({"paid_usd": store.committed_usd} if is_shared else {}),
     )
-    annotated = replace(annotated, meta={**annotated.meta, "spent_usd": charged_usd})
-    return annotated, cells, observations, None if judged is None else judged.agreement, registered, kinds
-
-
-def _refuse_oracle(stop: StopRule) -> None:
-    if stop == "oracle":
-        raise ConfigError(
-            "the oracle stop ends where the answer is right, which a judge does not know: estimate for the workflow's own stop"
-        )
+    return replace(annotated, meta={**annotated.meta, "spent_usd": store.charged_usd}), cells, store
 
 
 def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTrie) -> str | None:

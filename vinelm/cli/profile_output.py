@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.reports import percent, usd
+from vinelm.trie.verdict import MAX_LOSS, what_can_be_proven
 
 if TYPE_CHECKING:
     from vinelm.api.certainty import Shortfall
@@ -173,6 +174,7 @@ def print_forecast(
     rows.append(("coverage then", *map(percent, forecast.coverage)))
     show_table("Forecast", ("", "low", "middle", "high"), rows)
     _show_needs(needs)
+    say(what_can_be_proven(len(inputs.workflow.requests), MAX_LOSS))
     if max_error is not None:
         say(
             f"The run ends as soon as the best path's accuracy is known to +/- {100 * max_error:g} points, before or after "

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.console import echo, print_json, say, show_table
+from vinelm.cli.console import echo, print_json, say
 from vinelm.cli.failures import EXIT_BUDGET as BUDGET_REACHED
 from vinelm.cli.options import flag, option, output_options, resumable
 from vinelm.cli.quantities import USD, Count, InputFile
 from vinelm.cli.subcommand import run_command
+from vinelm.cli.verdict_output import max_loss_option, show_verdict
 from vinelm.errors import ConfigError
-from vinelm.reports import percent
+from vinelm.trie.verdict import MAX_LOSS, what_can_be_proven
 
 if TYPE_CHECKING:
     from vinelm.objective import Objective
-    from vinelm.plans.recommendation import AgainstToday, Recommendation
 
 STORE, TRIE, REPORT = "app.db", "app.vine", "report"
 MODELS, WORKFLOW = "models.toml", "workflow.py"
@@ -39,6 +39,7 @@ MAX_ERROR = "0.15"
 @flag("--keep-going", "Go on even if none of the first ten answers is right, or all first rows of a stage fail alike.")
 @flag("--allow-unproven", "Print the lines that serve the plan also where it is not proven: it may be worse.")
 @flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
+@max_loss_option
 @output_options
 @resumable
 def command(
@@ -54,6 +55,7 @@ def command(
     keep_going: bool,
     allow_unproven: bool,
     dry_run: bool,
+    max_loss: float | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -62,7 +64,7 @@ def command(
     APP is FILE.py:ATTRIBUTE, as for `vinelm init`. The first time this writes workflow.py and models.toml next to it, as that
     command does; files that are there are kept, so that you may change them and run the same line again. Then it buys rows
     until it is certain, or the budget is spent: first what your app runs today and every single model on the same requests,
-    whose table is shown, then the plans that would replace it.
+    whose table is shown, then the plans that would replace it. The verdict is SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA.
 
     What is bought is kept in app.db: the same line continues an interrupted run, and a larger budget adds to it. Writes
     app.vine, which serves, and report/report.html.
@@ -91,11 +93,14 @@ def command(
     if dry_run:
         echo(run_command(folder, "profile", *given, "--dry-run", *(["--json"] if as_json else [])).rstrip("\n"))
         return
+    if not quiet:
+        echo(what_can_be_proven(checked["requests"], MAX_LOSS if max_loss is None else max_loss / 100.0), err=True)
     given += ["--keep-going"] if keep_going else []
     quietly = ["--quiet"] if quiet else []
     # What was bought when the budget was reached may be enough: the verdict says so.
     run_command(folder, "profile", *given, *quietly, accepted=(0, BUDGET_REACHED))
-    run_command(folder, "estimate", STORE, "-o", TRIE, "--max-error", "1")
+    allowed = [] if max_loss is None else ["--max-loss", str(max_loss)]
+    run_command(folder, "estimate", STORE, "-o", TRIE, "--max-error", "1", *allowed)
     run_command(folder, "report", STORE, TRIE, "-o", REPORT, *quietly)
     _show(folder, as_json=as_json, allow_unproven=allow_unproven)
 
@@ -165,23 +170,17 @@ def _show_written(written: Mapping[str, Any]) -> None:
 
 
 def _show(folder: Path, *, as_json: bool, allow_unproven: bool) -> None:
-    from vinelm.plans.recommendation import AgainstToday
+    from vinelm.plans.recommendation import served_objective
     from vinelm.vinefile import load_trie
 
     annotated = load_trie(folder / TRIE)
-    compared = AgainstToday.of(annotated)
-    if compared is None:
-        raise ConfigError(
-            "it is not known what your app runs today: give every stage its model of today, as in"
-            ' vine.chat_model(default="...") or vine.stage(..., default="..."), and run the same line again'
-        )
-    objective, advice = compared.objective(), compared.advice()
-    page = folder / REPORT / "report.html"
+    found = annotated.verdict
+    assert found is not None  # the estimate was checked
+    page, objective = folder / REPORT / "report.html", served_objective(found)
     if as_json:
         print_json(
             {
-                "recommendation": advice.to_dict(),
-                "today": compared.to_dict(),
+                "verdict": found.to_dict(),
                 "report": str(page),
                 "objective": None if objective is None else objective.to_dict(),
                 "is_simulated": annotated.meta["is_simulated"],
@@ -190,30 +189,14 @@ def _show(folder: Path, *, as_json: bool, allow_unproven: bool) -> None:
             }
         )
         return
-    say(advice.sentence, bold=True)
-    show_table("Per request, judged by requests that did not choose the plan", _COLUMNS, list(_rows(compared, advice)))
+    show_verdict(found)
     simulated = " Simulated models." if annotated.meta["is_simulated"] else ""
     spent = f"{annotated.meta['requests']} requests, ${annotated.meta['spent_usd']:.3g} spent"
     say(f"{spent}.{simulated} Report: {os.path.relpath(page)}")
-    is_proven = advice.advice == "switch"
+    is_proven = found.advice == "switch"
     if objective is not None and (is_proven or allow_unproven):
         for line in serving_lines(objective, is_proven=is_proven):
             echo(line)
-
-
-_COLUMNS = ("", "<accuracy against today (95 % each end)", "$ per 1,000", "against today")
-
-
-def _rows(compared: AgainstToday, advice: Recommendation) -> Iterator[tuple[str, ...]]:
-    usd = compared.cost_usd or 0.0
-    yield "today", f"{percent(compared.accuracy)}", f"${1000 * usd:.3g}", ""
-    plans = list(compared.aims())
-    if 0.0 < advice.share < 1.0 and (best := compared.best()) is not None:
-        plans.append((f"on {100 * advice.share:.0f} % of the requests", best.serving(advice.share)))
-    for title, plan in plans:
-        points = f"{100 * plan.gain:+.1f} points ({100 * plan.gain_low:+.1f} to {100 * plan.gain_high:+.1f})"
-        cost = usd - plan.saved_usd
-        yield title, points, f"${1000 * cost:.3g}", f"{100 * (cost / usd - 1.0):+z.0f} %" if usd else "-"
 
 
 def serving_lines(objective: Objective, *, is_proven: bool = True) -> tuple[str, str]:

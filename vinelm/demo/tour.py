@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vinelm.catalog import Catalog
@@ -22,13 +22,11 @@ class TourResult:
     Attributes:
         profiled: The profile.
         evaluation: The verdict, as ``vinelm evaluate`` gives it.
-        dollars: The dollars at equal quality in one sentence, as the report has it; empty where nothing is known of them.
         store, trie, page: The observation store, the annotated trie and the report.
     """
 
     profiled: ProfileResult
     evaluation: Evaluation
-    dollars: str
     store: Path
     trie: Path
     page: Path
@@ -59,9 +57,13 @@ def run_tour(
 
     store, trie = folder / STORE, folder / TRIE
     profiled = profiled_anew(workflow, catalog, folder, seed=seed, coverage=coverage, advance=advance)
-    save_trie(trie, estimate(store, check=False))
-    found = evaluate(store, trie, seed=seed, on_done=lambda done, total, what: advance(done, total, "evaluate", what))
+    annotated = estimate(store, check=False)
+    found = evaluate(store, annotated, seed=seed, on_done=lambda done, total, what: advance(done, total, "evaluate", what))
+    if not found.verdict.tried_only:
+        signals = annotated.signals and replace(annotated.signals, verdict=found.verdict)
+        annotated = replace(annotated, verdict=found.verdict, signals=signals)
+    save_trie(trie, annotated)
     advance(0, 1, "report", "")
     page = store_page(store, trie, evaluation=found, seed=seed)
     target = write_page(page, folder / PAGE)
-    return TourResult(profiled=profiled, evaluation=found, dollars=page.dollars, store=store, trie=trie, page=target)
+    return TourResult(profiled=profiled, evaluation=found, store=store, trie=trie, page=target)

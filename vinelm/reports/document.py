@@ -191,8 +191,7 @@ class Report:
 
     Attributes:
         headline: The main result in one sentence.
-        dollars: The dollars at equal quality in one sentence; empty where nothing is known of them.
-        is_gain: Whether the headline reports a gain; sets its colour.
+        is_gain: Whether the headline is to switch; sets its colour.
         budgets: The plans of a range of budgets, right below the headline.
         hero: The picture of the main result, below them.
         simulated: What was simulated, shown in the head and in every picture; None if nothing was.
@@ -210,7 +209,6 @@ class Report:
     provenance: tuple[tuple[str, str], ...]
     simulated: str | None = None
     oracle: str = ""
-    dollars: str = ""
     budgets: BudgetSlider | None = None
     hero: Picture | None = None
     terms: tuple[tuple[str, str], ...] = ()

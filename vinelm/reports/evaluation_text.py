@@ -1,4 +1,4 @@
-"""An evaluation in words: the verdict in one sentence, tables of policies and gains, and what would settle an open question."""
+"""An evaluation in words: what the verdict compared, tables of policies and gains, and what serving would identify."""
 
 from __future__ import annotations
 
@@ -9,58 +9,31 @@ from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, MOST_UNSUPPO
 from vinelm.evaluation.plans.plans import Role
 from vinelm.objective import Objective
 from vinelm.reports.document import Row, Table
-from vinelm.reports.formatting import objective_words, oracle_words, percent, seconds, under_oracle, usd
+from vinelm.reports.formatting import objective_words, oracle_words, percent, under_oracle, usd
+from vinelm.trie.verdict import COLUMNS, Verdict, table_rows
 
 NOT_IDENTIFIED = "not identified"
 
-MOST_WORDS = 100
-"""Most characters of the rival's plans in the sentence of a verdict."""
 
-
-def evaluation_sentence(found: Evaluation) -> str:
-    """Return the verdict as one sentence, and a second one if some budgets of a sweep alone are worth it."""
-    gains = [_thousand(one.objectives[0].max_cost_usd or 0.0) for one in found.by_budget if one.verdict == "gain"]
-    if found.verdict == "gain" or not gains:
-        return _sentence(found)
-    alone = f"budgets of {' and '.join(gains)}" if len(gains) > 1 else f"budget of {gains[0]}"
-    return f"{_sentence(found)} But the {alone} per 1,000 requests alone {'are' if len(gains) > 1 else 'is'} worth it."
-
-
-def _sentence(found: Evaluation) -> str:
-    own, rival, gain = found.headline, found.rival, found.gain
-    plans = " / ".join(rival.plans)  # of mixtures too long for a sentence: the lines below it have them
-    other = f"{_name(rival)} ({plans})" if len(plans) <= MOST_WORDS else _name(rival)
-    if found.stop == "oracle":
-        reached = f"{_name(own)} reaches {_reaches(found, own)} against {_reaches(found, rival)} for the {other}"
-        figures = f"{reached}, {_gain(found, gain)}{_spends(found)}{_keeps(found)}"
-        known = figures if found.is_identified else f"the rows cannot say what {_name(own)} does, {_why_not_identified(found)}"
-        return f"No advice under the oracle stop, which ends a request when its answer is right, as no service can: {known}."
-    if found.verdict == "gain":
-        return (
-            f"Use {_name(own)}: {_reaches(found, own)} against {_reaches(found, rival)} for the {other},"
-            f" {_gain(found, gain)}{_spends(found)}{_keeps(found)}."
-        )
-    if found.verdict == "no gain" and gain.is_same:
-        return f"Do not bother: {_name(own)} does what the {other} does."
-    if found.verdict == "not identified":
-        return f"The rows cannot say whether to use {_name(own)}: {_why_not_identified(found)}."
-    if found.breaks_bounds:
-        reached = f"{percent(own.accuracy.value)} right at {_thousand(own.cost_usd.value)} per 1,000 requests"
-        return f"Do not use {_name(own)} for this: it misses its bound, with {reached}."
-    if found.loses:
-        return f"Do not use {_name(own)} instead of the {other}: {_gain(found, gain)}{_spends(found)}{_keeps(found)}."
-    if found.verdict == "no gain":
-        worth = "worse" if gain.high < 0 else f"at most {_amount(found, max(gain.high, 0.0))} better"
-        return f"Do not bother: the {other} alone is enough, {_name(own)} is {worth} ({_gain(found, gain)})."
-    return f"Open: {_name(own)} may or may not be better than the {other}, {_gain(found, gain)}{_spends(found)}{_keeps(found)}."
+def verdict_table(found: Verdict, title: str = "Compared, each judged by requests that did not choose it") -> Table | None:
+    """Return the opponent and every plan that was compared with it; None where nothing was."""
+    rows = list(table_rows(found))
+    if not rows:
+        return None
+    return Table(
+        title=title,
+        columns=tuple(name.removeprefix("<") for name in COLUMNS),
+        rows=tuple(Row(role="in_use" if not i else "vinelm", cells=one) for i, one in enumerate(rows)),
+        note="*: the plan that the verdict is about. The ends hold for the best of all compared plans.",
+    )
 
 
 def role_of(name: str, has_signals: bool) -> Role:
     """Return the role of a policy: VineLM is what plans over signals where there are any, else what plans paths."""
     if name == "signals":
         return "vinelm"
-    if name in ("in_use", "no_kinds"):
-        return "single" if name == "in_use" else "paths"
+    if name == "no_kinds":
+        return "paths"
     return "vinelm" if name == "paths" and not has_signals else name  # type: ignore[return-value]
 
 
@@ -88,27 +61,22 @@ def _policies(found: Evaluation) -> Table:
 
 def _planned_for(found: Evaluation) -> str:
     stop = under_oracle(found.stop)
-    if found.keeps is not None:
-        aim = "As accurate as the plan in use, for less" if found.target == "cost" else "More accurate, for the same dollars"
-        return f"{aim}{stop}"
     if len(found.objectives) == 1:
         return f"{objective_words(found.objectives[0])}{stop}"
     caps = [one.max_cost_usd for one in found.objectives if one.max_cost_usd is not None]
     return f"Maximize accuracy, mean over {len(caps)} budgets from {usd(min(caps))} to {usd(max(caps))} per request{stop}"
 
 
-_OVER = {"static": "over static plan", "single": "over single model", "in_use": "over plan in use"}
+_OVER = {"static": "over static plan", "single": "over single model"}
 
 
 def _gains(found: Evaluation) -> Table:
     shown = [one for one in found.policies if one.against]
-    keeps = () if found.keeps is None else (_kept(found, found.keeps),)
-    rows = [(one.title, *(_versus(found, one, name) for name in found.headline.against), *keeps) for one in shown]
+    rows = [(one.title, *(_versus(found, one, name) for name in found.headline.against)) for one in shown]
     unit = {"accuracy": "points of accuracy", "cost": "dollars saved per 1,000 requests", "latency": "seconds saved"}
-    kept = "points of accuracy" if found.target == "cost" else "saved per 1,000"
     return Table(
         title=f"Paired gains, {unit[found.target]} ({_level(found)} % interval){under_oracle(found.stop)}",
-        columns=("gain of", *(_OVER[name] for name in found.headline.against), *((kept,) if keeps else ())),
+        columns=("gain of", *(_OVER[name] for name in found.headline.against)),
         rows=_of_policies(found, shown, rows),
     )
 
@@ -121,26 +89,21 @@ def _of_policies(found: Evaluation, policies: Sequence[JudgedPolicy], cells: Seq
     )
 
 
-_WORTH = {"gain": "yes", "no gain": "no", "open": "open", "not identified": "unknown", "no advice": "no advice"}
-
-
 def _budgets(found: Evaluation) -> Table:
-    """Where VineLM is worth it, and where it is not."""
+    """What VineLM gains over fixed plans at each budget."""
     rows = [
         (
             _thousand(one.objectives[0].max_cost_usd or 0.0),
             f"{'' if one.headline.accuracy.is_identified else '~'}{percent(one.headline.accuracy.value)}",
             *(_versus(one, one.headline, name) for name in ("static", "single")),
-            _WORTH[one.verdict],
         )
         for one in found.by_budget
     ]
     together = f"({_level(found.by_budget[0])} % intervals: all hold together)"
     return Table(
         title=f"Each budget alone, points of accuracy {together}{under_oracle(found.stop)}",
-        columns=("$/1,000", "VineLM", "over static", "over single", "worth it"),
+        columns=("$/1,000", "VineLM", "over static", "over single"),
         rows=tuple(Row(role="vinelm", cells=cells) for cells in rows),
-        text_columns=(4,),
     )
 
 
@@ -150,7 +113,7 @@ def evaluation_lines(found: Evaluation) -> list[str]:
     lines = [*oracle, _basis(found), *_plans(found), *_kinds(found), *found.notes]
     if any(not one.accuracy.is_identified for one in found.policies):
         lines.append(
-            "~: where no row was bought, the estimate of the planning half stands in. That is no judgement, and no verdict"
+            "~: where no row was bought, the estimate of the other requests stands in. That is no judgement, and no verdict"
             " rests on it."
         )
     lines += [_offer(found, one) for one in found.offers()]
@@ -161,8 +124,7 @@ def evaluation_lines(found: Evaluation) -> list[str]:
             f"Optimism: {_name(own)} was chosen as the best of many and promised {percent(own.promised_accuracy)},"
             f" {100 * abs(own.optimism):.1f} points {more} than it is judged to reach."
         )
-    price = _price(found)
-    return [*lines, *([] if price is None else [price])]
+    return lines
 
 
 def _basis(found: Evaluation) -> str:
@@ -172,14 +134,15 @@ def _basis(found: Evaluation) -> str:
         served = f"{found.requests:,} held-out requests were really served by every policy"
         return f"{served}, for {usd(found.spent_usd)}.{early}{simulated}"
     return (
-        f"Estimated from {found.rows:,} rows of {found.requests:,} requests: each half planned, the other judged (doubly"
-        f" robust). Effective n: that many requests, followed to the end, would say as much. Nothing was called.{simulated}"
+        f"Estimated from {found.rows:,} rows of {found.requests:,} requests: each quarter is judged by plans of the others"
+        " (doubly robust). Effective n: that many requests, followed to the end, would say as much. Nothing was called."
+        f"{simulated}"
     )
 
 
 def _plans(found: Evaluation) -> list[str]:
-    lines = [f"{_name(found.headline)}: {' / '.join(found.headline.plans)}"]
-    lines.append(f"{_name(found.rival)}: {' / '.join(found.rival.plans)}")
+    shown = (found.headline, *(one for name in ("static", "single") if (one := found.policy(name)) is not None))
+    lines = [f"{_name(one)}: {' / '.join([*one.plans[:2], *(['...'] if len(one.plans) > 2 else [])])}" for one in shown]
     if found.policy("hindsight") is not None:
         lines.append(
             "Hindsight: the fixed plan that looks best on the very rows that judge it. It bounds fixed plans, and is no policy."
@@ -203,21 +166,6 @@ def _kinds(found: Evaluation) -> list[str]:
     if gain.high < 0.0:
         return [f"{told} Take the declaration back: without it plans are better."]
     return [f"{told} That shows no gain: they are not worth declaring by these rows."]
-
-
-def _price(found: Evaluation) -> str | None:
-    price = found.price
-    if price is None:
-        return None
-    ways, most = [], "" if found.is_served else "at most "
-    if price.rows_usd is not None:
-        ways.append(f"about {usd(price.rows_usd)} more of rows")
-    if price.serve_requests is not None and price.serve_usd is not None:
-        ways.append(
-            f"{most}{price.serve_requests:,} held-out requests served by both for about {usd(price.serve_usd)} (--serve)"
-        )
-    what = f"To see a difference of {_amount(found, price.difference)} with 80 % power"
-    return f"{what}: {', or '.join(ways)}." if ways else f"{what}, all rows that there could be would not do."
 
 
 def _by_the_model(one: JudgedPolicy) -> tuple[str, str, str]:
@@ -252,23 +200,9 @@ def _options(objective: Objective) -> str:
     return " ".join([*told, *(["--cost-budget per_request"] if objective.cost_budget == "per_request" else [])])
 
 
-def _spends(found: Evaluation) -> str:
-    """The costs of both, where they are not what is judged."""
-    if found.target == "cost":
-        return ""
-    own, other = (_thousand(one.cost_usd.value) for one in (found.headline, found.rival))
-    return f", for {own} against {other} per 1,000 requests"
-
-
 def _name(one: JudgedPolicy) -> str:
     """The policy in a sentence."""
     return one.title.replace(", ", " over ")
-
-
-def _reaches(found: Evaluation, one: JudgedPolicy) -> str:
-    if found.target == "accuracy":
-        return f"{percent(one.accuracy.value)} right"
-    return f"{_thousand(one.cost_usd.value)} per 1,000 requests" if found.target == "cost" else seconds(one.latency_s.value)
 
 
 def _gain(found: Evaluation, gain: OffPolicyEstimate) -> str:
@@ -278,21 +212,6 @@ def _gain(found: Evaluation, gain: OffPolicyEstimate) -> str:
 
 def _level(found: Evaluation) -> str:
     return f"{100 * found.level:.3g}"
-
-
-def _keeps(found: Evaluation) -> str:
-    """The bound that a plan in use sets."""
-    if found.keeps is None:
-        return ""
-    kept = _kept(found, found.keeps)
-    return f", with {kept} points of accuracy" if found.target == "cost" else f", saving {kept} per 1,000 requests"
-
-
-def _kept(found: Evaluation, keeps: OffPolicyEstimate) -> str:
-    if not keeps.is_identified or keeps.is_same:
-        return "the same" if keeps.is_same else NOT_IDENTIFIED
-    number = _points if found.target == "cost" else _dollars
-    return f"{number(keeps.value)} ({number(keeps.low)} to {number(keeps.high)})"
 
 
 def _versus(found: Evaluation, one: JudgedPolicy, name: str) -> str:
@@ -327,23 +246,9 @@ def _unit(found: Evaluation) -> str:
     return {"accuracy": "points", "cost": "saved per 1,000 requests", "latency": "s saved"}[found.target]
 
 
-def _amount(found: Evaluation, value: float) -> str:
-    return {
-        "accuracy": f"{100 * value:.1f} points",
-        "cost": f"{_thousand(value)} per 1,000 requests",
-        "latency": seconds(value),
-    }[found.target]
-
-
 def _percents(one: OffPolicyEstimate) -> str:
     low, high = max(one.low, 0.0), min(one.high, 1.0)
     return f"{100 * low:.1f} to {100 * high:.1f}"
-
-
-def _why_not_identified(found: Evaluation) -> str:
-    own = found.headline
-    compared = (own.accuracy, *own.against.values(), *(() if found.keeps is None else (found.keeps,)))
-    return _lacking(max(one.unsupported for one in compared), min(one.effective for one in compared))
 
 
 def _lacking(without_rows: float, effective: float) -> str:

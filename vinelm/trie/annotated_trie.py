@@ -20,6 +20,7 @@ from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.difficulty import DifficultyRates
 from vinelm.trie.outcomes import Outcomes
+from vinelm.trie.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas
@@ -71,7 +72,8 @@ class AnnotatedTrie:
     with what runs today, no other is planned. None: every edge.
 
     ``signals`` is the trie of what requests show, whose arms are outcomes; that trie has ``outcomes``. None where nothing is
-    declared, or it was not estimated.
+    declared, or it was not estimated. ``verdict`` says whether to serve its plans in place of what runs today; None where the
+    estimate was not checked.
 
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
     ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
@@ -105,6 +107,7 @@ class AnnotatedTrie:
     difficulty: DifficultyRates | None = None
     outcomes: Outcomes | None = None
     signals: AnnotatedTrie | None = None
+    verdict: Verdict | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ BOUNDS: tuple[SweptBound, ...] = ("max_cost_usd", "min_accuracy", "max_latency_s
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JudgedStore:
-    """A store's policies judged by its rows: one half of the requests plans, the other judges, both ways.
+    """A store's policies judged by its rows: each part of the requests is judged by plans of the others.
 
     Attributes:
         evaluation: The verdict; None where nothing was judged.
@@ -55,7 +55,7 @@ def judge_store(
         store: Path of the store.
         trie: A trie of this store: its estimator and stop rule are used.
         evaluation: What :func:`~vinelm.evaluate` says of both; None evaluates them.
-        in_use: What the application runs today, see :func:`~vinelm.evaluate`; None: the best fixed plans are compared with.
+        in_use: What the application runs today, see :func:`~vinelm.evaluate`.
         seed: Decides the split and the bootstrap.
         on_done: Called as ``on_done(done, total, what)``.
     """

@@ -14,7 +14,8 @@ from vinelm.catalog import Catalog
 from vinelm.controller.planning.mixture import drawn
 from vinelm.errors import BudgetExhausted, ConfigError, EvidenceError
 from vinelm.evaluation.judging.cross_fit import Done, judged_policy
-from vinelm.evaluation.judging.planning_half import PolicyName
+from vinelm.evaluation.judging.fit import ChosenPolicy, PolicyName, code_of
+from vinelm.evaluation.judging.judge import served_verdict
 from vinelm.evaluation.judging.result import Evaluation
 from vinelm.evaluation.off_policy.intervals import served_scores
 from vinelm.evaluation.plans.plans_over import plans_over
@@ -38,6 +39,15 @@ class _Policy:
     words: str
     promised_accuracy: float
     promised_cost_usd: float
+    code: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def chosen(self) -> ChosenPolicy:
+        """As a judge takes it."""
+        return ChosenPolicy(
+            parts=(), words=self.words, promised_accuracy=self.promised_accuracy, promised_cost_usd=self.promised_cost_usd,
+            code=self.code,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -95,6 +105,7 @@ class ServedPlans:
                 words=plan.words,
                 promised_accuracy=plan.accuracy,
                 promised_cost_usd=plan.path_cost_usd,
+                code=code_of(plan),
             )
         return cls(run, policies, objective)
 
@@ -104,13 +115,14 @@ class ServedPlans:
         by_words = {("plan" if name in ("static", "single") else name, one.words): name for name, one in self.policies.items()}
         return {name: self.policies[name] for name in self.policies if name in by_words.values()}
 
-    def evaluation(self, budget_usd: float | None, log: Path | None, on_done: Done) -> Evaluation:
+    def evaluation(self, budget_usd: float | None, log: Path | None, on_done: Done, *, max_loss: float) -> Evaluation:
         """Serve every request under every policy, and judge. A request counts once all policies have served it.
 
         Args:
             budget_usd: The most that it may cost in dollars; None only where models are free or simulated.
             log: A store that keeps each served request; None keeps nothing.
             on_done: Called as ``on_done(done, total, what)``.
+            max_loss: Accuracy that a cheaper plan may lose, a fraction.
 
         Raises:
             ConfigError: Models cost money and no budget is given, or the log is of another evaluation.
@@ -121,7 +133,7 @@ class ServedPlans:
         words = {name: one.words for name, one in self._distinct.items()}
         with serving_record(log, self.run.identity(**words), limit) as record:
             self._serve_all(record, on_done)
-            return self._evaluation(record)
+            return self._evaluation(record, max_loss)
 
     def _serve_all(self, record: ServingRecord, on_done: Done) -> None:
         total = len(self.run.requests) * len(self._distinct)
@@ -133,7 +145,7 @@ class ServedPlans:
                     return
                 on_done(len(record.served), total, "serving")
 
-    def _evaluation(self, record: ServingRecord) -> Evaluation:
+    def _evaluation(self, record: ServingRecord, max_loss: float) -> Evaluation:
         served = {
             request.id: [record.served.get((name, request.id)) for name in self._distinct] for request in self.run.requests
         }
@@ -160,7 +172,14 @@ class ServedPlans:
                 " plans; mend the application, and serve again with another log",
                 code="requests-failed",
             )
+        verdict = served_verdict(
+            {name: one.chosen for name, one in self.policies.items()},
+            {name: of for name, (of,) in scores.items()},
+            self.objective,
+            max_loss=max_loss, seed=self.run.seed, spent_usd=record.spent_usd,
+        )  # fmt: skip
         return Evaluation(
+            verdict=verdict,
             objectives=(self.objective,),
             policies=tuple(
                 judged_policy(name, (self.policies[name].words,), self.policies[name].promised_accuracy, scores, target)
@@ -192,4 +211,5 @@ def _session(run: ServingRun) -> _Policy:
         words=run.decision.words,
         promised_accuracy=run.decision.accuracy,
         promised_cost_usd=run.decision.path_cost_usd,
+        code=code_of(run.decision),
     )

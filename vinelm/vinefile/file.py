@@ -35,14 +35,16 @@ from vinelm.trie import MergedTrie, Trie
 from vinelm.trie.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
 from vinelm.trie.outcomes import COST_SPREAD, OUTCOME_ARRAYS, Outcomes
+from vinelm.trie.verdict import Verdict
 from vinelm.vinefile.structure import check_annotated, check_edges
 
 FORMAT = "vinelm-trie"
-VERSION = 3
+VERSION = 4
 """Incremented when an older reader would misread the file. Newer readers open older files. Version 2: tries that branch or
-whose loops merge histories. Version 3: with what requests show. Each file has the lowest version that can hold it.
+whose loops merge histories. Version 3: with what requests show. Version 4: with a verdict, without which plans
+would be served that are not proven. Each file has the lowest version that can hold it.
 """
-VERSION_OF_LINEAR, VERSION_OF_BRANCHING = 1, 2
+VERSION_OF_LINEAR, VERSION_OF_BRANCHING, VERSION_OF_SIGNALS = 1, 2, 3
 ALIGNMENT = 64
 MAPPED_FROM = 64 * 2**20
 """Size in bytes from which a file is mapped into memory instead of read."""
@@ -160,6 +162,8 @@ def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
     signals = annotated.signals
     if signals is not None and signals.outcomes is not None:
         plain["signals"] = {"arms": list(signals.trie.stages), "meta": dict(signals.meta), **signals.outcomes.to_dict()}
+    if annotated.verdict is not None:
+        plain["verdict"] = annotated.verdict.held()
     try:
         return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -169,8 +173,10 @@ def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
 
 
 def _version(annotated: AnnotatedTrie) -> int:
-    if annotated.signals is not None:
+    if annotated.verdict is not None:
         return VERSION
+    if annotated.signals is not None:
+        return VERSION_OF_SIGNALS
     return VERSION_OF_BRANCHING if annotated.template.listed is None else VERSION_OF_LINEAR
 
 
@@ -299,8 +305,18 @@ def _array(content: memoryview) -> Array:
 
 def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -> AnnotatedTrie:
     arrays = {name.removesuffix(".npy"): _array(data) for name, data in members.items() if name.endswith(".npy")}
-    annotated = _trie_of(manifest, arrays)
-    return replace(annotated, signals=_signals(manifest, arrays)) if "signals" in manifest else annotated
+    annotated = replace(_trie_of(manifest, arrays), verdict=_verdict(manifest))
+    if "signals" not in manifest:
+        return annotated
+    return replace(annotated, signals=replace(_signals(manifest, arrays), verdict=annotated.verdict))
+
+
+def _verdict(manifest: Mapping[str, Any]) -> Verdict | None:
+    """The verdict; of an older file its comparison with what ran then."""
+    if "verdict" in manifest:
+        return Verdict.from_dict(manifest["verdict"])
+    before = manifest["meta"].get("today")
+    return Verdict.of_version_3(before) if isinstance(before, Mapping) else None
 
 
 def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> AnnotatedTrie:

@@ -10,7 +10,6 @@ import pytest
 
 import vinelm
 from vinelm.cli.main import main
-from vinelm.reports.evaluation_text import evaluation_sentence
 from vinelm.traces import check_store
 
 SERVE = ("evaluate", "s.db", "--maximize", "accuracy", "--dataset", "data", "-q", "--serve", "4")
@@ -36,7 +35,7 @@ def test_the_verdict_comes_first_and_nothing_is_called(profiled, capsys):
     capsys.readouterr()
     assert main(["evaluate", "s.db", "-q"]) == 0
     said = capsys.readouterr().out
-    assert said.split(":")[0].split()[0] in ("Use", "Do", "Open", "The")
+    assert said.split(":")[0].split()[0].strip(",") in ("SWITCH", "KEEP", "UNDECIDED", "NOT")
     assert "Nothing was called" in said
     assert "Paired gains" in said
     assert max(map(len, said.splitlines())) <= 80
@@ -53,14 +52,14 @@ def test_the_report_says_the_same_of_the_same_store(profiled, capsys):
     assert json.loads(capsys.readouterr().out)["headline"] == evaluated["sentence"]
     assert main(["report", "s.db", "t.vine", "-o", "out", "--in-use", "sim-sonnet", "--json", "-q"]) == 0
     against = vinelm.evaluate("s.db", "t.vine", in_use="sim-sonnet")
-    assert json.loads(capsys.readouterr().out)["headline"] == evaluation_sentence(against)
+    assert json.loads(capsys.readouterr().out)["headline"] == against.verdict.sentence
 
 
 def test_json_holds_the_sentence_and_the_figures(profiled, capsys):
     capsys.readouterr()
     assert main(["evaluate", "s.db", "--maximize", "accuracy", "--max-cost-usd", "0.01", "--json", "-q"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["verdict"] in ("gain", "no gain", "open", "not identified")
+    assert found["verdict"]["advice"] in ("switch", "keep", "undecided", "not enough data")
     assert found["objectives"] == [{"maximize": "accuracy", "max_cost_usd": 0.01}]
     assert {one["policy"] for one in found["policies"]} >= {"paths", "static", "single"}
     assert found["sentence"]

@@ -15,9 +15,9 @@ import vinelm
 from vinelm.errors import ConfigError
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.judging.cross_fit import CrossFit
+from vinelm.evaluation.judging.fit import part_of
 from vinelm.evaluation.judging.judgeable import require_judgeable
-from vinelm.evaluation.judging.planning_half import part_of
-from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
+from vinelm.reports.evaluation_text import evaluation_lines, evaluation_tables
 from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Observation
 from vinelm.template import Branch, Loop, Stage, Template
@@ -124,9 +124,9 @@ def test_free_models_are_compared_by_accuracy_alone(tmp_path):
 def test_the_split_follows_from_the_ids():
     names = [f"q{i}" for i in range(400)]
     first = [part_of(name, 0) for name in names]
-    assert 150 < sum(first) < 250
+    assert {part: 70 < first.count(part) < 130 for part in range(4)} == dict.fromkeys(range(4), True)
     assert first != [part_of(name, 1) for name in names]
-    assert {part_of(name, 0, 4) for name in names} == {0, 1, 2, 3}
+    assert {part_of(name, 0, 2) for name in names} == {0, 1}
 
 
 @pytest.mark.parametrize("parts", [2, 4])
@@ -165,16 +165,15 @@ def test_a_better_second_model_is_worth_a_plan_and_the_interval_has_the_truth(tm
     own = found.policy("paths")
     assert own.accuracy.low <= 1.0 <= own.accuracy.high + 1e-9
     assert own.against["single"].low > 0.3
-    assert found.verdict == "no gain"  # one model per stage, tried in turn, does the same
-    assert "Do not bother" in evaluation_sentence(found)
-    assert found.price is None
+    assert (found.verdict.advice, found.verdict.is_fixed) == ("switch", True)  # one model per stage, tried in turn
+    assert found.verdict.plan.best_low > 0.3
 
 
 def test_models_that_are_alike_are_not_worth_it(tmp_path):
     table = random_outcomes(300, 3)
     same = replace(table, success=table.success[:, [0, 0, 0]], passed=table.passed[:, [0, 0, 0]])
     found = vinelm.evaluate(table_store(tmp_path / "s.db", same))
-    assert found.verdict in ("no gain", "open")
+    assert found.verdict.advice != "switch" or found.verdict.plan.saved_usd > 0.0  # the cheapest of them
     assert found.is_served is False
     assert found.requests == 300
 
@@ -198,8 +197,7 @@ def test_every_policy_is_judged_and_progress_is_told(with_answers):
 def test_plain_types_and_words_tell_the_same(with_answers):
     found, _ = with_answers
     plain = found.to_dict()
-    assert plain["verdict"] == found.verdict
-    assert plain["gain"]["value"] == found.gain.value
+    assert plain["verdict"] == found.verdict.to_dict()
     assert [one["policy"] for one in plain["policies"]] == [one.name for one in found.policies]
     policies, gains, *_ = evaluation_tables(found)
     assert len(policies.rows) == len(found.policies)
@@ -275,7 +273,6 @@ def test_a_few_worlds_are_covered(coverage, monkeypatch):
     values = [one for what, one in found["coverage"].items() if what.startswith("value")]
     assert sum(one["covered"] for one in values) >= 0.8 * sum(one["intervals"] for one in values) > 0
     assert found["without_gain"]["claimed"] <= 1
-    assert found["decisions"]["a model in use"]["without_gain"]["switched"] <= 1
     assert "gain claimed in" in coverage.as_text(found)
 
 

@@ -11,9 +11,10 @@ from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import make_estimator
-from vinelm.evaluation.judging.today import against_today, with_comparison
-from vinelm.evaluation.judging.tried import by_request, only_tried, tried_steps
+from vinelm.evaluation.judging.judge import Judge
+from vinelm.evaluation.judging.tried import by_request, only_tried, tried_steps, with_verdict
 from vinelm.objective import Objective
+from vinelm.plans.recommendation import served_objective
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.vinefile import load_trie, save_trie
@@ -128,9 +129,10 @@ def test_what_cannot_be_judged_is_replaced_by_what_was_run():
         if n % 30 == 0:  # a few look better than they are
             found += [row(name, "mid"), row(name, "mid", "tiny", success=True)]
     bound = TWO.bind(tuple(PRICES)).with_defaults({"plan": "big", "answer": "big"})
-    compared = against_today(names, found, bound, catalog())
-    annotated = with_comparison(fitted(found), compared, names, found)
-    assert compared.best() is not None
-    plan = Planner(annotated).mixed(compared.objective())
+    verdict = Judge(requests=names, rows=found, template=bound, catalog=catalog()).verdict()
+    annotated = with_verdict(fitted(found), verdict, names, found)
+    assert verdict.advice == "switch"
+    plan = Planner(annotated).mixed(served_objective(verdict))
     assert {part.path for _, part in plan.parts} <= {("tiny", "mid"), ("big", "big")}
-    assert compared.tried_only == (annotated.tried is not None)
+    assert verdict.tried_only == (annotated.tried is not None)
+    assert verdict.tried_only  # of the plans of any step, the rows show none

@@ -7,7 +7,7 @@ import vinelm
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.reports import render
 from vinelm.reports.document import Section, readable
-from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
+from vinelm.reports.evaluation_text import evaluation_lines, evaluation_tables, verdict_table
 from vinelm.reports.store.page import store_page
 from vinelm.traces import ObservationStore
 
@@ -61,24 +61,24 @@ def page(made):
 
 def test_the_page_says_what_evaluate_says(made, page):
     found = vinelm.evaluate(*made)
-    assert page.headline == evaluation_sentence(found)
-    assert page.is_gain is (found.verdict == "gain")
+    assert page.headline == found.verdict.sentence
+    assert page.is_gain is (found.verdict.advice == "switch")
     (section,) = (section for section in page.sections if section.title == "The verdict")
     assert section.findings == tuple(evaluation_lines(found))
-    assert section.parts == readable(Section(title="", parts=evaluation_tables(found))).parts
-    assert len(page.hero.marks) == sum(one.verdict == "gain" for one in found.by_budget)
+    parts = (verdict_table(found.verdict), *evaluation_tables(found))
+    assert section.parts == readable(Section(title="", parts=parts)).parts
+    assert [mark.label for mark in page.hero.marks] == ["switch to", "strongest single model"]
 
 
 @pytest.mark.long
-def test_against_the_large_model_in_use_the_small_one_before_it_is_a_gain(made):
+def test_against_the_large_model_in_use_the_small_one_before_it_is_a_saving(made):
     page = store_page(*made, in_use="large")
-    found = vinelm.evaluate(*made, in_use="large")
-    assert page.headline == evaluation_sentence(found)
+    found = vinelm.evaluate(*made, in_use="large").verdict
+    assert page.headline == found.sentence
     assert page.is_gain
-    saved = found.gain.value / found.rival.cost_usd.value
-    assert 0.45 <= saved <= 0.65
+    assert 0.45 <= found.plan.saved_usd / found.cost_usd <= 0.65
     own, in_use = page.hero.marks
-    assert (own.label, in_use.label) == ("worth it", "in use today")
+    assert (own.label, in_use.label) == ("switch to", "in use today")
     assert own.x == pytest.approx(4.9, rel=0.15), "dollars of 1,000 requests"
     assert own.y == pytest.approx(0.57 + 0.39 * 0.8, abs=0.06)
     assert in_use.x == pytest.approx(12.0, rel=0.15)
@@ -105,17 +105,17 @@ def test_lines_of_the_chart_go_from_cheap_to_dear(page):
 @pytest.mark.long
 def test_one_call_is_left_to_one_model(tmp_path):
     page = page_of(made_store(tmp_path / "s.db", {"small": 0.3, "large": 0.85}, PRICES, requests=300, depth=1))
-    assert page.headline.startswith("Do not bother: VineLM over paths does what the best single model")
+    assert page.headline.startswith("KEEP large: nothing cheaper or better is left among plans of small.")
     assert not page.is_gain
-    assert page.hero.marks == ()
+    assert [mark.label for mark in page.hero.marks] == ["strongest single model"]
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"accuracy": {"only": 0.5}, "cost_usd": {"only": 0.01}}, "Not judged: the workflow runs on one model"),
-        ({"failing": 1.0}, "Not judged: every one of the 80 rows failed (timeout 80)"),
-        ({"requests": 8}, "Not judged: 8 requests have a scored answer"),
+        ({"accuracy": {"only": 0.5}, "cost_usd": {"only": 0.01}}, "NOT ENOUGH DATA: the workflow runs on one model"),
+        ({"failing": 1.0}, "NOT ENOUGH DATA: every one of the 80 rows failed (timeout 80)"),
+        ({"requests": 8}, "NOT ENOUGH DATA: 8 requests have a scored answer"),
     ],
 )
 def test_what_cannot_be_judged_is_said(tmp_path, settings, says):
@@ -129,13 +129,12 @@ def test_what_cannot_be_judged_is_said(tmp_path, settings, says):
 def test_free_models_are_compared_by_accuracy_alone(tmp_path):
     free = {"small": 0.0, "large": 0.0}
     page = page_of(made_store(tmp_path / "s.db", {"small": 0.5, "large": 0.8}, free, requests=120, depth=1))
-    assert page.headline.startswith("Do not bother: VineLM over paths does what the best single model (answer large) does.")
+    assert page.headline.startswith("KEEP large: ")
     assert any("Every observation was free" in line for line in page.findings)
     assert "Where the money goes" not in titles(page)
     assert "If prices change" not in titles(page)
     assert page.hero is None, "every policy is at no dollars, and as right as the others"
     assert any("There is no chart" in line for line in page.findings)
-    assert page.dollars == ""
     assert [list(stop.bars) for stop in page.budgets.stops] == [["seconds"]]
     render(page)
 

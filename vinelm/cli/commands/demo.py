@@ -185,18 +185,15 @@ def _print_tour(found: TourResult, *, as_json: bool, details: bool, is_opened: b
 
     if as_json:
         files = {"report": str(found.page), "store": str(found.store), "trie": str(found.trie)}
-        print_json({**files, "dollars": found.dollars, **evaluation_facts(found.evaluation)})
+        print_json({**files, **evaluation_facts(found.evaluation)})
         return
     profile = found.profiled
     say("Simulated models: answers, prices and latencies are not those of real models.", bold=True)
     say(
         f"Profiled {sum(profile.counts):,} rows of {found.evaluation.requests} requests for {usd(profile.spent_usd)}:"
-        f" {percent(profile.coverage)} of the cost of all rows. Half of the requests plan, the other half judge, and the other"
-        " way round."
+        f" {percent(profile.coverage)} of the cost of all rows."
     )
     echo()
-    if found.dollars:
-        say(found.dollars, bold=True)
     show_evaluation(found.evaluation, is_short=not details)
     echo(f"Report: {found.page}{OPENED if is_opened else ''}")
     if not details:

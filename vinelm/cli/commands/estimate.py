@@ -12,6 +12,7 @@ from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.inputs import is_trie_file, refuse_other_file, refuse_replacing, say_changed_prices
 from vinelm.cli.options import option, output_options, stop_option, store_argument
 from vinelm.cli.quantities import FRACTION, RATE
+from vinelm.cli.verdict_output import fraction_of, max_loss_option, show_verdict
 from vinelm.errors import ConfigError
 from vinelm.reports import percent
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     "there [default: as in the rows of --update, else 0: never].",
     RATE,
 )
+@max_loss_option
 @output_options
 def command(
     *,
@@ -60,6 +62,7 @@ def command(
     check: bool,
     update: Path | None,
     calls_per_hour: float | None,
+    max_loss: float | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -67,8 +70,9 @@ def command(
 
     Writes an annotated trie, which also covers paths with few observations or none. Validates it by predicting each half of
     the requests from the other half; this also measures how much choosing the best of many estimates promises too much, which
-    `vinelm plan` takes into account. Exit code 1 if there are too few observations for --max-error; nothing is written then,
-    and the message says how to get more.
+    `vinelm plan` takes into account. Last it judges whether to switch from what runs today, or from the strongest single model:
+    the file keeps that verdict, and a service follows it. Exit code 1 if there are too few observations for --max-error;
+    nothing is written then, and the message says how to get more.
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
     """
@@ -84,17 +88,18 @@ def command(
         refuse_replacing(target, store)
     refuse_other_file(target)
     if is_updated:
-        if stop is not None or max_error is not None or calls_per_hour is not None:
+        if any(one is not None for one in (stop, max_error, calls_per_hour, max_loss)):
             raise ConfigError(
-                "stop, max_error and calls_per_hour have no effect on a trie that is updated as it is: leave them out"
+                "stop, max_error, calls_per_hour and max_loss have no effect on a trie that is updated as it is: leave them out"
             )
         annotated = load_trie(store)
     else:
         if calls_per_hour is None:
             calls_per_hour = 0.0 if update is None else served_per_hour(update)
         annotated = estimate(
-            store, estimator=estimator, stop=stop, check=check, max_error=max_error, calls_per_hour=calls_per_hour
-        )
+            store, estimator=estimator, stop=stop, check=check, max_error=max_error, calls_per_hour=calls_per_hour,
+            max_loss=fraction_of(max_loss),
+        )  # fmt: skip
     if update is not None:
         annotated = fold_in(annotated, update)
     save_trie(target, annotated)
@@ -107,6 +112,7 @@ def command(
 
         signals = {"signals": signals_facts(annotated.signals), "paths_only": why_paths_only(store, annotated)}
         facts = {"trie": str(target), "paths": annotated.trie.n_nodes, **annotated.meta, **signals}
+        facts |= {} if annotated.verdict is None else {"verdict": annotated.verdict.to_dict()}
         print_json({**facts, "depths": depths(annotated)})
         return
     _show(annotated, target, why_paths_only(store, annotated))
@@ -151,6 +157,8 @@ def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> Non
     if cache := prompt_cache_words(annotated.calls_per_hour):
         say(cache)
     say(f"Signals: {paths_only or (annotated.signals and signals_words(annotated.signals))}.")
+    if annotated.verdict is not None:
+        show_verdict(annotated.verdict)
     echo(f"wrote {target}")
 
 

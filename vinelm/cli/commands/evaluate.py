@@ -20,13 +20,14 @@ from vinelm.cli.options import (
     store_argument,
 )
 from vinelm.cli.quantities import USD, Count
+from vinelm.cli.verdict_output import fraction_of, max_loss_option, show_verdict
 from vinelm.errors import BudgetExhausted, ConfigError
 
 if TYPE_CHECKING:
     from vinelm.evaluation import Evaluation
 
 
-@click.command("evaluate", short_help="Is VineLM worth it here? A verdict from the rows, or by serving.")
+@click.command("evaluate", short_help="Switch, or keep what runs today? A verdict from the rows, or by serving.")
 @store_argument
 @path_argument("trie", required=False)
 @objective_options
@@ -45,18 +46,22 @@ if TYPE_CHECKING:
     "With --serve: store that keeps each served request; the same line continues it [default: STORE with .evaluate.db].",
     Path,
 )
+@max_loss_option
 @output_options
 @resumable
-def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool, quiet: bool, **settings: Any) -> None:
+def command(
+    *, store: Path, trie: Path | None, serve: int | None, max_loss: float | None, as_json: bool, quiet: bool, **settings: Any
+) -> None:
     """Say whether VineLM is worth using for the workflow of STORE: the verdict first, then the figures.
 
-    One half of the requests plans, the other half judges, and the other way round: no plan is judged by the rows that it was
-    chosen from. Compared are VineLM (over paths, and over what requests show), the best static plan, the best single model, a
-    vote, and asking until two answers agree. Without an objective the mean over a range of cost budgets is judged.
+    Each part of the requests is judged by plans that the others chose, so that no plan is judged by the rows that it was chosen
+    from. The verdict is that of `vinelm estimate`: SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA, against what runs today, or else
+    the strongest single model. Then come VineLM (over paths, and over what requests show), the best static plan, the best
+    single model, a vote, and asking until two answers agree: without an objective the mean over a range of cost budgets.
 
     No model is called. What a plan would have done is estimated from the rows of other choices, weighted by the chance that
-    they were bought. Where the store has no rows of a step that a plan takes, its result is "not identified". The answer may be
-    "Do not bother", or "Open" with the price of settling the question: more rows, or --serve.
+    they were bought. Where the store has no rows of a step that a plan takes, its result is "not identified"; --serve
+    identifies it.
 
     TRIE gives the estimator and the stop rule [default: the default ones]; with --serve, its plans are served.
 
@@ -89,6 +94,7 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
             log=own["log"],
             seed=own["seed"],
             on_done=advance,
+            max_loss=fraction_of(max_loss),
         )
     _print(found, as_json=as_json)
     if not found.is_complete:
@@ -106,16 +112,17 @@ def _is_unset(settings: dict[str, Any]) -> bool:
 
 def evaluation_facts(found: Evaluation) -> dict[str, Any]:
     """Return an evaluation as plain JSON types, the verdict in words first."""
-    from vinelm.reports import evaluation_text as text
-
-    return {"sentence": text.evaluation_sentence(found), **found.to_dict()}
+    return {"sentence": found.verdict.sentence, **found.to_dict()}
 
 
 def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
     """Print the verdict, the policies, each budget alone and what the figures rest on; if ``is_short``, one screen of it."""
     from vinelm.reports import evaluation_text as text
 
-    say(text.evaluation_sentence(found), bold=True)
+    if is_short:
+        say(found.verdict.sentence, bold=True)
+    else:
+        show_verdict(found.verdict)
     tables = text.evaluation_tables(found)
     for table in tables[-1:] if is_short and found.by_budget else tables:
         show_table(table.title, table.columns, [row.cells for row in table.rows])

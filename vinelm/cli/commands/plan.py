@@ -13,6 +13,7 @@ from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
 from vinelm.cli.inputs import FILE, in_options, objective_of, say_changed_prices
 from vinelm.cli.options import flag, json_option, objective_options, signals_option, trie_argument
+from vinelm.errors import ConfigError
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import (
     KIND_COLUMNS,
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from vinelm.controller import Decision
     from vinelm.evaluation.plans.plans import PlannedPolicy, Plans
     from vinelm.objective import Objective
-    from vinelm.plans.recommendation import Recommendation
     from vinelm.trie.annotated_trie import AnnotatedTrie
+    from vinelm.trie.verdict import Verdict
 
 
 @click.command("plan", short_help="Choose a path for an objective; compare with fixed plans.")
@@ -41,8 +42,11 @@ if TYPE_CHECKING:
     "--accept-optimism",
     "Exit with 0 also if the plan's advantage over a single model may be due to the choice among many paths alone.",
 )
+@flag(
+    "--as-code", "Print the lines that run a fixed plan without VineLM: that of the verdict, or the best one for the objective."
+)
 @json_option
-def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, **bounds: Any) -> None:
+def command(*, trie: Path, signals: bool, accept_optimism: bool, as_code: bool, as_json: bool, **bounds: Any) -> None:
     """Plan for an objective over the annotated trie in the file TRIE, and compare with plans that need no controller.
 
     Shows VineLM's path for a new request with its estimates and the slack of each bound, the best static plan (one model per
@@ -50,8 +54,8 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     request may take. The promised accuracy is what to expect from serving the plan: its estimate, less what choosing the best
     of many uncertain estimates adds, with a 90 % interval. `vinelm verify` tests it on held-out requests.
 
-    Without a target it plans what the profile recommends in place of the models that the application ran before, and says
-    whether to switch.
+    Without a target it plans what the verdict is about in place of the models that the application ran before, and says
+    whether to switch. With --as-code it prints a fixed plan as lines of Python.
 
     With --signals the plan depends on what a request shows, as an application is served that declares its signals and ends in
     `vine.finish`. It is shown as a tree, next to the best path.
@@ -70,6 +74,10 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     objective = None if is_open else objective_of(bounds, on_infeasible="raise")
     annotated = load_trie(trie)
     say_changed_prices(annotated.catalog)
+    if as_code:
+        for line in _code(annotated, objective):
+            echo(line)
+        return
     objective = objective or _recommended_objective(bounds, annotated)
     plans = plans_over(annotated)
     with in_options():
@@ -84,16 +92,48 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     else:
         show_plan(objective, planned, plans)
     best = planned[0].decision
-    if not accept_optimism and best is not None and advised(best) is None:  # else the comparison with today has said it
+    if not accept_optimism and best is not None and not _is_compared(best):  # else the comparison with today has said it
         require_evidence(best)
+
+
+def _is_compared(best: Decision) -> bool:
+    found = advised(best)
+    return found is not None and found.is_today
+
+
+def _code(annotated: AnnotatedTrie, objective: Objective | None) -> list[str]:
+    """The lines of an application that run the fixed plan of the verdict, or the best one for an objective."""
+    from vinelm.evaluation.judging.fit import code_of
+    from vinelm.evaluation.plans.plans_over import plans_over
+
+    verdict = annotated.verdict
+    if objective is not None:
+        fixed = plans_over(annotated).fixed(objective, "static")
+        if fixed is None:
+            raise ConfigError("no fixed plan meets the bounds: loosen them")
+        code, words = code_of(fixed), fixed.words
+    elif verdict is not None and verdict.plan is not None and verdict.is_fixed:
+        code, words = verdict.plan.code, verdict.plan.words
+    else:
+        said = "the trie has no verdict: estimate with --check" if verdict is None else verdict.sentence
+        raise ConfigError(f"there is no fixed plan to switch to; give an objective for the best one ({said})")
+    models = {name: annotated.catalog[name] for _, name in code if name in annotated.catalog}
+    names = {name: f"{one.provider}:{one.model_id}" for name, one in models.items()}
+    return [
+        f"# {words}: the same for every request, so that no runtime is needed",
+        "MODELS = {",
+        *(f'    "{where}": "{names.get(model, model)}",' for where, model in code),
+        "}",
+        f'# for example: init_chat_model(MODELS["{code[0][0]}"])' if code else "",
+    ]
 
 
 def _recommended_objective(bounds: dict[str, Any], annotated: AnnotatedTrie) -> Objective:
     """The objective of the plan to switch to, where it is known what runs today; else the options lack a target."""
-    from vinelm.plans.recommendation import AgainstToday
+    from vinelm.plans.recommendation import served_objective
 
-    compared = AgainstToday.of(annotated)
-    found = None if compared is None else compared.objective()
+    verdict = annotated.verdict
+    found = None if verdict is None or not verdict.is_today else served_objective(verdict)
     return objective_of(bounds, on_infeasible="raise") if found is None else replace(found, on_infeasible="raise")
 
 
@@ -150,7 +190,7 @@ def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
     )
 
 
-def advised(best: Decision) -> Recommendation | None:
+def advised(best: Decision) -> Verdict | None:
     """Return whether to serve the plan in place of what runs today; None where nobody knows what that is."""
     from vinelm.plans.recommendation import recommended
 
@@ -167,7 +207,9 @@ def advice_lines(best: Decision) -> list[str]:
     lines = [f"The plan leans on {rows} rows of {model}: too few to rely on." for model, rows in thin.items()]
     lines += untold_words(annotated.meta)
     lines += [skipped_words(stage, worth) for stage, worth in left_out(annotated, best.reached).items()]
-    return lines if found is None else [*lines, found.sentence]
+    if found is None or (not found.is_today and found.advice == "not enough data"):
+        return lines
+    return [*lines, found.sentence]
 
 
 def promise_lines(best: Decision) -> list[str]:
@@ -197,7 +239,7 @@ def _slack_lines(best: Any) -> list[str]:
 
 def _advice(item: PlannedPolicy) -> dict[str, Any]:
     found = advised(item.decision) if item.role == "vinelm" else None
-    return {} if found is None else {"recommendation": found.to_dict()}
+    return {} if found is None else {"verdict": found.to_dict()}
 
 
 def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
@@ -213,7 +255,7 @@ def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans
         | _advice(item)
         for item in planned
     ]
-    first = rows[0].get("recommendation")
-    advice = {} if first is None else {"recommendation": first}
+    first = rows[0].get("verdict")
+    advice = {} if first is None else {"verdict": first}
     basis = {"is_simulated": plans.annotated.meta.get("is_simulated"), "stop": plans.annotated.template.stop}
     print_json({"objective": objective.to_dict(), **advice, **basis, "plans": rows})

@@ -37,13 +37,12 @@ def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, as
             {
                 "report": str(target),
                 "headline": page.headline,
-                "dollars": page.dollars,
                 "findings": page.findings,
                 "simulated": page.simulated,
                 "oracle": page.oracle,
             }
         )
         return
-    for line in filter(None, (page.dollars, page.headline, page.oracle, *page.findings)):
+    for line in filter(None, (page.headline, page.oracle, *page.findings)):
         say(line)
     echo(f"wrote {target}")

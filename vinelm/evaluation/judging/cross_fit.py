@@ -1,4 +1,4 @@
-"""Cross-fitting: each half of the requests plans, the other judges, and the scores of both directions are put together."""
+"""Cross-fitting: each part of the requests is judged by plans of all others, and the scores of all parts are put together."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vinelm.catalog import Catalog
+from vinelm.evaluation.judging.fit import PARTS, TITLES, ChosenPolicy, Fit, PolicyName, part_of
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
-from vinelm.evaluation.judging.planning_half import TITLES, ChosenPolicy, PlanningHalf, PolicyName, part_of
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
 from vinelm.evaluation.off_policy.scores import Scores, scored
@@ -29,7 +29,7 @@ Done = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, eq=False)
 class DirectedJudgement:
-    """One policy under one objective, chosen on one half and judged on the other.
+    """One policy under one objective, chosen by some requests and judged by others.
 
     Args:
         scores: Of the judged requests.
@@ -41,10 +41,10 @@ class DirectedJudgement:
 
 @dataclass(frozen=True, eq=False)
 class BothWays:
-    """Every policy under one objective, in both directions.
+    """Every policy under one objective, for each judged part.
 
     Args:
-        by_half: The policies by the half that chose them; their scores are those of the other half.
+        by_half: The policies by the requests that chose them; their scores are those of the judged part.
     """
 
     objective: Objective
@@ -52,7 +52,7 @@ class BothWays:
 
 
 class CrossFit:
-    """Plans on each half and judges on the other.
+    """Plans without each part of the requests, and judges on it.
 
     Args:
         requests: All requests that could have been bought.
@@ -65,10 +65,10 @@ class CrossFit:
 
     Attributes:
         bought: The rows of each judged part, in the order of ``planning``.
-        planning: The rest of the requests for each of them, to plan with. Of two parts that is the other half.
+        planning: The rest of the requests for each of them, to plan with.
 
     Raises:
-        EvidenceError: A half says too little for an estimate.
+        EvidenceError: The rest says too little for an estimate.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class CrossFit:
         *,
         estimator: str,
         seed: int = 0,
-        parts: int = 2,
+        parts: int = PARTS,
         kinds: Mapping[str, str] | None = None,
         on_done: Done = lambda done, total, what: None,
     ) -> None:
@@ -97,7 +97,7 @@ class CrossFit:
             on_done(i, parts, "estimating")
             others = [row for row in rows if at.get(row.request_id, judged) != judged]
             told = [kind for name, kind in known.items() if at[name] != judged]
-            self.planning.append(PlanningHalf(others, template, catalog, estimator, told))
+            self.planning.append(Fit(others, template, catalog, estimator, told))
         self._known: dict[tuple[int, tuple[str, ...], float | None], Scores] = {}
         self._ways: dict[tuple[int, Objective, bool, bool], dict[PolicyName, DirectedJudgement]] = {}
 
@@ -118,7 +118,7 @@ class CrossFit:
         votes: bool = True,
         required: Sequence[PolicyName] = ("paths", *BASELINES),
     ) -> list[BothWays]:
-        """Plan and judge both ways under every objective, with the best fixed plan in hindsight, a vote and asking until two
+        """Plan and judge every part under every objective, with the best fixed plan in hindsight, a vote and asking until two
         agree if asked for.
 
         Objectives under which one of the required policies has no plan are left out. What was judged once is kept: an
@@ -138,11 +138,11 @@ class CrossFit:
         return found
 
     def judge(self, half: int, policy: ChosenPolicy, objective: Objective) -> DirectedJudgement:
-        """Judge a policy of one half by the requests of the other."""
+        """Judge a policy by the part that did not choose it."""
         return DirectedJudgement(policy, self._scores(policy, half, objective))
 
     def _one_way(self, half: int, objective: Objective, hindsight: bool, votes: bool) -> dict[PolicyName, DirectedJudgement]:
-        """Plan on one half, judge on the other."""
+        """Plan without one part, judge on it."""
         chosen = self.planning[half].choose(objective, votes=votes)
         found = {name: self.judge(half, policy, objective) for name, policy in chosen.items()}
         best = self._hindsight(half, objective) if hindsight else None
@@ -178,7 +178,7 @@ class CrossFit:
 
 
 def judged_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:
-    """Return every policy that both halves have under every objective, judged; means over the objectives.
+    """Return every policy that all parts have under every objective, judged; means over the objectives.
 
     Args:
         runs: At least one, see :meth:`CrossFit.runs`.
@@ -214,7 +214,7 @@ def judged_policy(
         name: The policy.
         plans: What was chosen, in words.
         promised: The accuracy that was estimated when it was chosen.
-        scores: The scores of every policy, by half.
+        scores: The scores of every policy, by part.
         target: What the objective counts.
         level: Confidence level of the intervals.
         baselines: The policies that it is compared with; None: the usual ones.

@@ -11,17 +11,19 @@ import numpy as np
 
 from vinelm.controller import Decision
 from vinelm.errors import ConfigError
-from vinelm.evaluation.judging.planning_half import PlanningHalf
+from vinelm.evaluation.judging.fit import Fit
 from vinelm.evaluation.plans.plans import FixedPlan, Plans
 from vinelm.objective import Objective
-from vinelm.plans.recommendation import MARGIN
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.template.kinds import base_stages, without_kinds
+from vinelm.trie.verdict import LEAST_ROWS
 
 SAVED = 0.7
 """Of today's dollars: the most accurate plan within them is worth proving, too. One that costs hardly less than today's saves
 too little, and one that is exactly as accurate by its estimate is rarely proven."""
+HARDLY = 0.01
+"""A difference in accuracy, as a fraction, that is no reason to run another plan than one that was run already."""
 SURE = 0.8
 """Plans are chosen by the lower end of their accuracy with this confidence: of those that look alike, that with more rows."""
 
@@ -41,21 +43,21 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
 def worth_proving(today: FixedPlan, plans: Plans[Any], tried: Plans[Any]) -> list[Decision]:
     """Return the plans that a profile runs: the most accurate within 70 % of today's dollars, and within all of them.
 
-    The first comes last if it is expected to lose more than the margin against what runs today, and the other is not.
+    The first comes last if it is expected to lose more than :data:`HARDLY` against what runs today, and the other is not.
 
     Args:
         today: What runs today.
         plans: All plans.
         tried: Those that take only steps which requests took. One of them is preferred to a plan that is more accurate by no
-            more than the margin.
+            more than :data:`HARDLY`.
     """
     found = []
     for share in (SAVED, 1.0):
         wanted = replace(within(share * today.path_cost_usd, SURE), mix=False)
         best, known = plans.decision(wanted), tried.decision(wanted)
         if best.is_feasible:
-            found.append(known if known.is_feasible and known.accuracy >= best.accuracy - MARGIN else best)
-    if len(found) > 1 and found[0].accuracy < min(today.accuracy, found[1].accuracy) - MARGIN:
+            found.append(known if known.is_feasible and known.accuracy >= best.accuracy - HARDLY else best)
+    if len(found) > 1 and found[0].accuracy < min(today.accuracy, found[1].accuracy) - HARDLY:
         found.reverse()
     return found
 
@@ -65,8 +67,8 @@ def within(cost_usd: float, confidence: float | None = None) -> Objective:
     return Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9), confidence=confidence)
 
 
-LEAST_REQUESTS = 10
-"""Each half needs so many requests with a row that did not fail."""
+LEAST_REQUESTS = 20
+"""So many requests need a row that did not fail."""
 BUDGETS = 5
 """Points of the default sweep."""
 
@@ -87,10 +89,10 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
         )
     scored = [row for row in rows if row.failure is None and row.success is not None]
     seen = {row.request_id for row in scored}
-    if len(seen) < 2 * LEAST_REQUESTS:
+    if len(seen) < LEAST_REQUESTS or len(scored) < LEAST_ROWS:
         raise ConfigError(
-            f"{len(seen)} requests have a scored answer: one half plans and the other judges, which needs at least"
-            f" {2 * LEAST_REQUESTS}; profile more",
+            f"{len(seen)} requests have a scored answer, and {len(scored):,} rows in all: plans are judged by requests that did"
+            f" not choose them, which needs at least {LEAST_REQUESTS} and {LEAST_ROWS}; profile more",
             code="too-few-rows",
         )
     # The chance of buying a first row would depend on the stage, which a request without a row does not tell.
@@ -102,7 +104,7 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
         )
 
 
-def swept(planning: Sequence[PlanningHalf]) -> tuple[Objective, ...]:
+def swept(planning: Sequence[Fit]) -> tuple[Objective, ...]:
     """Return the objectives of a sweep: accuracy within budgets from the cheapest plan to the most accurate one.
 
     Budgets are spaced geometrically. Where plans cost nothing, or all the same, there is one objective without a budget.

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vinelm.evaluation.judging.planning_half import TITLES, PolicyName
+from vinelm.evaluation.judging.fit import TITLES, PolicyName
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedPolicy:
-    """One policy, chosen on one half of the requests and judged on the other, both ways.
+    """One policy, chosen by some requests and judged by others, each part once.
 
     Attributes:
         name: Which policy.
-        plans: What each half chose, in words; of a sweep those of its middle.
+        plans: What the others of each part chose, in words; of a sweep those of its middle.
         accuracy: Share of right answers (in time, under a latency cap).
         cost_usd, latency_s: Dollars and seconds per request.
-        promised_accuracy: What the halves that chose it estimated, mean over both (and over a sweep).
+        promised_accuracy: What the requests that chose it estimated, mean over the parts (and over a sweep).
         against: Paired gain over the ``static`` plan and the ``single`` model, in what the objective counts: share of right
             answers, or dollars or seconds saved.
     """

@@ -20,6 +20,7 @@ from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
+from vinelm.trie.verdict import Verdict
 
 LEAST_TRIED = 0.25
 """A step is tried if this share of the requests that came there took it: a plan of three such steps that others chose has an
@@ -116,3 +117,24 @@ def as_known(
         best_promised=promise.accuracy,
         best_half_width=promise.half_width,
     )
+
+
+def with_verdict(
+    annotated: AnnotatedTrie, found: Verdict, requests: Sequence[str], rows: Sequence[Observation]
+) -> AnnotatedTrie:
+    """Return the trie with the verdict on its plans, and without plans but those that were compared.
+
+    Args:
+        annotated: Fitted to the same rows.
+        found: Of :class:`~vinelm.evaluation.judging.judge.Judge`, which was given the same requests and rows.
+        requests: As there.
+        rows: As there.
+    """
+    annotated = replace(annotated, verdict=found)
+    return only_tried(annotated, by_request(rows), len(requests), only_first_stage(rows)) if found.tried_only else annotated
+
+
+def only_first_stage(rows: Iterable[Observation]) -> str | None:
+    """Return the stage that all requests with rows begin with; None if there are several, or none."""
+    first = {row.stage for row in rows if row.depth == 1}
+    return first.pop() if len(first) == 1 else None

@@ -88,16 +88,74 @@ def estimate_mean(
         level: Confidence level in (0, 1).
         bound: The most that one request can add in either direction, for ``accuracy`` 1; None: not bounded, no correction.
     """
+    found = moments(halves, target, bound)
+    if found is None:
+        n = sum(len(half.policy) for half in halves)
+        return OffPolicyEstimate(
+            value=0.0, standard_error=0.0, low=0.0, high=0.0, effective=float(n), unsupported=0.0, is_identified=True,
+            is_same=True,
+        )  # fmt: skip
+    reach = found.reach(0.5 + level / 2.0)
+    return OffPolicyEstimate(
+        value=found.value, standard_error=found.standard_error, low=found.value - reach, high=found.value + reach,
+        effective=found.effective, unsupported=found.unsupported, is_identified=found.is_identified,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """What an interval of a mean is made from.
+
+    Attributes:
+        value: The mean.
+        residuals: Of each request from the mean of its half, shape (n,); their sum of squares is n^2 times the variance.
+        square, fourth: Their sums of second and fourth powers, with the allowance for what was not seen.
+        effective, unsupported: See :class:`OffPolicyEstimate`.
+        heaviest: The weight of one request of the half in which the policies were followed least.
+        bound: The most that a request can add; 0 where that is not bounded.
+    """
+
+    value: float
+    residuals: FloatArray
+    square: float
+    fourth: float
+    effective: float
+    unsupported: float
+    heaviest: float
+    bound: float
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether the rows support a statement."""
+        return self.effective >= LEAST_EFFECTIVE and self.heaviest < math.inf and self.unsupported <= MOST_UNSUPPORTED
+
+    @property
+    def standard_error(self) -> float:
+        """Of the value."""
+        return math.sqrt(self.square) / len(self.residuals)
+
+    def quantile(self, share: float) -> float:
+        """Return the quantile of Student's distribution, with as many degrees of freedom as requests that vary."""
+        return float(stdtrit(_freedom(self.square, self.fourth, self.effective), share))
+
+    def reach(self, share: float) -> float:
+        """Return how far an end of the interval is off; the end holds with this probability."""
+        return self.quantile(share) * self.standard_error + self.unsupported * self.bound
+
+
+def moments(halves: Sequence[HalfScores], target: str, bound: float | None = None) -> Moments | None:
+    """Return what :func:`estimate_mean` rests on, which has the arguments; None where the compared policies are the same."""
     n = sum(len(half.policy) for half in halves)
     value, square, fourth, m = 0.0, 0.0, 0.0, 0.0
     unsupported, heaviest = 0.0, 0.0  # the weight of one request
     unlike = [half.unlike for half in halves]
-    for half, share in zip(halves, unlike, strict=True):
+    residuals = [np.zeros(len(half.policy)) for half in halves]
+    for i, (half, share) in enumerate(zip(halves, unlike, strict=True)):
         if not share:
             continue
         scores = half.policy.utility(target) - (0.0 if half.reference is None else half.reference.utility(target))
         both = (half.policy,) if half.reference is None else (half.policy, half.reference)
-        centred = _residuals(scores - scores.mean(), {k: v for one in both for k, v in one.balance.items()})
+        residuals[i] = centred = _residuals(scores - scores.mean(), {k: v for one in both for k, v in one.balance.items()})
         value += float(scores.sum()) / n
         square += float(centred @ centred)
         fourth += float((centred**4).sum())
@@ -105,19 +163,13 @@ def estimate_mean(
         m, heaviest = m + followed, max(heaviest, share * len(half.policy) / followed if followed else math.inf)
         unsupported += max(float(one.unsupported.sum()) for one in both) / n
     if not any(unlike):
-        return OffPolicyEstimate(
-            value=0.0, standard_error=0.0, low=0.0, high=0.0, effective=float(n), unsupported=0.0, is_identified=True,
-            is_same=True,
-        )  # fmt: skip
-    is_identified = m >= LEAST_EFFECTIVE and heaviest < math.inf and unsupported <= MOST_UNSUPPORTED
+        return None
     if bound is not None and heaviest < math.inf:
         more = max((bound * heaviest) ** 2, 2.0 * fourth / square if square > 0.0 else 0.0)
         square, fourth = square + more, fourth + more**2
-    error = math.sqrt(square) / n
-    reach = float(stdtrit(_freedom(square, fourth, m), 0.5 + level / 2.0)) * error + unsupported * (bound or 0.0)
-    return OffPolicyEstimate(
-        value=value, standard_error=error, low=value - reach, high=value + reach, effective=m, unsupported=unsupported,
-        is_identified=is_identified,
+    return Moments(
+        value=value, residuals=np.concatenate(residuals), square=square, fourth=fourth, effective=m, unsupported=unsupported,
+        heaviest=heaviest, bound=bound or 0.0,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A sweep: each policy under each bound of an objective, as promised by one half of the requests and judged by the other."""
+"""A sweep: each policy under each bound of an objective, as promised by the requests that chose it and judged by others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, judged_policies
+from vinelm.evaluation.judging.fit import Fit, PolicyName
 from vinelm.evaluation.judging.judgeable import swept
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
-from vinelm.evaluation.judging.planning_half import PlanningHalf, PolicyName
 from vinelm.evaluation.off_policy.followed import Followed, followed
 from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.objective import Objective
@@ -32,8 +32,8 @@ class SweptPolicy:
 
     Attributes:
         objective: What was planned for.
-        judged: The policy as the other half of the requests judges it.
-        promised_cost_usd: Dollars per request that the halves which chose it estimated, mean over both.
+        judged: The policy as requests that did not choose it judge it.
+        promised_cost_usd: Dollars per request that the parts which chose it estimated, mean over all.
         band: 95 % bootstrap band of the judged accuracy, over the requests; in [0, 1].
         latency_s: Seconds of a request at each of :data:`QUANTILES`; None where too few requests follow the policy to its end.
         violations: Share of requests beyond the latency cap, or dearer than the budget on their own; None under other bounds,
@@ -71,8 +71,8 @@ class JudgedSweep:
     runs: tuple[BothWays, ...]
 
 
-def bounds_of(planning: Sequence[PlanningHalf], bound: SweptBound) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep, between the ends of both halves' estimated frontiers; none where there is no range."""
+def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ...]:
+    """Return the objectives of a sweep, between the ends of all parts' estimated frontiers; none where there is no range."""
     if bound == "max_cost_usd":
         return swept(planning)
     ranges = [half.plans.frontier_range() for half in planning]
@@ -97,7 +97,7 @@ def judged_sweep(
     """Plan and judge every policy under every bound.
 
     Args:
-        fit: Both halves.
+        fit: All parts.
         bound: Which bound is swept.
         seed: Of the bootstrap.
         on_done: Called as ``on_done(done, total, what)``.

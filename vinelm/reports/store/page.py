@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.api.estimation import require_same_workflow
-from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import ConfigError, EvidenceError, InfeasibleError
-from vinelm.evaluation import Evaluation, JudgedPolicy
+from vinelm.evaluation import Evaluation
+from vinelm.evaluation.judging.judged_rows import JudgedRows
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import showcase
 from vinelm.objective import Objective
+from vinelm.plans.recommendation import served_objective
 from vinelm.prompts.layout import StagePrompts
 from vinelm.reports.budgets import BudgetSlider
 from vinelm.reports.document import Chart, Mark, Report, Section, Table, readable, says_enough, why_left_out
 from vinelm.reports.drawing.html import write_page
-from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
+from vinelm.reports.evaluation_text import evaluation_lines, evaluation_tables, verdict_table
 from vinelm.reports.formatting import oracle_words, percent, template_words, thousand, usd
 from vinelm.reports.store.budget_section import BudgetPlans
-from vinelm.reports.store.dollars import dollars_sentence
 from vinelm.reports.store.estimated_sections import (
     COST_CAPTION,
     arm_tables,
@@ -55,17 +55,15 @@ from vinelm.verdicts.judged_store import JudgedStore, judge_store
 
 Done = Callable[[int, int, str], None]
 _VERDICT = (
-    "Each half of the requests chose plans, and the other half judged them, so that no plan is judged by the requests that it "
-    "was chosen from. Two plans after a slash are those of the two halves."
+    "Each quarter of the requests is judged by plans that the others chose, so that no plan is judged by the requests that it "
+    "was chosen from. Plans after a slash are those of the quarters."
 )
 _SIMULATED = "The observations in this store are those of simulated models, not of real ones."
 _ARMS = (
     "Which stage comes next is the application's choice. How often it takes each way depends on the model that ran before: a "
     "router's model decides which desk a request comes to, and whether that was right."
 )
-_VERDICTS_ONLY = (
-    "A judge scored the answers: what the other half of the requests says is its verdicts, whose errors are not corrected."
-)
+_VERDICTS_ONLY = "A judge scored the answers: what the judged requests say is its verdicts, whose errors are not corrected."
 
 
 def report(
@@ -81,7 +79,7 @@ def report(
 
     The page begins with the verdict of :func:`~vinelm.evaluate`. Then come sweeps of every bound, with all policies judged by
     requests that did not choose them, the models and the dollars of the chosen plan, and what it rests on. Takes some seconds:
-    each half of the requests is estimated and planned anew.
+    each part of the requests is estimated and planned anew.
 
     Args:
         store: The path of the observation store.
@@ -90,8 +88,9 @@ def report(
         evaluation: What :func:`~vinelm.evaluate` said of this store and trie by its rows, with the same seed: its judgement
             is shown. None evaluates them: the result is the same, and takes longer.
         in_use: What the application runs today: a model, or the path of a JSON file as ``vinelm plan --json`` writes it, whose
-            first plan is meant. The verdict compares with it. None: with the best static plan and the best single model.
-        seed: Decides which half of the requests plans, and the resamples of the bootstrap.
+            first plan is meant. The verdict compares with it. None: with what runs today where the application says it, else
+            with the strongest single model.
+        seed: Decides how the requests are split, and the resamples of the bootstrap.
 
     Returns:
         The path of the page.
@@ -128,7 +127,7 @@ def store_page(
         trie: The annotated trie, or the path of its ``.vine`` file.
         evaluation: The verdict on both, see :func:`~vinelm.report`.
         in_use: What the application runs today: a model, or a file with a plan; see :func:`~vinelm.report`.
-        seed: Decides which half of the requests plans, and the resamples of the bootstrap.
+        seed: Decides how the requests are split, and the resamples of the bootstrap.
         on_done: Called as ``on_done(done, total, what)``.
 
     Raises:
@@ -154,14 +153,14 @@ def store_page(
     if not rows:
         raise EvidenceError("the store has no observation: profile some requests first")
     today = PlanInUse.today(annotated) if in_use is None else PlanInUse.of(in_use, annotated)
-    _require_evaluation_of(rows, annotated, seed, today, evaluation)
+    _require_evaluation_of(rows, annotated, seed, evaluation)
     judged = judge_store(store, annotated, evaluation=evaluation, in_use=in_use, seed=seed, on_done=on_done)
     facts = _provenance(annotated, Path(store), Path(where), seed)
     return _StorePage(identity, annotated, rows, judged, verdicts is not None, today, prompts).report(facts)
 
 
 def _require_evaluation_of(
-    rows: Sequence[Observation], annotated: AnnotatedTrie, seed: int, today: PlanInUse | None, evaluation: Evaluation | None
+    rows: Sequence[Observation], annotated: AnnotatedTrie, seed: int, evaluation: Evaluation | None
 ) -> None:
     """Refuse an evaluation that the page would not have made itself."""
     if evaluation is None:
@@ -171,8 +170,6 @@ def _require_evaluation_of(
         raise ConfigError("the evaluation served its requests: a page needs one that is judged by the rows of a store")
     if fit.template != annotated.template or evaluation.rows != len(rows) or fit.seed != seed:
         raise ConfigError("the evaluation is of other rows, another trie or another seed: evaluate this store and trie")
-    if bool(evaluation.aims) != (today is not None):
-        raise ConfigError("only one of the evaluation and the page is against a plan in use: give in_use to both, or to none")
 
 
 @dataclass(frozen=True)
@@ -203,9 +200,8 @@ class _StorePage:
             subtitle=f"{len(self.rows):,} observations of {self.annotated.meta.get('requests', '?')} requests; "
             f"{len(self.annotated.catalog)} models, {self.annotated.trie.n_nodes:,} "
             f"{self.annotated.reading.noun} of {template_words(self.annotated.template)}",
-            headline=f"Not judged: {self.judged.unjudged}" if found is None else evaluation_sentence(found),
-            is_gain=found is not None and found.verdict == "gain",
-            dollars=self._dollars,
+            headline=self._headline,
+            is_gain=found is not None and found.verdict.advice == "switch",
             budgets=self._budgets,
             hero=self._hero,
             findings=tuple(self._findings()),
@@ -244,13 +240,16 @@ class _StorePage:
 
     @cached_property
     def objective(self) -> Objective:
-        """The objective of VineLM's plan: the rival's accuracy for less, or more accuracy for its dollars."""
+        """The objective of the plan that the verdict is about; else the rival's accuracy for less."""
         found, best = self.judged.evaluation, self._rival_plan
-        if best is None:
-            return Objective(maximize="accuracy")
-        if found is not None and found.aims and found.target == "accuracy":
-            return Objective(maximize="accuracy", max_cost_usd=best.path_cost_usd * (1.0 + 1e-9))
-        return Objective(minimize="cost", min_accuracy=max(best.accuracy - 1e-9, 0.0))
+        own = None if found is None else served_objective(found.verdict)
+        if own is not None:
+            return own
+        return (
+            Objective(maximize="accuracy")
+            if best is None
+            else Objective(minimize="cost", min_accuracy=max(best.accuracy - 1e-9, 0.0))
+        )
 
     @cached_property
     def vinelm(self) -> ShownPlan | None:
@@ -278,9 +277,13 @@ class _StorePage:
     # -- the head --------------------------------------------------------------------------------------------------
 
     @property
-    def _dollars(self) -> str:
-        told = dollars_sentence(self.judged, self.vinelm, self.rival)
-        return f"Under the oracle stop: {told}" if told and self._is_oracle else told
+    def _headline(self) -> str:
+        """The verdict; where nothing could be judged, that of the trie's file, or why."""
+        found = self.judged.evaluation
+        if found is not None:
+            return found.verdict.sentence
+        held = self.annotated.verdict
+        return f"NOT ENOUGH DATA: {self.judged.unjudged}." if held is None else held.sentence
 
     @property
     def _is_oracle(self) -> bool:
@@ -310,13 +313,15 @@ class _StorePage:
 
     @property
     def _marks(self) -> tuple[Mark, ...]:
-        """Where VineLM is worth it, and the plan in use."""
-        found = self.judged.evaluation
-        if found is None:
+        """The plan that the verdict is to switch to, and what it is compared with."""
+        found = None if self.judged.evaluation is None else self.judged.evaluation.verdict
+        if found is None or found.accuracy is None or found.cost_usd is None:
             return ()
-        marks = [_mark(one.headline, "worth it") for one in (found.by_budget or (found,)) if one.verdict == "gain"]
-        in_use = found.policy("in_use")
-        return (*marks, *(() if in_use is None or not in_use.accuracy.is_identified else (_mark(in_use, "in use today"),)))
+        now = _mark(found.cost_usd, found.accuracy, "in use today" if found.is_today else "strongest single model")
+        own = found.served
+        if found.advice != "switch" or own is None:
+            return (now,)
+        return (_mark(found.cost_usd - own.saved_usd, found.accuracy + own.gain, "switch to"), now)
 
     def _findings(self) -> list[str]:
         failed = Counter(row.failure for row in self.rows if row.failure is not None)
@@ -362,16 +367,14 @@ class _StorePage:
 
 
 def _verdict(found: Evaluation) -> Section:
-    """The verdict with the figures behind it; against a plan in use those of both aims."""
-    lines = evaluation_lines(found)
-    if len(found.aims) > 1:
-        lines = [evaluation_sentence(one) for one in found.aims if one.verdict != found.verdict] + lines
-    parts = tuple(table for one in found.aims or (found,) for table in evaluation_tables(one))
-    return Section(title="The verdict", intro=_VERDICT, findings=tuple(lines), parts=parts)
+    """The verdict with the figures behind it."""
+    compared = verdict_table(found.verdict)
+    parts = (*(() if compared is None else (compared,)), *evaluation_tables(found))
+    return Section(title="The verdict", intro=_VERDICT, findings=tuple(evaluation_lines(found)), parts=parts)
 
 
-def _mark(one: JudgedPolicy, label: str) -> Mark:
-    return Mark(x=1000 * max(one.cost_usd.value, 0.0), y=min(max(one.accuracy.value, 0.0), 1.0), label=label)
+def _mark(cost_usd: float, accuracy: float, label: str) -> Mark:
+    return Mark(x=1000 * max(cost_usd, 0.0), y=min(max(accuracy, 0.0), 1.0), label=label)
 
 
 def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) -> Facts:
@@ -384,7 +387,7 @@ def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) ->
         ("Coverage", f"{percent(meta.get('coverage'))} of the cost of executing every reachable cell once (estimated)"),
         ("Spent", usd(meta.get("paid_usd", meta.get("spent_usd")))),
         *((("Scorer", judge_words(meta["judge"], has_common_error=has_common_error)),) if "judge" in meta else ()),
-        ("Seed", f"{seed} (split in halves, bootstrap)"),
+        ("Seed", f"{seed} (split in quarters, bootstrap)"),
         *catalog_facts(annotated.catalog),
         *version_facts(),
     )

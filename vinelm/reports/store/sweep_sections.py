@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vinelm.evaluation.judging.planning_half import TITLES
+from vinelm.evaluation.judging.fit import TITLES
 from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptPolicy
 from vinelm.reports.document import Chart, Mark, Row, Section, Series, Table
 from vinelm.reports.evaluation_text import role_of
@@ -16,7 +16,7 @@ NAMED = {"max_cost_usd": "budget", "min_accuracy": "floor", "max_latency_s": "ca
 WIDEST = 0.3
 """A point whose band is wider than this share of all answers says too little to be drawn."""
 _BANDS = "Bands: 95 % bootstrap bands over the requests. Points with a band of more than 30 points are in the table only."
-_JUDGED = "Judged by the half of the requests that did not choose the plan."
+_JUDGED = "Judged by requests that did not choose the plan."
 
 
 def cost_sweep_chart(judged: JudgedStore, marks: tuple[Mark, ...]) -> Chart | None:
@@ -60,7 +60,9 @@ def sweep_sections(judged: JudgedStore) -> tuple[Section, ...]:
         )
     promises = _promise_chart(judged.sweeps)
     if promises is not None:
-        intro = "What the planning half estimated for its own plan, and what the other half found. Points below the line are "
+        intro = (
+            "What the requests that chose a plan estimated for it, and what the judged ones found. Points below the line are "
+        )
         intro += "promises not kept: the best of many estimates is too high."
         found.append(Section(title="Achieved against promised", intro=intro, parts=(promises,)))
     return tuple(found)

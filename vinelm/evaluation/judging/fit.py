@@ -1,4 +1,4 @@
-"""One half of the requests plans: every policy of a comparison, chosen from the rows of these requests alone."""
+"""A trie and its plans from some of the requests: every policy of a comparison, chosen from the rows of these alone."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import numpy as np
 
 from vinelm.catalog import Catalog
 from vinelm.controller import Planner
+from vinelm.controller.planning.path_decision import PathDecision
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import estimate_signals, make_estimator
 from vinelm.estimator.arms import with_kinds_counted
-from vinelm.evaluation.judging.tried import RowsByRequest, only_tried
+from vinelm.evaluation.judging.tried import RowsByRequest, only_first_stage, only_tried
 from vinelm.evaluation.off_policy.answer_steps import TriedSteps
 from vinelm.evaluation.off_policy.planned_steps import (
     Locate,
@@ -26,7 +27,7 @@ from vinelm.evaluation.off_policy.planned_steps import (
     along_stages,
 )
 from vinelm.evaluation.off_policy.steps import StepPolicy, StepsByKind
-from vinelm.evaluation.plans.graph_plans import GraphPlans
+from vinelm.evaluation.plans.graph_plans import GraphPlans, StagePlan
 from vinelm.evaluation.plans.plans import FixedPlan
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.rivals.base import Evidence, TriedPolicies
@@ -57,30 +58,31 @@ MOST_FIXED = 60
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChosenPolicy:
-    """The policy that one half of the requests chose.
+    """The policy that some of the requests chose.
 
     Attributes:
         parts: What is followed, each policy by its share of the requests.
         words: The policy in words.
-        promised_accuracy: Share of right answers that its own half estimates, nothing taken off for having chosen the best.
-        promised_cost_usd: Dollars per request that it estimates.
+        promised_accuracy: Share of right answers that these requests estimate, nothing taken off for having chosen the best.
+        promised_cost_usd: Dollars per request that they estimate.
+        code: Of a plan that is the same for every request: (stage or invocation, model) each; else empty.
     """
 
     parts: tuple[tuple[float, StepPolicy | StepsByKind], ...]
     words: str
     promised_accuracy: float
     promised_cost_usd: float
+    code: tuple[tuple[str, str], ...] = ()
 
 
-def part_of(request_id: str, seed: int, parts: int = 2) -> int:
+PARTS = 4
+"""Of the requests: each is judged by plans of the other three. Plans of halves would be worse than the plan of all rows, and of
+more parts some would have too few rows that show what a plan does."""
+
+
+def part_of(request_id: str, seed: int, parts: int = PARTS) -> int:
     """Return in which part of a split a request is, 0 to ``parts`` - 1: that depends on its id and the seed alone."""
     return hashlib.sha256(f"{seed}:{request_id}".encode()).digest()[0] * parts // 256
-
-
-def only_first_stage(rows: Iterable[Observation]) -> str | None:
-    """Return the stage that all requests with rows begin with; None if there are several, or none."""
-    first = {row.stage for row in rows if row.depth == 1}
-    return first.pop() if len(first) == 1 else None
 
 
 def _answers_first(template: Template) -> bool:
@@ -95,18 +97,43 @@ def _served(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
 
 def _chosen(plan: FixedPlan, parts: Iterable[tuple[float, StepPolicy | StepsByKind]]) -> ChosenPolicy:
     return ChosenPolicy(
-        parts=tuple(parts), words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd
-    )
+        parts=tuple(parts), words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd,
+        code=code_of(plan),
+    )  # fmt: skip
 
 
-class PlanningHalf:
-    """Plans from the rows of one half of the requests.
+def code_of(plan: Any) -> tuple[tuple[str, str], ...]:
+    """Return what an application writes to run a plan that is the same for every request: (stage or invocation, model) each.
+
+    A stage that has one model wherever it runs is named once; else each invocation in turn. Empty for other plans.
+    """
+    if isinstance(plan, StagePlan):
+        return tuple(plan.models.items())
+    if len(plan.parts) != 1 or not isinstance(plan, PathDecision):
+        return ()
+    runs = list(plan.metrics.trie.edges(plan.target))
+    models: dict[str, set[str]] = {}
+    for stage, model in runs:
+        models.setdefault(stage, set()).add(model)
+    if all(len(found) == 1 for found in models.values()):
+        return tuple(dict(runs).items())
+    turns: Counter[str] = Counter()
+    named = []
+    for stage, model in runs:
+        turns[stage] += 1
+        named.append((stage if len(models[stage]) == 1 else f"{stage} {turns[stage]}", model))
+    return tuple(dict.fromkeys(named))
+
+
+class Fit:
+    """A trie and its plans from the rows of some of the requests.
 
     Args:
         rows: The rows of these requests.
         template: Bound; with the stop rule to plan for.
         estimator: Name of the estimator.
         kinds: What kind each of the requests counts as, those without a row included; empty takes the shares of the rows.
+        annotated: The trie, if it was fitted to these rows already.
 
     Attributes:
         annotated: The trie that VineLM plans over.
@@ -125,17 +152,21 @@ class PlanningHalf:
         catalog: Catalog,
         estimator: str,
         kinds: Iterable[str] = (),
+        *,
+        annotated: AnnotatedTrie | None = None,
     ) -> None:
         self.rows, self.plain = rows, self
         if template.kinds:
-            self.plain = PlanningHalf(untitled(rows, template), without_kinds(template), catalog, estimator)
+            self.plain = Fit(untitled(rows, template), without_kinds(template), catalog, estimator)
         self._first = only_first_stage(self.plain.rows)
-        found = make_estimator(estimator).fit(rows, template, catalog).annotated_
-        self.annotated: AnnotatedTrie = with_kinds_counted(found, Counter(kinds))
+        if annotated is None:
+            found = make_estimator(estimator).fit(rows, template, catalog).annotated_
+            annotated = with_kinds_counted(found, Counter(kinds))
+        self.annotated: AnnotatedTrie = annotated
         self.plans = plans_over(self.annotated)
 
-    def within_tried(self, judged: RowsByRequest, n_requests: int) -> PlanningHalf:
-        """Return the same half whose plans take the steps only that enough of the judged requests took.
+    def within_tried(self, judged: RowsByRequest, n_requests: int) -> Fit:
+        """Return the same fit whose plans take the steps only that enough of the judged requests took.
 
         Args:
             judged: Their rows. What these show is not looked at.
@@ -154,7 +185,7 @@ class PlanningHalf:
         return None if found is None else Planner(found)
 
     def choose(self, objective: Objective, *, votes: bool = True) -> dict[PolicyName, ChosenPolicy]:
-        """Return the policies that this half would choose for an objective; those that none meets are left out.
+        """Return the policies that these requests would choose for an objective; those that none meets are left out.
 
         A vote and asking until two agree are chosen where accuracy is maximized and answers can be compared,
         unless ``votes`` is False. Where kinds are told apart, VineLM without kinds is another policy.

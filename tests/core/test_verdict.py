@@ -1,0 +1,261 @@
+"""The rule of the verdict: a ladder from the dearest plan down, four words, and figures that come back from a file."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.tries import routed
+
+from vinelm.controller import Planner
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+from vinelm.plans.recommendation import recommended, served_objective, thin_models
+from vinelm.trie.verdict import ComparedPlan, Verdict, nothing_differs, table_rows, what_can_be_proven
+
+
+def plan(cost_usd, gain, reach, *, wider=1.0, **fields):
+    usual = {
+        "policy": "paths", "cost_usd": cost_usd, "gain": gain, "gain_low": gain - reach, "gain_high": gain + reach,
+        "best_low": gain - wider * reach, "best_high": gain + wider * reach, "words": f"plan of {cost_usd:g}",
+        "saved_usd": 1.0 - cost_usd, "saved_low": 1.0 - cost_usd - 0.01, "saved_high": 1.0 - cost_usd + 0.01,
+        "is_same": False, "is_identified": True, "models": ("mini",),
+    }  # fmt: skip
+    return ComparedPlan(**{**usual, **fields})
+
+
+def against(*plans, **fields):
+    usual = {"models": {"s": "big"}, "accuracy": 0.9, "cost_usd": 1.0, "requests": 100, "rows": 300, "spent_usd": 5.0}
+    return Verdict(plans=plans, **{**usual, **fields})
+
+
+# -- the ladder --------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_plan_that_passed_from_the_dearest_down_is_switched_to():
+    found = against(plan(0.2, 0.0, 0.05), plan(0.4, 0.0, 0.02), plan(0.8, 0.0, 0.02))
+    assert (found.advice, found.plan.cost_usd, found.share) == ("switch", 0.4, 1.0)
+
+
+def test_the_first_failure_stops_it_whatever_comes_below():
+    found = against(plan(0.2, 0.1, 0.09, wider=2.0), plan(0.5, 0.0, 0.2), plan(0.8, 0.0, 0.02))
+    assert found.plan.cost_usd == 0.8  # the cheap one would pass, and is never asked
+    assert against(plan(0.2, 0.0, 0.02), plan(0.8, 0.0, 0.2)).advice == "undecided"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"cost_usd": 0.97}, {"is_same": True}, {"is_identified": False}, {"is_rung": False}, {"saved_low": -0.1}]
+)
+def test_what_is_no_rung_or_may_save_nothing_is_no_switch(fields):
+    found = against(replace(plan(0.5, 0.0, 0.01), **fields))
+    assert found.advice != "switch"
+
+
+def test_a_loss_is_allowed_by_whoever_asks():
+    compared = against(plan(0.5, 0.0, 0.04))
+    assert [(compared.at(loss).advice, compared.at(loss).share) for loss in (0.01, 0.03, 0.05)] == [
+        ("undecided", 0.0),
+        ("switch", 0.75),  # of the requests
+        ("switch", 1.0),
+    ]
+    assert compared.at(0.05).plan == compared.at(0.01).plan  # from the same intervals
+    with pytest.raises(ConfigError, match="max_loss is 3"):
+        compared.at(3)
+
+
+def test_what_is_shown_is_the_interval_of_the_best_of_all():
+    found = against(plan(0.5, 0.0, 0.02, wider=1.5))
+    assert found.advice == "switch"
+    assert found.gain == pytest.approx((0.0, -0.03, 0.03))
+    assert found.loss == pytest.approx(0.03)
+    assert "(+0.0 points, -3.0 to +3.0)" in found.sentence
+
+
+def test_who_saves_nothing_has_to_gain_and_who_costs_more_by_more_than_may_be_lost():
+    assert against(plan(1.0, 0.03, 0.02)).advice == "switch"
+    assert against(plan(1.0, 0.03, 0.02, wider=2.0)).advice == "undecided"
+    assert against(plan(2.0, 0.05, 0.04)).advice == "undecided"
+    assert against(plan(2.0, 0.08, 0.04)).advice == "switch"
+    assert against(plan(2.0, 0.08, 0.04), plan(1.0, 0.03, 0.02)).plan.cost_usd == 1.0  # for no more dollars
+
+
+def test_a_plan_that_may_lose_more_serves_as_many_requests_as_lose_that_together():
+    found = against(plan(0.5, 0.01, 0.054, wider=1.2))
+    assert (found.advice, found.share) == ("switch", 0.68)
+    assert found.served.gain == pytest.approx(0.68 * 0.01)
+    assert found.served.saved_usd == pytest.approx(0.34)
+    assert found.served.gain_low == pytest.approx(0.68 * (0.01 - 0.054))
+    assert found.served.gain_low >= -0.03
+    assert found.sentence.startswith("SWITCH for 68 % of the requests: plan of 0.5.")
+    assert not found.is_settled  # more rows would have it serve more
+    assert against(plan(0.93, 0.01, 0.054)).advice == "undecided"  # 68 % of 7 %: less than 5 % is saved
+    assert against(plan(0.5, -0.031, 0.001)).advice == "keep"  # known to lose more
+    assert against(plan(0.2, 0.0, 0.04), plan(0.8, 0.0, 0.09)).advice == "undecided"  # only the first that failed is asked
+
+
+# -- four words --------------------------------------------------------------------------------------------------------
+
+
+def test_keep_says_what_was_compared_and_what_is_not_taken():
+    found = against(plan(0.2, -0.2, 0.05))
+    assert (found.advice, found.is_settled, found.settling) == ("keep", True, None)
+    assert found.sentence == (
+        "KEEP what runs today: nothing cheaper or better is left among plans of mini. The best of these (plan of 0.2) has"
+        " $200.00 instead of $1,000.00 per 1,000 requests (-80 %) and -20.0 points, -25.0 to -15.0 (95 %, as of these"
+        " requests)."
+    )
+
+
+def test_nothing_is_kept_because_nothing_was_compared():
+    same, dearer = plan(1.0, 0.0, 0.0, is_same=True), plan(3.0, -0.2, 0.05, models=("pro",))
+    unseen = plan(0.2, -0.2, 0.05, is_identified=False)
+    for plans in ((), (same,), (unseen,), (same, unseen)):
+        found = against(*plans)
+        assert (found.advice, found.is_settled) == ("not enough data", False)
+        assert found.sentence.startswith("NOT ENOUGH DATA: no other plan than what runs today was compared")
+    assert against(same, dearer).advice == "keep"  # nothing is cheaper than what runs today
+    for plans in ((same, dearer), (same, dearer, unseen)):
+        found = against(*plans, cheaper=("mini",))
+        assert found.advice == "not enough data"
+        assert "too few requests have run mini to the end" in found.sentence
+    assert against(same, dearer, plan(0.2, -0.2, 0.05), cheaper=("mini",)).advice == "keep"
+    why = against(why_not="3 requests have a scored answer")
+    assert (why.advice, why.sentence) == ("not enough data", "NOT ENOUGH DATA: 3 requests have a scored answer.")
+
+
+def test_undecided_names_the_nearest_plan_and_what_would_settle_it():
+    found = against(plan(0.5, 0.01, 0.08))
+    assert found.advice == "undecided"
+    assert found.settling.requests == 400  # the reach has to shrink from 8 points to 4: four times the requests
+    assert found.settling.labels == 300
+    assert found.settling.usd == pytest.approx(15.0)
+    assert found.sentence == (
+        "UNDECIDED: plan of 0.5 is the nearest plan. It costs $500.00 instead of $1,000.00 per 1,000 requests (-50 %), with"
+        " 91.0 % right instead of 90.0 % (+1.0 points, -7.0 to +9.0). At most 7.0 points could be lost (95 %, as of these"
+        " requests), and 3 are allowed (--max-loss). About 400 labelled requests would settle it: 300 more labels, about"
+        " $15.00 of rows."
+    )
+    worse = against(plan(0.5, -0.04, 0.05))  # expected to lose more than is allowed
+    assert (worse.advice, worse.settling) == ("undecided", None)
+    assert "would hardly settle it" in worse.sentence
+
+
+def test_a_fixed_plan_is_an_answer_and_the_best_kind():
+    found = against(
+        plan(0.5, 0.0, 0.01, policy="fixed", code=(("write", "mini"), ("retry", "big")), words="write mini, retry big")
+    )
+    assert found.is_fixed
+    assert found.sentence.startswith("SWITCH, A FIXED PLAN IS ENOUGH: write mini, retry big. It costs $500.00 instead of")
+    assert found.sentence.endswith("You need no runtime: `vinelm plan TRIE --as-code` prints the lines to write.")
+    assert not replace(found, plans=(replace(found.plan, code=()),)).is_fixed
+
+
+def test_the_sentence_says_who_counts_and_against_whom():
+    found = against(plan(0.5, 0.04, 0.01))
+    assert "No accuracy is lost (95 %, as of these requests)." in found.sentence
+    assert "(95 %, as the judge counts, as of these requests)" in replace(found, is_judged=True).sentence
+    other = replace(found, is_today=False, opponent="big")
+    assert ", against big, the strongest single model." in other.sentence
+    timed = replace(found, latency_s=4.0, plans=(replace(found.plan, latency_s=2.5),))
+    assert "2.5 s instead of 4 s" in timed.sentence
+
+
+def test_the_table_has_the_opponent_first_and_marks_the_plan():
+    found = against(plan(0.5, 0.0, 0.01), plan(0.1, -0.3, 0.05))
+    rows = list(table_rows(found))
+    assert rows[0] == ("today", "90.0 %", "", "$1,000.00", "")
+    assert [row[0] for row in rows[1:]] == ["plan of 0.1", "plan of 0.5 *"]
+
+
+# -- the rule of three -------------------------------------------------------------------------------------------------
+
+
+def test_without_a_lost_answer_about_three_of_n_could_be():
+    assert nothing_differs(60) == pytest.approx(0.0487, abs=1e-4)
+    for n in (30, 100, 1000):
+        assert nothing_differs(n) == pytest.approx(3.0 / n, rel=0.05)
+        assert (1.0 - nothing_differs(n)) ** n == pytest.approx(0.05)
+    found = against(plan(0.5, 0.0, nothing_differs(60), answers=60, lost=0), requests=60, max_loss=0.05)
+    assert "0 of 60 answers lost; at most 4.9 points could be lost (95 %, as of these requests)" in found.sentence
+
+
+def test_before_a_row_is_bought_it_is_said_what_the_requests_can_prove():
+    said = what_can_be_proven(60, 0.03)
+    assert said.startswith(
+        "With 60 labelled requests a loss below 4.9 points cannot be excluded, whatever is bought; for a plan that changes many"
+        " answers about 14."
+    )
+    assert said.endswith("3 points take 100 to 1,400 labelled requests.")
+    assert "nothing can be proven" in what_can_be_proven(0, 0.03)
+
+
+# -- other objectives, and a file --------------------------------------------------------------------------------------
+
+
+def test_a_plan_of_another_objective_is_judged_by_those_beside_it():
+    compared = against(plan(0.4, -0.10, 0.01), plan(0.6, 0.10, 0.01))
+    assert compared.on(0.2, "paths") is None
+    assert compared.on(0.75, "paths") is None
+    assert compared.on(0.5, "signals") is None
+    assert compared.on(0.5, "paths").gain == pytest.approx((0.0, -0.01, 0.01))  # on the line between the two
+    assert [compared.on(usd, "paths").advice for usd in (0.4, 0.5, 0.6)] == ["keep", "switch", "switch"]
+
+
+def test_the_objective_that_was_compared_has_the_verdict_of_the_file():
+    """By all rows the best plan within these dollars may spend less, where other plans were compared that lose more."""
+    annotated = routed()
+    compared = against(plan(0.3, -0.08, 0.01), plan(0.5, 0.01, 0.015))
+    found = replace(annotated, verdict=compared)
+    objective = served_objective(compared)
+    assert f"{objective.max_cost_usd:.3g}" == str(objective.max_cost_usd)  # as it is printed
+    assert objective.max_cost_usd >= 0.5
+    for own in (objective, replace(objective, on_infeasible="raise")):
+        assert recommended(found, own, lambda: 0.35).advice == "switch"
+    assert recommended(found, replace(objective, max_cost_usd=0.4), lambda: 0.35).advice == "keep"
+    assert recommended(found, replace(objective, max_cost_usd=9.0), lambda: 9.0).advice == "not enough data"
+    assert recommended(annotated, objective, lambda: 0.35) is None
+    assert recommended(found, objective, lambda: 0.35, max_loss=0.0).max_loss == 0.0
+
+
+@given(st.floats(0.0, 3.0), st.floats(-0.5, 0.5), st.floats(0.0, 0.3), st.floats(0.0, 0.1))
+def test_never_a_switch_to_what_may_lose_more_than_is_allowed(cost, gain, reach, max_loss):
+    found = against(plan(cost, gain, reach), max_loss=max_loss)
+    if found.advice == "switch":
+        assert found.share * (gain - reach) >= -max_loss
+        assert found.share >= 0.5
+        assert cost <= 0.95 or gain - reach > (max_loss if cost > 1.0 else 0.0)
+
+
+def test_it_comes_back_from_its_file_as_it_was():
+    found = against(plan(0.5, 0.01, 0.015, code=(("s", "mini"),)), plan(0.8, 0.0, 0.01), is_judged=True, cheaper=("mini",))
+    assert Verdict.from_dict(json.loads(json.dumps(found.held()))) == found
+    assert json.loads(json.dumps(found.to_dict()))["advice"] == "switch"
+
+
+def test_a_comparison_of_an_earlier_version_is_still_read():
+    old = plan(0.5, 0.0, 0.1).to_dict()
+    for name in ("best_low", "best_high", "models", "words", "code", "answers", "lost", "accuracy", "cap_usd"):
+        del old[name]
+    data = {"models": {"s": "big"}, "accuracy": 0.9, "cost_usd": 1.0, "requests": 100, "spent_usd": 5.0, "plans": [old]}
+    found = Verdict.of_version_3(data)
+    assert found.plans[0].best_low == found.plans[0].gain_low
+    assert found.advice == "undecided"
+    assert found.sentence.startswith("UNDECIDED: ")
+
+
+# -- what a plan leans on ----------------------------------------------------------------------------------------------
+
+
+def test_a_plan_with_several_ends_says_which_of_its_models_has_few_rows():
+    annotated = routed()  # billing is answered by m0, technical requests by m1
+    rows = np.where(annotated.trie.model == 1, 1, 200)
+    rows[0] = 0
+    annotated = replace(annotated, count=rows)
+    dear = Planner(annotated).plan(Objective(maximize="accuracy"))
+    cheap = Planner(annotated).plan(Objective(maximize="accuracy", max_cost_usd=0.4))
+    assert set(thin_models(annotated, dear.reached)) == {"m1"}
+    assert "m1" not in cheap.words
+    assert thin_models(annotated, cheap.reached) == {}
+    assert thin_models(replace(annotated, count=200 + 0 * rows), dear.reached) == {}

@@ -1,0 +1,31 @@
+"""The verdict on a terminal: one sentence, and what was compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vinelm.cli.console import say, show_table
+from vinelm.cli.options import option
+from vinelm.trie.verdict import COLUMNS, table_rows
+
+if TYPE_CHECKING:
+    from vinelm.trie.verdict import Verdict
+
+max_loss_option = option(
+    "--max-loss POINTS", "Points of accuracy that a cheaper plan may lose for the verdict to be to switch [default: 3].", float
+)
+
+
+def fraction_of(max_loss: float | None) -> float | None:
+    """Return the points of the option as a fraction of accuracy."""
+    return None if max_loss is None else max_loss / 100.0
+
+
+def show_verdict(found: Verdict) -> None:
+    """Print the sentence, and a table of the opponent and all plans that were compared with it."""
+    say(found.sentence, bold=True)
+    rows = list(table_rows(found))
+    if not rows:
+        return
+    caption = "*: what the verdict is about. The ends hold for the best of all compared plans."
+    show_table("Per request, judged by requests that did not choose the plan", COLUMNS, rows, caption=caption)

@@ -1,0 +1,135 @@
+"""A store as read for judging: one convention of prices, seconds, kinds, prompts, call rate and judge for whoever asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError
+from vinelm.estimator.call_rate import CallRate
+from vinelm.evaluation.judging.judged_rows import JudgedRows
+from vinelm.prompts.shape import Shape
+from vinelm.rows.observation import Cell, Observation, at_ordinary_prices, with_seconds
+from vinelm.template import StopRule, Template
+from vinelm.template.kinds import untold_words
+from vinelm.traces import ObservationStore
+from vinelm.traces.store.kinds import learnt_of_requests, told_apart, why_not_told
+from vinelm.traces.store.prompts import StoredPrompts
+from vinelm.trie.annotated_trie import AnnotatedTrie
+
+if TYPE_CHECKING:
+    from vinelm.traces import PostgresUrl, StoreIdentity
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoreEvidence:
+    """What a store says of a choice of models.
+
+    Attributes:
+        identity: Of the store.
+        registered: The ids of all requests that could have been bought.
+        observations: The rows at ordinary prices, by kind where kinds are told apart, with a judge's verdicts where one scores.
+        template: Bound; with the stop rule to plan for, and the kinds that are told apart.
+        catalog: The models.
+        kinds: What kind each request counts as; empty where none are told apart.
+        untold: Why declared kinds are not told apart, a sentence; empty if they are, or none are declared.
+        judged: What the judge said; None where labels score.
+        prompts: The shapes of prompts that a cache held.
+        charged_usd: Dollars of the rows as they were charged.
+        committed_usd: Dollars that were paid: less where rows share one recorded answer.
+        n_timed: How many rows have seconds of their own.
+        calls_per_hour: Requests of the service per hour: how often a prompt cache is warm.
+        annotated: The trie of these rows, if it is known: it says who reaches an invocation, for the call rate.
+    """
+
+    identity: StoreIdentity
+    registered: Sequence[str]
+    observations: Sequence[Observation]
+    template: Template
+    catalog: Catalog
+    kinds: Mapping[str, str]
+    untold: tuple[str, ...]
+    judged: JudgedRows | None
+    prompts: Mapping[Cell, Sequence[Shape]]
+    charged_usd: float
+    committed_usd: float
+    n_timed: int
+    calls_per_hour: float = 0.0
+    annotated: AnnotatedTrie | None = None
+
+    @classmethod
+    def of(
+        cls,
+        path: str | Path | PostgresUrl,
+        annotated: AnnotatedTrie | None = None,
+        *,
+        stop: str | None = None,
+        calls_per_hour: float = 0.0,
+        by_kind: bool = True,
+    ) -> StoreEvidence:
+        """Read a store.
+
+        Args:
+            path: The store. It is only read.
+            annotated: A trie of it: its template, kinds and call rate are taken.
+            stop: The stop rule to plan for; None takes the workflow's own, or the trie's.
+            calls_per_hour: Without a trie: requests of the service per hour, >= 0.
+            by_kind: Without a trie: whether declared kinds are told apart, where rows are enough to learn them.
+
+        Raises:
+            StoreError: The store cannot be read.
+            ConfigError: The judge disagrees with the labels, or cannot know the stop rule.
+            EvidenceError: A judge scores the store, and no answer has a verdict.
+        """
+        with ObservationStore.open(path) as store:
+            identity, registered, judged = store.identity, store.request_ids(), JudgedRows.of_store(store)
+            committed_usd = store.committed_usd()
+            rows = store.observations() if judged is None else judged.rows
+            template = identity.bound_template() if annotated is None else annotated.template
+            untold = () if annotated is None else untold_words(annotated.meta)
+            rows, template = told_apart(store, rows, template, learn=by_kind and not untold)
+            kinds, untold = learnt_of_requests(store, template), untold or why_not_told(store, template)
+            prompts = StoredPrompts(store).of_cached(rows)
+        if stop is not None:
+            template = template.with_stop(cast("StopRule", stop))
+        if judged is not None and template.stop == "oracle":
+            raise ConfigError(
+                "the oracle stop ends where the answer is right, which a judge does not know: estimate for the workflow's own"
+                " stop"
+            )
+        return cls(
+            identity=identity,
+            registered=registered,
+            observations=at_ordinary_prices(rows),
+            template=template,
+            catalog=identity.models(),
+            kinds=kinds,
+            untold=untold,
+            judged=judged,
+            prompts=prompts,
+            charged_usd=sum(row.cost_usd + row.tool_cost_usd for row in rows),
+            committed_usd=committed_usd,
+            n_timed=sum(row.is_timed for row in rows),
+            calls_per_hour=calls_per_hour if annotated is None else annotated.calls_per_hour or 0.0,
+            annotated=annotated,
+        )
+
+    @cached_property
+    def requests(self) -> list[str]:
+        """All requests that could have been bought, and those that have rows all the same."""
+        return list(dict.fromkeys((*self.registered, *(row.request_id for row in self.observations))))
+
+    @cached_property
+    def rate(self) -> CallRate:
+        """The rows for a service with so many requests per hour."""
+        return CallRate(self.observations, self.catalog, self.calls_per_hour, self.prompts)
+
+    @cached_property
+    def rows(self) -> list[Observation]:
+        """The rows that plans are judged by: with the dollars of the service, and seconds for each."""
+        priced = CallRate(with_seconds(self.observations), self.catalog, self.calls_per_hour, self.prompts)
+        return priced.rows(self.annotated)

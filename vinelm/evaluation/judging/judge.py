@@ -1,0 +1,560 @@
+"""The one judge: plans that the other requests chose, against what runs today or the strongest single model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError, EvidenceError
+from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, DirectedJudgement, Done
+from vinelm.evaluation.judging.evidence import StoreEvidence
+from vinelm.evaluation.judging.fit import ChosenPolicy, Fit, PolicyName
+from vinelm.evaluation.judging.judgeable import HARDLY, SAVED, SURE, aims, require_judgeable, swept, within
+from vinelm.evaluation.judging.plan_in_use import PlanInUse
+from vinelm.evaluation.judging.tried import by_request
+from vinelm.evaluation.off_policy.intervals import HalfScores, Moments, estimate_mean, moments
+from vinelm.evaluation.off_policy.scores import Scores
+from vinelm.objective import Objective
+from vinelm.rows.observation import Observation
+from vinelm.template import Template
+from vinelm.template.kinds import without_kinds
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.verdict import LEAST_SAVED, MAX_LOSS, ComparedPlan, Verdict, nothing_differs
+
+LEVEL = 0.95
+"""Each end of an interval holds with it."""
+SHARES = (0.5, SAVED, 0.85)
+"""Of the opponent's dollars: within them the most accurate plan is compared. One that saves a little less proves more."""
+AS_GOOD = 0.005
+"""A plan that depends on less stands for one that promises more by no more than this fraction of the answers."""
+MORE_FOLLOWED = 1.5
+"""Plans of tried steps are compared where so many times the requests followed them."""
+DRAWS = 20_000
+Z95 = 1.6449
+FREE = Objective(maximize="accuracy")
+USUAL_TOKENS = (1000, 250)
+"""Prompt and completion tokens of the call that list prices are compared by."""
+_ORACLE = "the oracle stop ends a request when its answer is right, as no service can: estimate for the workflow's own stop"
+_POLICIES: tuple[tuple[PolicyName, str], ...] = (("signals", "signals"), ("paths", "paths"), ("static", "fixed"))
+"""The policies of a comparison and what they depend on, the most first."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Judge:
+    """The rows of a store, split into parts once, for whoever judges plans by them. Pure.
+
+    Args:
+        requests: All requests that could have been bought.
+        rows: The rows, priced for the service.
+        template: Bound; with the stop rule to plan for.
+        catalog: The models.
+        kinds: What kind each request counts as; needed where the template has kinds.
+        estimator: Name of the estimator that plans.
+        seed: Decides the split.
+        spent_usd: What the rows were charged; None: their dollars.
+        is_judged: A model counted which answers are right.
+        annotated: The trie of all rows, if it was estimated already: what plans are named by.
+        on_done: Called as ``on_done(done, total, what)``.
+    """
+
+    requests: Sequence[str]
+    rows: Sequence[Observation]
+    template: Template
+    catalog: Catalog
+    kinds: Mapping[str, str] | None = None
+    estimator: str = "latent"
+    seed: int = 0
+    spent_usd: float | None = None
+    is_judged: bool = False
+    annotated: AnnotatedTrie | None = None
+    on_done: Done = lambda done, total, what: None
+
+    @classmethod
+    def of(cls, evidence: StoreEvidence, **settings: Any) -> Judge:
+        """Return the judge of a store; ``settings`` are those of the class that the store does not say."""
+        known = {
+            "requests": evidence.requests,
+            "rows": evidence.rows,
+            "template": evidence.template,
+            "catalog": evidence.catalog,
+            "kinds": evidence.kinds,
+            "spent_usd": evidence.charged_usd,
+            "is_judged": evidence.judged is not None,
+            "annotated": evidence.annotated,
+        }
+        return cls(**{**known, **settings})
+
+    @cached_property
+    def fit(self) -> CrossFit:
+        """The parts, and a fit of the other requests for each.
+
+        Raises:
+            EvidenceError: The others of a part say too little for an estimate.
+        """
+        return CrossFit(
+            self.requests, self.rows, self.template, self.catalog,
+            estimator=self.estimator, seed=self.seed, kinds=self.kinds, on_done=self.on_done,
+        )  # fmt: skip
+
+    @cached_property
+    def whole(self) -> Fit:
+        """The fit of all rows: the plans that are served, and named."""
+        own = self.annotated
+        is_own = own is not None and own.template == self.template and own.tried is None
+        return Fit(
+            self.rows,
+            self.template,
+            self.catalog,
+            self.estimator,
+            (self.kinds or {}).values(),
+            annotated=own if is_own else None,
+        )
+
+    def verdict(
+        self, *, in_use: PlanInUse | None = None, objective: Objective | None = None, max_loss: float = MAX_LOSS
+    ) -> Verdict:
+        """Judge plans against what runs today, or else the strongest single model.
+
+        Args:
+            in_use: What runs today, where the application's stages do not say it, or something else is to be compared with.
+            objective: Judge the plan for this objective alone; None: plans over a range of budgets.
+            max_loss: Accuracy that a cheaper plan may lose, a fraction.
+        """
+        today = without_kinds(self.template).today
+        is_today = today is not None or in_use is not None
+        found = Verdict(
+            opponent="what runs today" if is_today else "the strongest single model",
+            is_today=is_today,
+            max_loss=max_loss,
+            requests=len(self.requests),
+            rows=len(self.rows),
+            spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in self.rows) if self.spent_usd is None else self.spent_usd,
+            is_judged=self.is_judged,
+            models=today or {},
+        )
+        if self.template.stop == "oracle":
+            return replace(found, why_not=_ORACLE)
+        try:
+            require_judgeable(self.requests, self.rows, self.template)
+            fit = self.fit
+        except (ConfigError, EvidenceError) as error:
+            return replace(found, why_not=str(error))
+        rival = self._rival(fit, in_use, objective)
+        if isinstance(rival, str):
+            return replace(found, why_not=rival)
+        found = replace(
+            found,
+            opponent=rival.name,
+            is_today=rival.is_today,
+            models=rival.models,
+            accuracy=rival.accuracy.value,
+            accuracy_low=rival.accuracy.low,
+            accuracy_high=rival.accuracy.high,
+            cost_usd=-rival.cost.value,
+            latency_s=_seconds(rival.ways) if self._is_timed(fit) else None,
+            cheaper=() if objective is not None else self._cheaper(rival.models),
+        )
+        return self._with_plans(found, fit, rival, objective)
+
+    # -- the opponent ----------------------------------------------------------------------------------------------
+
+    def _rival(self, fit: CrossFit, in_use: PlanInUse | None, objective: Objective | None) -> _Rival | str:
+        """What is compared with; why nothing can be, in a few words."""
+        if in_use is None and without_kinds(self.template).today is not None:
+            plans = [half.plain.plans.today() for half in fit.planning]
+            if any(plan is None for plan in plans):
+                return "what runs today is no plan of this workflow's models"
+            found = _Rival.of(fit, "what runs today", plans, is_today=True)
+            return found if found.accuracy.is_identified else "too few requests have run what runs today to its end"
+        if in_use is not None:
+            found = _Rival.of(fit, in_use.name, [in_use.under(half.plain.plans) for half in fit.planning], is_today=True)
+            return found if found.accuracy.is_identified else f"too few requests have run {in_use.name} to its end"
+        if objective is not None:
+            best = [half.plain.plans.mixed_fixed(objective, "single") for half in fit.planning]
+            if all(plan is not None for plan in best):
+                found = _Rival.of(fit, "the best single model", best, is_today=False)
+                return found if found.accuracy.is_identified else "too few requests have run the best single model to its end"
+        alone = [dict(half.plain.plans.single_models()) for half in fit.planning]
+        means = {name: _of(one[name].accuracy for one in alone) for name in alone[0] if all(name in one for one in alone)}
+        if not means:
+            return "no model can run every stage"
+        # By the rows: the most accurate one, or one that is hardly less, if enough rows show it. Which one that is may be luck,
+        # which makes the opponent look better than it is, never worse.
+        first, *others = sorted(means, key=lambda name: -means[name])
+        for name in (first, *(name for name in others if means[name] >= means[first] - HARDLY)):
+            found = _Rival.of(fit, name, [one[name] for one in alone], is_today=False)
+            if found.accuracy.is_identified:
+                return found
+        return (
+            f"too few requests have run {first} to the end, which is the strongest single model by the estimate: profile more,"
+            " or say what runs today"
+        )
+
+    def _cheaper(self, models: Mapping[str, str]) -> tuple[str, ...]:
+        """The models that a stage may run for fewer dollars than the opponent's, by the list price of a usual call."""
+        names = (*self.template.models, *models.values())
+        usd = {name: self.catalog[name].price.cost_usd(*USUAL_TOKENS) for name in names if name in self.catalog}
+        found = [
+            name
+            for stage in without_kinds(self.template).stages
+            for name in stage.models or ()
+            if name in usd and usd[name] < usd.get(models.get(stage.name, ""), 0.0)
+        ]
+        return tuple(dict.fromkeys(found))
+
+    # -- the plans -------------------------------------------------------------------------------------------------
+
+    def _with_plans(self, found: Verdict, fit: CrossFit, rival: _Rival, objective: Objective | None) -> Verdict:
+        usd = found.cost_usd or 0.0
+        wanted = self._objectives(fit, rival) if objective is None else [objective]
+        plans = self._candidates(fit, rival, wanted, lambda: self.whole)
+        tried_only = False
+        if objective is None and not self.template.kinds:
+            seen = fit.within_tried()
+            tried = self._candidates(
+                seen, rival, wanted, lambda: self.whole.within_tried(by_request(self.rows), len(self.requests))
+            )
+            # How many requests followed a plan depends on what was bought, hardly on what was answered.
+            tried_only = _followed(tried, usd) >= MORE_FOLLOWED * _followed(plans, usd) and bool(_followed(tried, usd))
+            plans = tried if tried_only else plans
+        judged = _with_ends(plans, rival, self.seed)
+        shown = [] if objective is not None else self._single_models(fit, rival, {plan.words for plan in judged})
+        compared = sorted([*judged, *shown], key=lambda plan: plan.cost_usd)
+        if not self._is_timed(fit):
+            compared = [replace(plan, latency_s=None) for plan in compared]
+        return replace(found, plans=tuple(compared), tried_only=tried_only)
+
+    @staticmethod
+    def _is_timed(fit: CrossFit) -> bool:
+        return all(half.annotated.knows_latency for half in fit.planning)
+
+    def _objectives(self, fit: CrossFit, rival: _Rival) -> list[Objective]:
+        """What is planned for: follows from promises alone, so that no judged answer chooses it."""
+        cheaper = [within(share * rival.promised_usd, SURE) for share in (*SHARES, 1.0) if rival.promised_usd > 0.0]
+        found = [*aims(rival.promised_accuracy, rival.promised_usd), *cheaper, *swept(fit.planning), FREE]
+        return [replace(one, mix=False) if one.mixes else one for one in found]  # one plan each, which can be named
+
+    def _candidates(
+        self, fit: CrossFit, rival: _Rival, objectives: Sequence[Objective], whole: Callable[[], Fit]
+    ) -> list[_Candidate]:
+        """One plan for each objective, each once.
+
+        Of the policies that all parts have, and whose effect the rows show, the one that depends on least and promises as much.
+        Parts may choose unlike plans for one budget: of the budgets within which all rows plan the same, that counts under
+        which most parts do. Budgets within which all rows plan what runs today are left out: there is nothing to switch to.
+        """
+        found: dict[str, _Candidate] = {}
+        for both in fit.runs(objectives, hindsight=False, votes=False, required=("paths",)):
+            ways = {
+                policy: [one[name] for one in both.by_half]
+                for name, policy in _POLICIES
+                if all(name in one for one in both.by_half)
+            }
+            judged = {policy: _Candidate(both, policy, ways[policy], rival, whole) for policy in ways}
+            known = {policy: one for policy, one in judged.items() if one.is_identified} or judged
+            most = max(one.promised_accuracy for one in known.values())
+            best = next(one for one in reversed(known.values()) if one.promised_accuracy >= most - AS_GOOD)
+            before = found.get(best.chosen.words)
+            if before is None or best.stability > before.stability:
+                found[best.chosen.words] = best
+        return [one for words, one in found.items() if words != rival.words or one.is_same]
+
+    def _single_models(self, fit: CrossFit, rival: _Rival, known: set[str]) -> list[ComparedPlan]:
+        """Every model alone, to be shown."""
+        alone = [dict(half.plain.plans.single_models()) for half in fit.planning]
+        found = []
+        for name in alone[0]:
+            if not all(name in one for one in alone):
+                continue
+            ways = [
+                fit.judge(i, half.following(one[name]), FREE)
+                for i, (half, one) in enumerate(zip(fit.planning, alone, strict=True))
+            ]
+            candidate = _Candidate(BothWays(FREE, ()), "fixed", ways, rival, whole=None)
+            if candidate.is_identified and not candidate.is_same:
+                (plan,) = _with_ends([candidate], rival, self.seed)
+                if plan.words not in known:
+                    found.append(replace(plan, is_rung=False))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Rival:
+    """What plans are compared with, judged."""
+
+    name: str
+    is_today: bool
+    models: Mapping[str, str]
+    names: Sequence[str]
+    ways: list[DirectedJudgement]
+
+    @classmethod
+    def of(cls, fit: CrossFit, name: str, plans: Sequence[Any], *, is_today: bool) -> _Rival:
+        chosen = [half.following(plan) for half, plan in zip(fit.planning, plans, strict=True)]
+        ways = [fit.judge(i, one, Objective(maximize="accuracy")) for i, one in enumerate(chosen)]
+        stages = {stage.name for stage in without_kinds(fit.template).stages}
+        models = {where if where in stages else where.rpartition(" ")[0]: model for where, model in chosen[0].code}
+        return cls(name, is_today, models, fit.template.models, ways)
+
+    @property
+    def words(self) -> str:
+        return self.ways[0].chosen.words
+
+    @property
+    def scores(self) -> list[Scores]:
+        return [way.scores for way in self.ways]
+
+    @cached_property
+    def accuracy(self) -> Any:
+        return estimate_mean([HalfScores(one) for one in self.scores], "accuracy", level=2 * LEVEL - 1, bound=1.0)
+
+    @cached_property
+    def cost(self) -> Any:
+        return estimate_mean([HalfScores(one) for one in self.scores], "cost", level=2 * LEVEL - 1)
+
+    @property
+    def promised_accuracy(self) -> float:
+        return _mean(self.ways, "promised_accuracy")
+
+    @property
+    def promised_usd(self) -> float:
+        return _mean(self.ways, "promised_cost_usd")
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A plan for one objective as each part has chosen it, beside the opponent."""
+
+    both: BothWays
+    policy: str
+    ways: list[DirectedJudgement]
+    rival: _Rival
+    whole: Callable[[], Fit] | None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(way.chosen.words for way in self.ways)
+
+    @property
+    def stability(self) -> tuple[int, float]:
+        """How many parts have chosen the plan of all rows, and how little it was expected to cost."""
+        return sum(words == self.chosen.words for words in self.words), -self.promised_usd
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that it may run, whichever part chose it."""
+        words = " ".join(self.words)
+        names = self.rival.names
+        return tuple(name for name in names if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", words))
+
+    @property
+    def promised_accuracy(self) -> float:
+        return _mean(self.ways, "promised_accuracy")
+
+    @property
+    def promised_usd(self) -> float:
+        return _mean(self.ways, "promised_cost_usd")
+
+    @cached_property
+    def pairs(self) -> list[HalfScores]:
+        return [HalfScores(way.scores, other) for way, other in zip(self.ways, self.rival.scores, strict=True)]
+
+    @cached_property
+    def gain(self) -> Moments | None:
+        return moments(self.pairs, "accuracy", 1.0)
+
+    @cached_property
+    def saved(self) -> Moments | None:
+        return moments(self.pairs, "cost")
+
+    @property
+    def is_same(self) -> bool:
+        return self.gain is None
+
+    @property
+    def is_identified(self) -> bool:
+        return self.gain is None or self.gain.is_identified
+
+    @cached_property
+    def chosen(self) -> ChosenPolicy:
+        """The plan by all rows for the same objective; that of a part where these have none."""
+        names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
+        if self.whole is None:
+            return self.ways[0].chosen
+        return self.whole().choose(self.both.objective, votes=False).get(names[self.policy], self.ways[0].chosen)
+
+    @cached_property
+    def counted(self) -> tuple[int, int] | None:
+        """(requests, answers that it lost) where every judged request ran both to the end; else None."""
+        for own, other in self.pairs:
+            assert other is not None
+            if not all(np.allclose(one.weight, 1.0) and not one.unsupported.any() for one in (own, other)):
+                return None
+        lost = sum(int((own.success < other.success - 1e-9).sum()) for own, other in self.pairs if other is not None)
+        return sum(len(own) for own, _ in self.pairs), lost
+
+
+def served_verdict(
+    policies: Mapping[PolicyName, ChosenPolicy],
+    scores: Mapping[PolicyName, Scores],
+    objective: Objective,
+    *,
+    max_loss: float,
+    seed: int,
+    spent_usd: float,
+) -> Verdict:
+    """Return the verdict on policies that were really served to the same requests, against the best single model.
+
+    Args:
+        policies: ``"single"`` is the opponent; what the others are, by name.
+        scores: Of each, over the same requests.
+        objective: What was planned for.
+        max_loss: Accuracy that a cheaper plan may lose, a fraction.
+        seed: Of the draws.
+        spent_usd: Dollars of serving.
+    """
+    ways = {name: [DirectedJudgement(policies[name], scores[name])] for name in policies}
+    models = dict(policies["single"].code)
+    names = tuple(dict.fromkeys(model for one in policies.values() for _, model in one.code))
+    rival = _Rival("the best single model", False, models, names, ways["single"])
+    plans = [
+        _Candidate(BothWays(objective, ()), policy, ways[name], rival, whole=None)
+        for name, policy in _POLICIES
+        if name in policies
+    ]
+    return Verdict(
+        opponent=rival.name,
+        is_today=False,
+        models=models,
+        accuracy=rival.accuracy.value,
+        accuracy_low=rival.accuracy.low,
+        accuracy_high=rival.accuracy.high,
+        cost_usd=-rival.cost.value,
+        latency_s=_seconds(rival.ways),
+        requests=len(scores["single"]),
+        spent_usd=spent_usd,
+        plans=tuple(sorted(_with_ends(plans, rival, seed), key=lambda plan: plan.cost_usd)),
+        max_loss=max_loss,
+        is_served=True,
+    )
+
+
+def _with_ends(found: Sequence[_Candidate], rival: _Rival, seed: int) -> list[ComparedPlan]:
+    """The plans with both intervals: each plan's own, and that which holds for the best of all."""
+    best = best_of([one.gain for one in found if one.gain is not None and one.is_identified], seed)
+    return [_compared(one, rival, best) for one in found]
+
+
+def best_of(found: Sequence[Moments], seed: int) -> float:
+    """Return the factor by which intervals have to be wider to hold for all means together, and so for the best: >= 1.
+
+    The largest of the standardized means of normal draws on the paired residuals (max-t): plans that do nearly the same on the
+    same requests count as nearly one.
+
+    Args:
+        found: Of each mean, over the same requests in the same order.
+        seed: Of the draws.
+    """
+    if len(found) < 2:
+        return 1.0
+    residuals = np.stack([one.residuals for one in found], axis=1)
+    square = np.array([one.square for one in found])
+    together = residuals.T @ residuals
+    # The allowance for what was not seen is each plan's own.
+    together[np.diag_indices_from(together)] = square
+    spread = np.sqrt(square)
+    # Draws on the residuals have this correlation, so that they need not be made for each request.
+    values, vectors = np.linalg.eigh(together / np.outer(spread, spread))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    most = (np.random.default_rng([seed, len(found)]).standard_normal((DRAWS, len(found))) @ root.T).max(axis=1)
+    return max(float(np.quantile(most, LEVEL)) / Z95, 1.0)
+
+
+def ends(found: Moments, factor: float = 1.0) -> tuple[float, float]:
+    """Return the ends of a mean's interval, each of which holds with 95 %.
+
+    A rare loss that was not seen makes differences skewed, and the usual interval too short on that side: both ends are moved
+    by what the third moment asks for (Johnson 1978), that of one more request included which is lost, or won.
+
+    Args:
+        found: The mean.
+        factor: Of :func:`best_of`.
+    """
+    reach = factor * found.quantile(LEVEL) * found.standard_error + found.unsupported * found.bound
+    cube, one, n = float((found.residuals**3).sum()), (found.bound * found.heaviest) ** 3, len(found.residuals)
+    per = (1.0 + 2.0 * Z95**2) / 6.0 / max(found.square, 1e-300) / n
+    down, up = max(one - cube, 0.0) * per, max(one + cube, 0.0) * per
+    return found.value - reach - (down if one else 0.0), found.value + reach + (up if one else 0.0)
+
+
+def _compared(one: _Candidate, rival: _Rival, best: float) -> ComparedPlan:
+    gain, saved, counted = one.gain, one.saved, one.counted
+    low = high = best_low = best_high = 0.0
+    if gain is not None:
+        (low, high), (best_low, best_high) = ends(gain), ends(gain, best)
+        if counted is not None and not gain.residuals.any() and gain.value == 0.0:
+            low = best_low = -nothing_differs(counted[0])
+            high = best_high = -low
+    if not one.is_identified:  # the model's figures: anything may be
+        low, high, best_low, best_high = -1.0, 1.0, -1.0, 1.0
+    saved_value = 0.0 if saved is None else saved.value
+    saved_reach = saved.reach(LEVEL) if saved is not None and one.is_identified else 0.0
+    chosen = one.chosen
+    return ComparedPlan(
+        policy=one.policy,
+        words=_short(chosen.words),
+        models=one.models,
+        cost_usd=one.promised_usd,
+        cap_usd=chosen.promised_cost_usd,
+        accuracy=rival.accuracy.value + (0.0 if gain is None else gain.value),
+        gain=0.0 if gain is None else gain.value,
+        gain_low=low,
+        gain_high=high,
+        best_low=best_low,
+        best_high=best_high,
+        saved_usd=saved_value,
+        saved_low=saved_value - saved_reach,
+        saved_high=saved_value + saved_reach,
+        latency_s=_seconds(one.ways),
+        answers=None if counted is None else counted[0],
+        lost=None if counted is None else counted[1],
+        is_same=one.is_same,
+        is_identified=one.is_identified,
+        code=chosen.code,
+    )
+
+
+def _short(words: str) -> str:
+    """The words of a plan, with what is run several times in turn named once."""
+    found = [(step, len(list(times))) for step, times in groupby(words.split(", "))]
+    return ", ".join(step if n == 1 else f"{step} ({n} times)" for step, n in found)
+
+
+def _of(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found)
+
+
+def _mean(ways: Sequence[DirectedJudgement], name: str) -> float:
+    return _of(getattr(way.chosen, name) for way in ways)
+
+
+def _seconds(ways: Sequence[DirectedJudgement]) -> float:
+    return -estimate_mean([HalfScores(way.scores) for way in ways], "latency").value
+
+
+def _followed(found: Sequence[_Candidate], usd: float) -> float:
+    """How many requests followed the plans that save something, in the median; 0 of none that the rows show."""
+    known = [
+        one.gain.effective
+        for one in found
+        if one.gain is not None and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd
+    ]
+    return float(np.median(known)) if known else 0.0

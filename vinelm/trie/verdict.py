@@ -1,0 +1,600 @@
+"""The verdict on a store: whether to serve other plans than what runs today, by which rule, and in which words.
+
+A trie's file keeps it, and every command and service reads the same one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Literal, Self
+
+from vinelm.errors import ConfigError
+
+MAX_LOSS = 0.03
+"""Accuracy that a cheaper plan may lose, as a fraction, where nobody says another."""
+LEAST_SAVED = 0.05
+"""Of the opponent's dollars: a plan that saves less is no reason to change anything."""
+LEAST_SHARE = 0.5
+"""A plan that may serve fewer of the requests is not recommended: little is known of it, and little is saved."""
+LEAST_ROWS = 50
+"""With fewer rows nothing is judged."""
+NEAR = 0.1
+"""A plan whose dollars are by this share outside of those that were compared is not judged by them."""
+LEAST_TIMES, MOST_TIMES = 1.1, 900.0
+"""What would settle a question is at least a tenth more requests; beyond so many times those that there are nothing would."""
+Advice = Literal["switch", "keep", "undecided", "not enough data"]
+LEADS = {"switch": "SWITCH", "keep": "KEEP", "undecided": "UNDECIDED", "not enough data": "NOT ENOUGH DATA"}
+MOST_WORDS = 120
+"""Most characters of a plan in a sentence: those of mixtures and graphs are too long, and the table below has them."""
+_MANY = 2.2 * 0.5
+COLUMNS = ("<plan", "right", "points, 95 %", "$/1,000", "dollars")
+"""Headings of :func:`table_rows`; the first column is text."""
+_FIGURES = ("accuracy", "gain", "gain_low", "gain_high", "best_low", "best_high", "saved_usd", "saved_low", "saved_high")
+
+
+def require_max_loss(value: float, name: str = "max_loss") -> float:
+    """Return the fraction of accuracy that a cheaper plan may lose.
+
+    Raises:
+        ConfigError: It is not in [0, 1).
+    """
+    if not 0.0 <= value < 1.0:
+        raise ConfigError(f"{name} is {value}: it must be a fraction of accuracy in [0, 1)")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedPlan:
+    """A plan against the opponent on the same requests, judged by requests that did not choose it.
+
+    Attributes:
+        policy: ``"paths"``, ``"signals"`` or ``"fixed"``: what the plan depends on; a fixed one on nothing.
+        words: The plan for the same budget by all rows.
+        models: The models that it may run.
+        cost_usd: Dollars per request that it was expected to cost, by the requests that chose it.
+        cap_usd: Dollars per request within which all rows plan it: the bound of the objective that serves it.
+        accuracy: Judged, a fraction.
+        gain: Accuracy over the opponent's, a fraction; ``gain_low`` and ``gain_high`` each hold with 95 % for this plan.
+        best_low, best_high: Ends that hold with 95 % for all compared plans together, so also for the best of them.
+        saved_usd: Dollars per request below the opponent's; its ends each hold with 95 %.
+        latency_s: Seconds per request, judged; None where they are not known.
+        answers: On how many requests both were run to the end, if these are all that were judged; else None.
+        lost: How many of these the plan answered wrongly where the opponent was right; None likewise.
+        is_rung: It is one of the plans that the rule goes through; the others are shown only.
+        is_same: It is the opponent itself.
+        is_identified: The rows show what the plan does; else the figures are the model's alone, and prove nothing.
+        code: Of a fixed plan: what to write in the application, (stage or invocation, model) each.
+    """
+
+    policy: str
+    cost_usd: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    best_low: float
+    best_high: float
+    saved_usd: float
+    saved_low: float
+    saved_high: float
+    is_same: bool
+    is_identified: bool
+    accuracy: float = math.nan
+    cap_usd: float | None = None
+    words: str = ""
+    models: tuple[str, ...] = ()
+    latency_s: float | None = None
+    answers: int | None = None
+    lost: int | None = None
+    is_rung: bool = True
+    code: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_saving(self) -> bool:
+        """True if it surely saves dollars, and is expected to save enough of them to be worth a change."""
+        return self.saved_low > 0.0 and self.saved_usd >= LEAST_SAVED * (self.cost_usd + self.saved_usd)
+
+    def serving(self, share: float) -> Self:
+        """Return what the plan does over all requests if it serves this share of them, and the opponent the others.
+
+        A request's draw decides, so that accuracy and dollars lie on the line between the two.
+        """
+        names = [name for name in _FIGURES if name != "accuracy"]
+        return replace(
+            self,
+            accuracy=self.accuracy - (1.0 - share) * self.gain,
+            answers=None,
+            lost=None,
+            **{name: share * getattr(self, name) for name in names},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain JSON types; an accuracy that is not known is None."""
+        own = asdict(self)
+        return own | {
+            "accuracy": None if math.isnan(self.accuracy) else self.accuracy,
+            "code": [list(one) for one in self.code],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the plan of :meth:`to_dict`."""
+        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        known["accuracy"] = math.nan if known.get("accuracy") is None else known["accuracy"]
+        known["models"] = tuple(known.get("models", ()))
+        known["code"] = tuple((str(where), str(model)) for where, model in known.get("code", ()))
+        return cls(**known)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settling:
+    """What would settle an open question.
+
+    Attributes:
+        requests: Labelled requests in all, by the spread of those that there are.
+        labels: How many of these are still to be labelled.
+        usd: Dollars of their rows, by what the rows so far cost.
+    """
+
+    requests: int
+    labels: int
+    usd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Whether to switch from what runs today, or from the strongest single model, to another plan.
+
+    Attributes:
+        opponent: In a sentence: ``"what runs today"``, a model, or under an objective ``"the best single model"``.
+        is_today: Whether the opponent is what the application runs; else it is the strongest single model by the rows.
+        models: The opponent's model of each stage.
+        accuracy, accuracy_low, accuracy_high: Of the opponent, with the ends of its 90 % interval; None where not known.
+        cost_usd, latency_s: The opponent's dollars and seconds per request; None where not known.
+        requests: How many labelled requests were compared.
+        rows: How many rows they have.
+        spent_usd: Dollars of the rows.
+        plans: What was compared, by rising dollars.
+        max_loss: Accuracy that a cheaper plan may lose, a fraction.
+        why_not: Why nothing could be compared, in a few words; empty if it could.
+        tried_only: Only plans were compared whose steps enough requests took. The trie has no other plans then.
+        cheaper: Models that some stage may run for less than the opponent's, by list price.
+        is_judged: A model counted which answers are right.
+        is_served: The plans were really served; else the figures are estimates from rows.
+    """
+
+    opponent: str = "what runs today"
+    is_today: bool = True
+    models: Mapping[str, str] = field(default_factory=dict)
+    accuracy: float | None = None
+    accuracy_low: float | None = None
+    accuracy_high: float | None = None
+    cost_usd: float | None = None
+    latency_s: float | None = None
+    requests: int = 0
+    rows: int = 0
+    spent_usd: float = 0.0
+    plans: Sequence[ComparedPlan] = ()
+    max_loss: float = MAX_LOSS
+    why_not: str = ""
+    tried_only: bool = False
+    cheaper: tuple[str, ...] = ()
+    is_judged: bool = False
+    is_served: bool = False
+
+    # -- the rule --------------------------------------------------------------------------------------------------
+
+    def at(self, max_loss: float) -> Self:
+        """Return the verdict where a cheaper plan may lose another fraction of accuracy: from the same intervals."""
+        return replace(self, max_loss=require_max_loss(max_loss))
+
+    @property
+    def rungs(self) -> list[ComparedPlan]:
+        """The plans that save enough by their promise, the dearest first, whatever their judged answers are."""
+        usd = self.cost_usd or 0.0
+        found = [
+            plan
+            for plan in self.plans
+            if plan.is_rung and plan.is_identified and not plan.is_same and plan.cost_usd <= (1.0 - LEAST_SAVED) * usd
+        ]
+        return sorted(found, key=lambda plan: -plan.cost_usd)
+
+    @cached_property
+    def _decided(self) -> tuple[Advice, ComparedPlan | None, float]:
+        """The advice, the plan that it is about, and the share of the requests that this serves."""
+        if self.why_not:
+            return "not enough data", None, 0.0
+        passed = failed = None
+        shown = [plan for plan in self.plans if plan.is_identified and not plan.is_same and plan.is_rung]
+        for plan in self.rungs:
+            if not (plan.gain_low > -self.max_loss and plan.is_saving):
+                failed = plan
+                break
+            passed = plan
+        if passed is not None:
+            return "switch", passed, 1.0
+        # Who pays more has to gain more than what a cheaper plan may lose.
+        gaining = [plan for plan in shown if plan.best_low > (0.0 if plan.saved_usd >= 0.0 else self.max_loss)]
+        if gaining:
+            # Of those that surely gain, one for no more dollars; then the one that gains most surely.
+            return "switch", max(gaining, key=lambda plan: (plan.saved_usd >= 0.0, plan.best_low)), 1.0
+        share = 0.0 if failed is None else self._share(failed)
+        if failed is not None and share * failed.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) and share:
+            return "switch", failed, share
+        seen = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
+        if self.uncompared or not seen:
+            return "not enough data", None, 0.0
+        open_ = [plan for plan in shown if plan.gain_high > -self.max_loss and self._may_be_worth_it(plan)]
+        if open_:
+            return "undecided", min(open_, key=self._distance), 0.0
+        return "keep", max(shown or seen, key=lambda plan: plan.gain), 0.0
+
+    def _may_be_worth_it(self, plan: ComparedPlan) -> bool:
+        """Whether it is expected to save enough, or to gain, and may do so by more than what is allowed to be lost."""
+        saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
+        return saves or (plan.gain > 0.0 and plan.best_high > self.max_loss)
+
+    def _distance(self, plan: ComparedPlan) -> tuple[bool, bool, float, float]:
+        """How near to a switch a plan is: first what more requests would settle, of that what saves, and the surest of it."""
+        times = self._times(plan)
+        return times > MOST_TIMES, plan.saved_usd <= 0.0, times, -plan.gain_low
+
+    def _share(self, plan: ComparedPlan) -> float:
+        """The share of the requests that the plan may serve so that all of them surely lose no more than what is allowed.
+
+        Of the first plan that failed, by its own interval: where the plan truly loses more than that end, and only there, the
+        ladder would have been wrong to pass it, so that both errors together are no more than 5 %.
+        """
+        if not (plan.is_saving and plan.gain > -self.max_loss and plan.gain_low < 0.0):
+            return 0.0
+        share = math.floor(100 * min(self.max_loss / -plan.gain_low, 0.99)) / 100
+        return share if share >= LEAST_SHARE else 0.0
+
+    def _times(self, plan: ComparedPlan) -> float:
+        """How many times the requests would do for the plan to pass, if its gain stays: (reach / distance)^2."""
+        saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
+        distance = plan.gain + (self.max_loss if saves else 0.0 if plan.saved_usd >= 0.0 else -self.max_loss)
+        reach = plan.gain - (plan.gain_low if saves else plan.best_low)
+        return math.inf if distance <= 1e-6 else (reach / distance) ** 2
+
+    @property
+    def advice(self) -> Advice:
+        """``"switch"``, ``"keep"``, ``"undecided"`` or ``"not enough data"``."""
+        return self._decided[0]
+
+    @property
+    def plan(self) -> ComparedPlan | None:
+        """The plan that the advice is about: to switch to, the nearest to that, or the best of those that are worse."""
+        return self._decided[1]
+
+    @property
+    def share(self) -> float:
+        """Of the requests, that the plan serves: 1 or a part where the advice is to switch, else 0."""
+        return self._decided[2]
+
+    @property
+    def is_fixed(self) -> bool:
+        """True if the advice is to switch to a plan that is the same for every request: it needs no runtime."""
+        return self.advice == "switch" and self.plan is not None and bool(self.plan.code) and self.share == 1.0
+
+    @property
+    def served(self) -> ComparedPlan | None:
+        """The plan over all requests: that of :attr:`plan`, on its share of them."""
+        if self.plan is None or not 0.0 < self.share < 1.0:
+            return self.plan
+        return self.plan.serving(self.share)
+
+    @property
+    def gain(self) -> tuple[float, float, float] | None:
+        """Accuracy over the opponent's and the ends of its interval, as for the best of all compared plans; None: no plan."""
+        plan = self.served
+        return None if plan is None else (plan.gain, plan.best_low, plan.best_high)
+
+    @property
+    def loss(self) -> float | None:
+        """The smallest loss of accuracy that is ruled out (95 %), a fraction; 0 where a gain is proven, None without a plan."""
+        return None if self.served is None else max(-self.served.best_low, 0.0)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The models of the plans that rows show beside the opponent: what the advice rests on."""
+        now = frozenset(self.models.values())
+        shown = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
+        names = sorted({name for plan in shown for name in plan.models}, key=lambda name: (name in now, name))
+        return tuple(name for name in names if name not in now) or tuple(names)
+
+    @property
+    def uncompared(self) -> tuple[str, ...]:
+        """The models that are cheaper than the opponent's, where rows show no plan that costs less."""
+        is_shown = any(plan.is_identified and plan.saved_usd > 0.0 for plan in self.plans if not plan.is_same)
+        return () if is_shown else self.cheaper
+
+    @property
+    def settling(self) -> Settling | None:
+        """What would settle an open question; None where it is settled, or nothing that can be said would."""
+        plan = self.plan
+        if self.advice != "undecided" or plan is None or not self.requests:
+            return None
+        times = self._times(plan)
+        if times > MOST_TIMES:
+            return None
+        requests = math.ceil(self.requests * max(times, LEAST_TIMES))
+        labels = requests - self.requests
+        return Settling(requests=requests, labels=labels, usd=self.spent_usd * labels / self.requests)
+
+    @property
+    def is_settled(self) -> bool:
+        """True if more rows would hardly change the advice."""
+        return self.advice == "keep" or (self.advice == "switch" and self.share == 1.0)
+
+    @property
+    def max_cost_usd(self) -> float | None:
+        """Dollars per request of the objective that serves :attr:`plan`, as a person types it; None without a plan."""
+        if self.plan is None:
+            return None
+        # Three digits, not below the plan's dollars.
+        return float(f"{1.005 * (self.plan.cost_usd if self.plan.cap_usd is None else self.plan.cap_usd):.3g}")
+
+    def on(self, cost_usd: float, policy: str) -> Verdict | None:
+        """Return the verdict on the plan of another objective, by what was compared beside it: a little cheaper and dearer.
+
+        Such a plan is no best of several, so that its own interval counts: it passes if it surely saves and loses no more than
+        ``max_loss``, or gains.
+
+        Args:
+            cost_usd: Dollars per request that the plan is expected to cost.
+            policy: What it depends on. Fixed plans of the same dollars stand for it, too: it promises no less.
+
+        Returns:
+            None where nothing near was compared.
+        """
+        plans = sorted(
+            (plan for plan in self.plans if plan.policy in (policy, "fixed") and plan.is_rung), key=lambda plan: plan.cost_usd
+        )
+        if not plans or not plans[0].cost_usd * (1 - NEAR) <= cost_usd <= plans[-1].cost_usd * (1 + NEAR):
+            return None
+        below = [plan for plan in plans if plan.cost_usd <= cost_usd * (1 + 1e-6)]
+        above = [plan for plan in plans if plan.cost_usd >= cost_usd * (1 - 1e-6)]
+        beside = [*below[-1:], *above[:1]]
+        if not all(plan.is_identified for plan in beside):
+            return None
+        plan = _between(beside[0], beside[-1], cost_usd)
+        own = replace(
+            plan, best_low=plan.gain_low, best_high=plan.gain_high, cost_usd=(self.cost_usd or 0.0) - plan.saved_usd,
+            cap_usd=cost_usd, answers=None, lost=None, code=(),
+        )  # fmt: skip
+        return replace(self, plans=(own,))
+
+    # -- words -----------------------------------------------------------------------------------------------------
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in the user's terms, one of four words first."""
+        return sentence(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as plain JSON types: what it rests on, and what follows."""
+        settling = self.settling
+        return self.held() | {
+            "advice": self.advice,
+            "sentence": self.sentence,
+            "share": self.share,
+            "is_fixed": self.is_fixed,
+            "plan": None if self.plan is None else self.plan.to_dict(),
+            "gain": None if self.gain is None else list(self.gain),
+            "loss": self.loss,
+            "settling": None if settling is None else asdict(settling),
+        }
+
+    # -- the file --------------------------------------------------------------------------------------------------
+
+    def held(self) -> dict[str, Any]:
+        """Return what a file keeps, as plain JSON types: the rest follows from it."""
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return own | {
+            "models": dict(self.models),
+            "cheaper": list(self.cheaper),
+            "plans": [plan.to_dict() for plan in self.plans],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the verdict of :meth:`held`."""
+        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        plans = tuple(ComparedPlan.from_dict(plan) for plan in known.get("plans", ()))
+        return cls(**{**known, "plans": plans, "cheaper": tuple(known.get("cheaper", ()))})
+
+    @classmethod
+    def of_version_3(cls, data: Mapping[str, Any]) -> Self:
+        """Return what files kept before there was a verdict: a comparison with what runs today, one interval for each plan."""
+        held = [{**plan, "best_low": plan["gain_low"], "best_high": plan["gain_high"]} for plan in data["plans"]]
+        return cls.from_dict({**data, "plans": held})
+
+
+def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> ComparedPlan:
+    """A plan of the frontier between two others, by its dollars.
+
+    A frontier bends outwards, so that the straight line promises less than the plan brings.
+    """
+    width = other.cost_usd - one.cost_usd
+    share = min(max((cost_usd - one.cost_usd) / width, 0.0), 1.0) if width > 0.0 else 0.0
+    at = {name: (1.0 - share) * getattr(one, name) + share * getattr(other, name) for name in ("cost_usd", *_FIGURES)}
+    models = tuple(dict.fromkeys((*one.models, *other.models)))
+    return replace(one, **at, is_same=one.is_same and other.is_same, models=models, cap_usd=None, words="")
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def sentence(found: Verdict) -> str:
+    """Return the verdict, one of four words first, with its dollars, accuracies, and the loss that is ruled out."""
+    lead, plan = LEADS[found.advice], found.served
+    if found.advice == "not enough data" or plan is None:
+        return f"{lead}: {why_not_enough(found)}."
+    if found.advice == "keep":
+        among = f"plans of {_and(found.compared)}" if found.compared else "the compared plans"
+        name = f" ({plan.words})" if _is_short(plan) else ""
+        best = f"The best of these{name} has {_costs(found, plan)} and {_points(plan)}"
+        return f"{lead} {found.opponent}: nothing cheaper or better is left among {among}. {best}{_counted(found)}."
+    if found.is_fixed:
+        named = plan.words if _is_short(plan) else "one plan for all requests"
+        tail = "You need no runtime: `vinelm plan TRIE --as-code` prints the lines to write."
+        return f"{lead}, A FIXED PLAN IS ENOUGH: {named}. {_figures(found, plan)} {_loss(found)} {tail}"
+    if found.advice == "switch":
+        part = "" if found.share >= 1.0 else f" for {100 * found.share:.0f} % of the requests"
+        named = f": {plan.words}." if _is_short(plan) else "."
+        return f"{lead}{part}{named} {_figures(found, plan)} {_loss(found)}"
+    name = f"{plan.words} is the nearest plan" if _is_short(plan) else "the nearest plan is not proven"
+    return f"{lead}: {name}. {_figures(found, plan)} {_loss(found)}{_settles(found)}"
+
+
+def why_not_enough(found: Verdict) -> str:
+    """Return what the rows lack, in a few words."""
+    if found.why_not:
+        return found.why_not
+    if found.uncompared:
+        return (
+            f"no cheaper plan than {found.opponent} was compared, since too few requests have run "
+            f"{' or '.join(found.uncompared)} to the end: profile more (a larger --budget-usd, or more requests)"
+        )
+    return (
+        f"no other plan than {found.opponent} was compared: too few requests have run another one to its end; profile more (a"
+        " larger --budget-usd)"
+    )
+
+
+def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table below the sentence: the opponent, the plans that were compared, and which one it is about."""
+    usd = found.cost_usd
+    if usd is None:
+        return
+    now = "today" if found.is_today else found.opponent
+    yield now, percent(found.accuracy), "", dollars(usd), ""
+    shown = [plan for plan in found.plans if plan.is_identified and not plan.is_same]
+    for plan in sorted(shown, key=lambda plan: -plan.saved_usd):
+        mark = " *" if plan is found.plan else ""
+        cost = usd - plan.saved_usd
+        points = f"{100 * plan.gain:+.1f} ({100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
+        words = plan.words if len(plan.words) <= MOST_WORDS // 2 else f"{plan.words[: MOST_WORDS // 2 - 3]}..."
+        yield f"{words}{mark}", percent(_accuracy(found, plan)), points, dollars(cost), _change(cost, usd)
+
+
+def what_can_be_proven(requests: int, max_loss: float) -> str:
+    """Return, before anything is bought, what so many labelled requests can prove at most, in one sentence.
+
+    Where no answer differs 1 - 0.05^(1/n) is left. A plan that changes a quarter of the answers, as many to the better as to
+    the worse, has a standard error of 0.5 / sqrt(n), and the end that holds for the best of a few plans is 2.2 of them off.
+    """
+    if requests < 1:
+        return "No labelled request: nothing can be proven."
+    least, many = nothing_differs(requests), _MANY / requests**0.5
+    enough = "" if max_loss <= 0.0 else (
+        f" {100 * max_loss:g} points take {_round_up(3.0 / max_loss):,} to {_round_up((_MANY / max_loss) ** 2):,} labelled"
+        " requests."
+    )  # fmt: skip
+    return (
+        f"With {requests:,} labelled requests a loss below {100 * least:.1f} points cannot be excluded, whatever is bought;"
+        f" for a plan that changes many answers about {100 * many:.0f}.{enough}"
+    )
+
+
+def nothing_differs(requests: int) -> float:
+    """Return the loss that n requests without a lost answer rule out with 95 %: about 3/n (the rule of three)."""
+    return float(1.0 - 0.05 ** (1.0 / max(requests, 1)))
+
+
+def _round_up(value: float) -> int:
+    """To two digits."""
+    digits = 10 ** max(len(str(int(value))) - 2, 0)
+    return int(-(-value // digits) * digits)
+
+
+def _figures(found: Verdict, plan: ComparedPlan) -> str:
+    """Dollars, accuracies and seconds, before and after."""
+    right = f"{percent(_accuracy(found, plan))} right instead of {percent(found.accuracy)}"
+    took = ""
+    if plan.latency_s is not None and found.latency_s is not None:
+        took = f", {_seconds(plan.latency_s)} instead of {_seconds(found.latency_s)}"
+    against = "" if found.is_today else f", against {_named(found)}"
+    return f"It costs {_costs(found, plan)}, with {right} ({_points(plan)}){took}{against}."
+
+
+def _named(found: Verdict) -> str:
+    """The opponent where it is not what runs today: a model, or in words."""
+    return found.opponent if found.opponent.startswith("the ") else f"{found.opponent}, the strongest single model"
+
+
+def _costs(found: Verdict, plan: ComparedPlan) -> str:
+    usd = found.cost_usd or 0.0
+    cost = usd - plan.saved_usd
+    return f"{dollars(cost)} instead of {dollars(usd)} per 1,000 requests ({_change(cost, usd)})"
+
+
+def _change(cost: float, usd: float) -> str:
+    return f"{100 * (cost / usd - 1.0):+z.0f} %" if usd else "-"
+
+
+def _points(plan: ComparedPlan) -> str:
+    return f"{100 * plan.gain:+.1f} points, {100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f}"
+
+
+def _counted(found: Verdict) -> str:
+    return f" (95 %, {'as the judge counts, ' if found.is_judged else ''}as of these requests)"
+
+
+def _loss(found: Verdict) -> str:
+    """The smallest loss that is ruled out."""
+    plan, loss = found.served, found.loss
+    assert plan is not None
+    assert loss is not None
+    seen = "" if plan.lost is None else f"{plan.lost} of {plan.answers} answers lost; "
+    allowed = ""
+    if found.advice == "undecided":
+        allowed = f", and {100 * found.max_loss:g} are allowed (--max-loss)" if plan.saved_usd > 0.0 else ""
+    if loss == 0.0:
+        return f"No accuracy is lost{_counted(found)}."
+    begin = seen or "At most "
+    most = "at most " if seen else ""
+    return f"{begin}{most}{100 * loss:.1f} points could be lost{_counted(found)}{allowed}."
+
+
+def _settles(found: Verdict) -> str:
+    settling = found.settling
+    if settling is None:
+        return " More requests like these would hardly settle it."
+    price = f", about {plain_dollars(settling.usd)} of rows" if settling.usd else ""
+    return f" About {settling.requests:,} labelled requests would settle it: {settling.labels:,} more labels{price}."
+
+
+def _accuracy(found: Verdict, plan: ComparedPlan) -> float | None:
+    return None if found.accuracy is None else found.accuracy + plan.gain
+
+
+def _is_short(plan: ComparedPlan) -> bool:
+    return 0 < len(plan.words) <= MOST_WORDS
+
+
+def _and(names: tuple[str, ...]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def percent(share: float | None) -> str:
+    """Return a share of answers as a percentage with one digit, within 0 and 100 %."""
+    return "-" if share is None else f"{100 * min(max(share, 0.0), 1.0):.1f} %"
+
+
+def dollars(per_request: float) -> str:
+    """Return dollars per request as those of 1,000 requests."""
+    return plain_dollars(1000 * per_request)
+
+
+def plain_dollars(usd: float) -> str:
+    """Return dollars with three digits, or cents from 10 on."""
+    sign, size = "-" if usd < 0 else "", abs(usd)
+    return f"{sign}${size:,.2f}" if size >= 10 else f"{sign}${size:.3g}"
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
