@@ -12,7 +12,7 @@ import numpy as np
 
 from vinelm.catalog import Catalog
 from vinelm.demo.recorded_page import recorded_page
-from vinelm.demo.recorded_result import SUBJECTS, Difference, RecordedResult, ServedPolicy, Subject, Word, mean_over_groups
+from vinelm.demo.recorded_result import SUBJECTS, Difference, RecordedResult, ServedPolicy, Subject, mean_over_groups
 from vinelm.demo.steps import PAGE, STORE, TRIE, profiled_anew
 from vinelm.evaluation.plans.plans import Role
 from vinelm.evaluation.plans.plans_over import plans_over
@@ -22,6 +22,8 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.verdict import ComparedPlan, Verdict
+from vinelm.trie.verdict_words import LEADS
 
 if TYPE_CHECKING:
     from vinelm.traces.served.served_requests import ServedRequest
@@ -97,22 +99,16 @@ def against_today(plan: ServedPolicy, today: ServedPolicy, groups: Sequence[str]
 
     The rule of the word is that of every verdict of VineLM; this is the one place where the demo asks for it.
     """
-    from vinelm.plans.recommendation import MARGIN, AgainstToday, ComparedPlan
-
     gain = mean_over_groups(plan.right - today.right, groups)
     saved = mean_over_groups(today.cost_usd - plan.cost_usd, groups)
     compared = ComparedPlan(
         policy="paths", cost_usd=plan.usd, is_identified=True,
         is_same=bool((plan.right == today.right).all() and (plan.cost_usd == today.cost_usd).all()),
-        gain=gain.value, gain_low=gain.low, gain_high=gain.high,
+        gain=gain.value, gain_low=gain.low, gain_high=gain.high, best_low=gain.low, best_high=gain.high,
         saved_usd=saved.value, saved_low=saved.low, saved_high=saved.high,
     )  # fmt: skip
-    verdict = AgainstToday(models={}, accuracy=today.accuracy, cost_usd=today.usd, requests=len(today.right), plans=(compared,))
-    word: Word = "UNDECIDED"
-    if verdict.proven() is not None:
-        word = "SWITCH"
-    elif compared.is_same or gain.high < -MARGIN or saved.high <= 0.0:
-        word = "KEEP"
+    verdict = Verdict(accuracy=today.accuracy, cost_usd=today.usd, requests=len(today.right), plans=(compared,), is_served=True)
+    word = LEADS["keep" if compared.is_same else verdict.advice]
     return Difference(word=word, gain=gain, saved=saved.value / today.usd)
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from vinelm.trie.arrays import FloatArray
 from vinelm.workflows.recorded import classeval, exam_answers
 
 Z95 = 1.96
-Word = Literal["SWITCH", "KEEP", "UNDECIDED"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,12 +111,12 @@ class Difference:
     """A policy against what runs today, on the same requests.
 
     Attributes:
-        word: The verdict.
+        word: The verdict's first word or words.
         gain: Accuracy over today's, a fraction with its 95 % interval.
         saved: Dollars saved, a fraction of today's; below 0 where it costs more.
     """
 
-    word: Word
+    word: str
     gain: Interval
     saved: float
 
