@@ -22,8 +22,7 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.verdict import ComparedPlan, Verdict
-from vinelm.trie.verdict_words import LEADS
+from vinelm.trie.verdict import LEADS, ComparedPlan, Verdict
 
 if TYPE_CHECKING:
     from vinelm.traces.served.served_requests import ServedRequest
