@@ -235,3 +235,18 @@ def test_after_an_answer_at_a_dearer_tier_the_next_calls_are_reserved_at_its_rat
     tight = CallContext(stage="s", prefix=("m",), clock=WallClock(), guard=SpendGuard(before_usd), on_usage=print)
     with pytest.raises(CallRefused):
         made.ask("invoke", chat=made.backend.chat_model(made.model, tight))
+
+
+@pytest.mark.parametrize("status", [200, 400, 429, 503])
+@pytest.mark.parametrize("counts", [True, False])
+def test_an_error_that_counts_tokens_may_be_billed(transport, kept, status, counts):
+    async def fails(asked, out):
+        whole = {"error": {"message": "no", "code": 429}, **({"usage": openai_format.USAGE} if counts else {})}
+        await out.whole(whole, status)
+
+    transport.answers(fails)
+    made = kept(Client(transport.url, api_key_env="MY_KEY", settings={**ONCE, "stream": False}))
+    with pytest.raises(CallError):
+        made.ask("invoke")
+    bound_usd = made.backend.upper_bound_usd(made.model, [HumanMessage("2 + 2?")]) / 2
+    assert made.usages[0].cost_usd == pytest.approx(bound_usd * counts)
