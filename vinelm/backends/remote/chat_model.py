@@ -164,7 +164,7 @@ class RemoteChatModel(BoundChatModel):
         if chat is bound.inner.given or isinstance(bound.model, ReplicaGroup):
             return self  # a copy would be the first replica's for all of them
         # A copy with other settings, whose connections are the owner's.
-        return self._with_inner(InnerChat(chat, entry_max_tokens=bound.inner.entry_max_tokens))
+        return self._with_inner(InnerChat(chat, like=bound.inner, entry_max_tokens=bound.inner.entry_max_tokens))
 
     def _with_inner(self, inner: InnerChat) -> RemoteChatModel:
         bound: CallBinding = self.binding

@@ -39,6 +39,7 @@ class InnerChat:
     Args:
         chat: as its owner made it, or as the catalog says.
         remake: makes another one of the same settings, for another event loop; None if only its owner can.
+        like: the one that it is a copy of: what is learnt of one holds for both.
 
     Attributes:
         given: the chat model as it is.
@@ -63,6 +64,7 @@ class InnerChat:
         chat: BaseChatModel,
         remake: Callable[[], BaseChatModel] | None = None,
         *,
+        like: InnerChat | None = None,
         entry_max_tokens: int | None = None,
     ) -> None:
         self.given = chat
@@ -77,12 +79,21 @@ class InnerChat:
         self.is_asynchronous = self.has_asynchronous and not is_owned
         self.wants_stream = getattr(chat, "streaming", False) is True
         self.states_reasons = {True, False} if package_of(chat) in _WITH_REASONS else set()
-        self.refused: set[str] = set()
-        self.rate = 1.0
+        self.refused: set[str] = set() if like is None else like.refused
+        self._rates: list[float] = [1.0] if like is None else like._rates
         own = settings_of(chat)
         self.answers, self.speaks, self.stored = answers_in(own), speaks_in(own), stored_in(own)
         self.body_limit = limit_in(*held_in(own))
         self.entry_max_tokens = entry_max_tokens
+
+    @property
+    def rate(self) -> float:
+        """See above."""
+        return self._rates[0]
+
+    @rate.setter
+    def rate(self, rate: float) -> None:
+        self._rates[0] = rate
 
     def streams(self, tools: Any) -> bool:
         """Return whether it gives an answer in pieces, with these tools bound."""
