@@ -44,11 +44,7 @@ def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def settings_of(chat: Any) -> dict[str, Any]:
     """Return those of a chat model's own settings that decide what its calls cost, and those that hold others."""
-    return {
-        name: one
-        for name in (*_ANSWERS, *_INSIDE, *_STORED, *_SPEAKING, *DEARER)
-        if (one := getattr(chat, name, None)) is not None
-    }
+    return {name: one for name in (*_ANSWERS, *_INSIDE, *_STORED, *_SPEAKING, *DEARER) if (one := getattr(chat, name, None))}
 
 
 def limit_in(*settings: Mapping[str, Any]) -> int | None:

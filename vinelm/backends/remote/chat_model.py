@@ -285,6 +285,7 @@ def request_of(
         is_limited=is_limited,
         speaks=inner.speaks or speaks_in(given),
         stored=inner.stored + stored_in(given),
+        owned=inner.own,
         answers=max(answers_in(given), inner.answers),
         is_streamed=(is_streamed or inner.wants_stream) and inner.streams(given.get("tools")) and "stream" not in dropped,
         dropped=frozenset(dropped),

@@ -54,6 +54,7 @@ class InnerChat:
         answers: how many answers each of its calls asks for.
         speaks: whether they may be sound.
         stored: how many parts of each prompt stand at the provider.
+        own: settings of its own that are sent with each call, or decide what it costs.
         body_limit: the limit of an answer that its owner states in the request's body, over any field; None without one.
         rate: times its price that its calls were seen to cost: what the next ones are reserved at.
         entry_max_tokens: the limit of its entry in the catalog; None if it is asked for by a call.
@@ -81,7 +82,7 @@ class InnerChat:
         self.states_reasons = {True, False} if package_of(chat) in _WITH_REASONS else set()
         self.refused: set[str] = set() if like is None else like.refused
         self._rates: list[float] = [1.0] if like is None else like._rates
-        own = settings_of(chat)
+        own = self.own = settings_of(chat)
         self.answers, self.speaks, self.stored = answers_in(own), speaks_in(own), stored_in(own)
         self.body_limit = limit_in(*held_in(own))
         self.entry_max_tokens = entry_max_tokens
