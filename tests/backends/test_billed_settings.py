@@ -255,7 +255,8 @@ def test_an_error_that_counts_tokens_may_be_billed(transport, kept, status, coun
 def test_what_is_learnt_of_a_copy_with_other_settings_holds_for_the_model(made):
     inner = made.chat().binding.inner
     copy = made.chat()._with(inner.given.model_copy(update={"temperature": 0.5})).binding.inner
-    copy.rate, _ = 3.0, copy.refused.add("seed")
+    copy.saw_rate(3.0)
+    copy.refused.add("seed")
     assert (inner.rate, inner.refused) == (3.0, {"seed"})
 
 

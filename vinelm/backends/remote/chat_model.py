@@ -453,7 +453,7 @@ class _Account:
             self._last = self._failed(error)
         finally:
             metered.end(self._last)
-            bound.inner.rate = max(bound.inner.rate, metered.rate)
+            bound.inner.saw_rate(metered.rate)
             ticket.settle(metered.tokens)
             if isinstance(ticket, ReplicaPermit):
                 ticket.ended(failed=self._last is not None and self._last.kind in REPLICA_FAULTS)

@@ -221,7 +221,7 @@ def _counts_tokens(chain: list[Any]) -> bool:
     """Whether an error says how many tokens it took: who counts them bills for them, whatever the status."""
     for link in chain:
         whole = getattr(link, "body", None)
-        response = getattr(link, "response", None)
+        response: Any = getattr(link, "response", None)
         with suppress(Exception):  # not read yet, or no JSON
             whole = [whole, response.json()]
         for one in whole if isinstance(whole, list) else [whole]:

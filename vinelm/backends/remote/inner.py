@@ -89,12 +89,12 @@ class InnerChat:
 
     @property
     def rate(self) -> float:
-        """See above."""
+        """Times its price that its calls were seen to cost."""
         return self._rates[0]
 
-    @rate.setter
-    def rate(self, rate: float) -> None:
-        self._rates[0] = rate
+    def saw_rate(self, rate: float) -> None:
+        """Note what a call has cost, times its price."""
+        self._rates[0] = max(self._rates[0], rate)
 
     def streams(self, tools: Any) -> bool:
         """Return whether it gives an answer in pieces, with these tools bound."""
