@@ -2,7 +2,7 @@
 
 import pytest
 from kit.optional import needs
-from kit.wire import openai_format
+from kit.wire import anthropic_format, openai_format
 from kit.wire.client import KEY, ONCE, PRICE, Client, add
 from kit.wire.providers import _Ready
 from langchain_core.language_models import BaseChatModel
@@ -235,3 +235,47 @@ def test_after_an_answer_at_a_dearer_tier_the_next_calls_are_reserved_at_its_rat
     tight = CallContext(stage="s", prefix=("m",), clock=WallClock(), guard=SpendGuard(before_usd), on_usage=print)
     with pytest.raises(CallRefused):
         made.ask("invoke", chat=made.backend.chat_model(made.model, tight))
+
+
+@pytest.mark.parametrize("status", [200, 400, 429, 503])
+@pytest.mark.parametrize("counts", [True, False])
+def test_an_error_that_counts_tokens_may_be_billed(transport, kept, status, counts):
+    async def fails(asked, out):
+        whole = {"error": {"message": "no", "code": 429}, **({"usage": openai_format.USAGE} if counts else {})}
+        await out.whole(whole, status)
+
+    transport.answers(fails)
+    made = kept(Client(transport.url, api_key_env="MY_KEY", settings={**ONCE, "stream": False}))
+    with pytest.raises(CallError):
+        made.ask("invoke")
+    bound_usd = made.backend.upper_bound_usd(made.model, [HumanMessage("2 + 2?")]) / 2
+    assert made.usages[0].cost_usd == pytest.approx(bound_usd * counts)
+
+
+def test_what_is_learnt_of_a_copy_with_other_settings_holds_for_the_model(made):
+    inner = made.chat().binding.inner
+    copy = made.chat()._with(inner.given.model_copy(update={"temperature": 0.5})).binding.inner
+    copy.saw_rate(3.0)
+    copy.refused.add("seed")
+    assert (inner.rate, inner.refused) == (3.0, {"seed"})
+
+
+@pytest.mark.parametrize("mode", ["invoke", "stream"])
+def test_an_owner_s_object_that_asks_a_cache_to_keep_its_prompts_for_an_hour(transport, kept, mode):
+    """The server says what it has written, and not for how long."""
+    anthropic = pytest.importorskip("langchain_anthropic")
+    usage = {"input_tokens": 20, "output_tokens": 7, "cache_creation_input_tokens": 1000}
+    transport.answers(anthropic_format.answering("four", usage=usage))
+    root = transport.url.removesuffix("/v1")
+    mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+
+    def of(**settings):
+        chat = anthropic.ChatAnthropic(model="model-1", base_url=root, api_key=KEY, max_tokens=100, **settings)
+        return kept(_Ready(lambda url, timeout_s: chat, transport.url))
+
+    plain, marked = of(), of(model_kwargs={**mark, "system": "s" * 5000})
+    for made, hour in ((plain, 0), (marked, 1000)):
+        made.ask(mode)
+        assert made.usages[0].cost_usd == pytest.approx(PRICE.cost_usd(1020, 7, 0, 1000, hour))
+    bounds = [made.backend.upper_bound_usd(made.model, [HumanMessage("2 + 2?")]) for made in (plain, marked)]
+    assert bounds[1] > bounds[0] + 2 * PRICE.cost_usd(5000, 0, 0, 5000, 5000)

@@ -44,11 +44,7 @@ def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def settings_of(chat: Any) -> dict[str, Any]:
     """Return those of a chat model's own settings that decide what its calls cost, and those that hold others."""
-    return {
-        name: one
-        for name in (*_ANSWERS, *_INSIDE, *_STORED, *_SPEAKING, *DEARER)
-        if (one := getattr(chat, name, None)) is not None
-    }
+    return {name: one for name in (*_ANSWERS, *_INSIDE, *_STORED, *_SPEAKING, *DEARER) if (one := getattr(chat, name, None))}
 
 
 def limit_in(*settings: Mapping[str, Any]) -> int | None:
@@ -63,7 +59,7 @@ def answers_in(settings: Mapping[str, Any]) -> int:
     return max([count for part in parts for name in _ANSWERS if (count := _count(part.get(name))) is not None], default=1)
 
 
-def other_model_in(settings: Mapping[str, Any], *own: str) -> Any:
+def other_model_in(settings: Mapping[str, Any], *own: Any) -> Any:
     """Return the model that a call asks for by its settings, if it is none of these names; else None."""
     for part in (settings, *held_in(settings)):
         for name in _MODELS:

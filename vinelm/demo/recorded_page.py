@@ -89,10 +89,15 @@ def recorded_page(found: RecordedResult) -> Report:
     return Report(
         title=f"VineLM on {len(found.groups)} recorded {subject.noun}",
         subtitle=subject.replayed,
-        dollars=sentence(found),
-        headline=f"The plan: {found.plan}.",
+        headline=sentence(found),
         is_gain=found.found.word == "SWITCH",
-        findings=(*((asked,) if asked else ()), bought(found), subject.real, subject.chosen.replace("`", "")),
+        findings=(
+            f"The plan: {found.plan}.",
+            *((asked,) if asked else ()),
+            bought(found),
+            subject.real,
+            subject.chosen.replace("`", ""),
+        ),
         sections=(Section(title="Every policy", intro=_JUDGED, parts=(table,)),),
         hero=_scatter(found),
         provenance=(("Store and trie", f"{found.store.name}, {found.trie.name}"), ("Plan", found.plan)),

@@ -85,7 +85,8 @@ class CompatibleChat(BaseChatOpenAI):
         plain = response if isinstance(response, dict) else response.model_dump(warnings=False)
         if isinstance(plain.get("error"), Mapping):
             request = http_library().Request("POST", "http://answer.invalid")  # the SDK's exception wants one
-            raise openai.APIError(str(plain["error"].get("message", "")), request, body=plain["error"])
+            body = {**plain["error"], "usage": plain.get("usage")}
+            raise openai.APIError(str(plain["error"].get("message", "")), request, body=body)
         choices = plain.get("choices") or ()
         thoughts = "".join(_taken_apart(choice.get("message")) for choice in choices)
         for choice in choices:

@@ -168,7 +168,7 @@ class RemoteChatModel(BoundChatModel):
         if chat is bound.inner.given or isinstance(bound.model, ReplicaGroup):
             return self  # a copy would be the first replica's for all of them
         # A copy with other settings, whose connections are the owner's.
-        return self._with_inner(InnerChat(chat, entry_max_tokens=bound.inner.entry_max_tokens))
+        return self._with_inner(InnerChat(chat, like=bound.inner, entry_max_tokens=bound.inner.entry_max_tokens))
 
     def _with_inner(self, inner: InnerChat) -> RemoteChatModel:
         bound: CallBinding = self.binding
@@ -299,6 +299,7 @@ def request_of(
         is_limited=is_limited,
         speaks=inner.speaks or speaks_in(given),
         stored=inner.stored + stored_in(given),
+        owned=inner.own,
         answers=max(answers_in(given), inner.answers),
         is_streamed=(is_streamed or inner.wants_stream) and inner.streams(given.get("tools")) and "stream" not in dropped,
         dropped=frozenset(dropped),
@@ -470,7 +471,7 @@ class _Account:
             self._last = self._failed(error)
         finally:
             metered.end(self._last)
-            bound.inner.rate = max(bound.inner.rate, metered.rate)
+            bound.inner.saw_rate(metered.rate)
             ticket.settle(metered.tokens)
             if isinstance(ticket, ReplicaPermit):
                 ticket.ended(failed=self._last is not None and self._last.kind in REPLICA_FAULTS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -205,7 +206,7 @@ def _refused(
     }.get(kind, "")
     if kind == "malformed" and _CONTENT.search(text):
         hint = ": it cannot take an attachment of this prompt"
-    if has_begun:
+    if has_begun or _counts_tokens(chain):
         billed = True
     elif is_inside:
         billed = not is_refusal  # it turned the call down, in the words of an answer
@@ -214,6 +215,19 @@ def _refused(
         billed = status_may_be_billed(status, is_api_error=is_api_error) and "overloaded_error" not in codes
     is_final = kind == "malformed" or is_out_of_credit or bool(kind == "rate_limit" and _TOO_LARGE_A_REQUEST.search(text))
     return AttemptFailed(kind, where + hint, retry_after_s=_wait_s(chain, body), is_final=is_final, may_be_billed=billed)
+
+
+def _counts_tokens(chain: list[Any]) -> bool:
+    """Whether an error says how many tokens it took: who counts them bills for them, whatever the status."""
+    for link in chain:
+        whole = getattr(link, "body", None)
+        response: Any = getattr(link, "response", None)
+        with suppress(Exception):  # not read yet, or no JSON
+            whole = [whole, response.json()]
+        for one in whole if isinstance(whole, list) else [whole]:
+            if isinstance(one, Mapping) and any(one.get(name) for name in ("usage", "usageMetadata")):
+                return True
+    return False
 
 
 def _may_be_too_long(status: int | None) -> bool:

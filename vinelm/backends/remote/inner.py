@@ -43,6 +43,7 @@ class InnerChat:
     Args:
         chat: as its owner made it, or as the catalog says.
         remake: makes another one of the same settings, for another event loop; None if only its owner can.
+        like: the one that it is a copy of: what is learnt of one holds for both.
 
     Attributes:
         given: the chat model as it is.
@@ -57,6 +58,7 @@ class InnerChat:
         answers: how many answers each of its calls asks for.
         speaks: whether they may be sound.
         stored: how many parts of each prompt stand at the provider.
+        own: settings of its own that are sent with each call, or decide what it costs.
         body_limit: the limit of an answer that its owner states in the request's body, over any field; None without one.
         rate: times its price that its calls were seen to cost: what the next ones are reserved at.
         entry_max_tokens: the limit of its entry in the catalog; None if it is asked for by a call.
@@ -67,6 +69,7 @@ class InnerChat:
         chat: BaseChatModel,
         remake: Callable[[], BaseChatModel] | None = None,
         *,
+        like: InnerChat | None = None,
         entry_max_tokens: int | None = None,
     ) -> None:
         self.given = chat
@@ -80,12 +83,21 @@ class InnerChat:
         self.is_asynchronous = self.has_asynchronous and not is_owned
         self.wants_stream = getattr(chat, "streaming", False) is True
         self.states_reasons = {True, False} if package_of(chat) in _WITH_REASONS else set()
-        self.refused: set[str] = set()
-        self.rate = 1.0
-        own = settings_of(chat)
+        self.refused: set[str] = set() if like is None else like.refused
+        self._rates: list[float] = [1.0] if like is None else like._rates
+        own = self.own = settings_of(chat)
         self.answers, self.speaks, self.stored = answers_in(own), speaks_in(own), stored_in(own)
         self.body_limit = limit_in(*held_in(own))
         self.entry_max_tokens = entry_max_tokens
+
+    @property
+    def rate(self) -> float:
+        """Times its price that its calls were seen to cost."""
+        return self._rates[0]
+
+    def saw_rate(self, rate: float) -> None:
+        """Note what a call has cost, times its price."""
+        self._rates[0] = max(self._rates[0], rate)
 
     def streams(self, tools: Any) -> bool:
         """Return whether it gives an answer in pieces, with these tools bound."""

@@ -53,8 +53,8 @@ class ModelRequest:
 
     ``limit``: the most tokens of each of its ``answers``; ``is_limit_asked``: the call says so, not only the entry, which may
     be an owner's object that sets no limit, and stays so. ``is_limited``: the server is told a limit at all. ``speaks``: a
-    part of the answer may be sound. ``stored``: parts of the prompt that stand at the provider. ``dropped``: settings
-    that the model refuses, which are left out.
+    part of the answer may be sound. ``stored``: parts of the prompt that stand at the provider. ``owned``: what the chat
+    model adds of its own. ``dropped``: settings that the model refuses, which are left out.
     """
 
     messages: Sequence[BaseMessage]
@@ -67,6 +67,7 @@ class ModelRequest:
     is_limited: bool = True
     speaks: bool = False
     stored: int = 0
+    owned: Mapping[str, Any] = field(default_factory=dict)
     dropped: frozenset[str] = frozenset()
 
     @property
@@ -77,7 +78,7 @@ class ModelRequest:
             (message.content, message.tool_calls if isinstance(message, AIMessage) else None, message.additional_kwargs)
             for message in self.messages
         ]
-        return _JSON.encode([turns, asked])
+        return _JSON.encode([turns, asked, self.owned] if self.owned else [turns, asked])
 
 
 def _schema_of(other: Any) -> Any:
@@ -106,7 +107,8 @@ def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
         speaks=request.speaks,
         is_limited=request.is_limited,
         writes_cache=writes,
-        asks_for_an_hour=writes and asks_for_an_hour([list(request.messages), dict(request.options), model.options]),
+        asks_for_an_hour=writes
+        and asks_for_an_hour([list(request.messages), dict(request.options), request.owned, model.options]),
     )
 
 

@@ -43,7 +43,7 @@ _COUNTS = ("input_tokens", "output_tokens")
 _DETAILS = ("input_token_details", "output_token_details")
 
 
-def _restated(before: UsageMetadata | None, usage: Any) -> UsageMetadata | None:
+def _restated(before: Any, usage: Any) -> UsageMetadata | None:
     """The statement that stands in the place of the one before; None if it is one of another part of the answer.
 
     Of parts that only one of them states, those are kept that cost more: all but what was read from a cache.
