@@ -8,7 +8,7 @@ from itertools import product
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.profiler.sampling.priced_sampler import Candidates, Models, PricedSampler, models_by_depth
 from vinelm.requests.protocols import Choice, RequestPath, Sampler
 from vinelm.rows.observation import Observation

@@ -29,7 +29,7 @@ from vinelm.controller.load.source import load_source, never_blocks, without_blo
 from vinelm.controller.planning.mixture import place_of
 from vinelm.controller.session.session import Mode
 from vinelm.errors import ConfigError
-from vinelm.io.meant import fraction_meant
+from vinelm.meant import fraction_meant
 from vinelm.money.spend_control import SpendControl
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import MARGIN, Recommendation, recommended

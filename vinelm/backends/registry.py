@@ -14,7 +14,7 @@ from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Catalog, Model, ReplicaGroup
 from vinelm.catalog.prices import GENAI_PRICES
 from vinelm.errors import ConfigError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
 

@@ -14,7 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from vinelm.catalog import Catalog, Model
 from vinelm.clock import Clock, VirtualClock, WallClock
 from vinelm.errors import ConfigError, VineLMError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.requests.protocols import Backend, CallContext, PricesCalls, RateLimiter
 from vinelm.template.steps import SKIP
 

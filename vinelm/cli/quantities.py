@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from vinelm.io.file_kinds import near
-from vinelm.io.meant import count_of, did_you_mean, dollars_of, fraction_meant, fraction_of, number_of, seconds_of
+from vinelm.meant import count_of, did_you_mean, dollars_of, fraction_meant, fraction_of, number_of, seconds_of
 
 
 class Quantity(click.ParamType):
