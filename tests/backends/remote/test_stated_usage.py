@@ -40,7 +40,7 @@ def written(counts):
     return ChatGenerationChunk(message=AIMessageChunk("", usage_metadata=usage))
 
 
-def booked(*pieces, messages=(), bound=BOUND, **fields):
+def recorded(*pieces, messages=(), bound=BOUND, **fields):
     model = Model(name="m", provider="openai", model_id="m", engine="e", price=PRICE, **fields)
     context = CallContext(stage="s", prefix=("m",), clock=VirtualClock(), on_usage=print)
     request = ModelRequest(messages=messages, stop=None, options={}, limit=1000, answers=1, is_streamed=True)
@@ -49,7 +49,11 @@ def booked(*pieces, messages=(), bound=BOUND, **fields):
     for one in pieces:
         metered.see(one)
     metered.end(None)
-    usage = metered.usage(None)
+    return metered.usage(None)
+
+
+def booked(*pieces, **how):
+    usage = recorded(*pieces, **how)
     return usage.cost_usd, usage.tokens_estimated
 
 
@@ -152,3 +156,11 @@ def test_a_call_that_was_served_at_a_dearer_tier_costs_twice_the_list_price():
     served = TEXT, piece(reason="stop", counts=COUNTS, service_tier="priority")
     assert booked(*served, price_id="openai/m") == (pytest.approx(2 * EXACT[0]), False)
     assert booked(*served) == (pytest.approx(EXACT[0]), False)  # the entry's own price is that of its tier
+
+
+def test_the_model_that_the_provider_says_has_answered_is_kept_without_secrets():
+    assert recorded(piece("a", model_name="gpt-5-2026-11-01"), END).response_model == "gpt-5-2026-11-01"
+    assert recorded(TEXT, END).response_model is None
+    assert recorded(piece("a", model_name="words of\nan answer"), END).response_model is None
+    secret = "sk-proj-" + "abcdefghij" * 4
+    assert secret not in str(recorded(piece("a", model_name=secret), END).response_model)
