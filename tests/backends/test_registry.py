@@ -56,13 +56,13 @@ def test_settings_override_arguments(make_call):
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ({"simulated": {"sede": 1}}, r"^\[backend.simulated\]: unknown key 'sede': known keys are seed, real_time"),
+        ({"simulated": {"sede": 1}}, r"^\[backend.simulated\]: unknown key 'sede' \(did you mean 'seed'\?\): known keys are seed, real_time"),
         ({"simulated": {"seed": "1"}}, r"^\[backend.simulated\]: seed is '1': expected int$"),
         ({"simulated": {"seed": True}}, r"seed is True: expected int"),
         ({"simulated": {"failure_rate": 2}}, r"failure_rate is 2.0: it must be a number from 0 to 1"),
         ({"simulated": {"answer_key": "label"}}, r"have no 'label': set answer_key .* question, answer"),
         ({"recorded": {}}, r"^\[backend.recorded\] has no effect: no model of the catalog has provider = 'recorded'"),
-        ({"opnai": {}}, rf"^\[backend.opnai\]: unknown provider 'opnai': known are {KNOWN}$"),
+        ({"opnai": {}}, rf"^\[backend.opnai\]: unknown provider 'opnai' \(did you mean 'openai'\?\): known are {KNOWN}$"),
     ],
 )
 def test_bad_settings(tables, message):

@@ -31,7 +31,7 @@ BAD = [
     ("openai", {"api_base": "localhost:8000"}, "api_base is 'localhost:8000': it must start with http:// or https://"),
     ("openai", {"api_base": None, "api_key_env": None}, "model 'm': no api_key_env: name the variable of the key"),
     ("openai", {"api_key_env": "NOT_SET"}, "^model 'm': environment variable NOT_SET is not set: put the API key there$"),
-    ("openai", {"settings": {"limit": {}}}, r"\[backend.openai\]: unknown key 'limit': known keys are limits, stream"),
+    ("openai", {"settings": {"limit": {}}}, r"\[backend.openai\]: unknown key 'limit' \(did you mean 'limits'\?\): known keys are limits, stream"),
     ("openai", {"settings": {"max_retries": -1}}, r"\[backend.openai\]: max_retries is -1: it must be a finite number >= 0"),
     ("openai", {"settings": {"limits": {"f": {}}}}, r"limits of engine 'f', which no model has: engines are e"),
     ("openai", {"settings": {"limits": {"e": {"rpm": 5}}}}, r"limits of engine 'e': unknown key 'rpm': known keys"),
