@@ -6,7 +6,7 @@ from importlib import import_module
 
 from vinelm.errors import ConfigError
 from vinelm.estimator.base import RateEstimator
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 
 _HOME = {
     "latent": ("vinelm.estimator.latent.estimator", "LatentEstimator"),

@@ -10,7 +10,7 @@ from reprlib import repr as shown
 from typing import Any, Literal, get_args
 
 from vinelm.errors import ConfigError
-from vinelm.io.meant import did_you_mean, fraction_meant, number_meant
+from vinelm.meant import did_you_mean, fraction_meant, number_meant
 
 Target = Literal["accuracy", "cost", "latency"]
 Risk = Literal["mean", "mean+sd", "dp"]

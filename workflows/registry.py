@@ -19,7 +19,7 @@ from vinelm.datasets import Columns, read_dataset
 from vinelm.datasets.reading import with_dataset
 from vinelm.errors import ConfigError, InputError, WorkflowError
 from vinelm.io.import_limit import import_limited
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.requests.workflow import Workflow
 
 WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(

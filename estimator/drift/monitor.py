@@ -11,7 +11,7 @@ import numpy as np
 from vinelm.errors import ConfigError
 from vinelm.estimator.drift.hypotheses import Hypothesis, hypotheses_of
 from vinelm.estimator.drift.report import DriftReport, Moved
-from vinelm.io.meant import fraction_meant
+from vinelm.meant import fraction_meant
 from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError
-from vinelm.io.meant import fraction_meant
 from vinelm.judging import Judgement
+from vinelm.meant import fraction_meant
 from vinelm.rows.observation import Cell, Observation
 from vinelm.traces import ObservationStore
 from vinelm.traces.databases.running_totals import Totals

@@ -8,7 +8,7 @@ from itertools import product
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.profiler.sampling.deciding_sampler import Candidates, DecidingSampler
 from vinelm.profiler.sampling.priced_sampler import Models, PricedSampler, models_by_depth
 from vinelm.profiler.sampling.prices import SamplingLimits

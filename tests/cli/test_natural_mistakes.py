@@ -80,7 +80,7 @@ def names(folder):
         (["store", "info", "app.vine"], "app.vine: this is a trie"),
         (["report", "app.vine", "app.db", "-o", "out"], "not a trie file"),
         (["drift", "app.vine", "--traces", "app.vine"], "app.vine: this is a trie"),
-        (["plan", "folder", "--maximize", "accuracy"], "folder: this is a folder, not a trie file"),
+        (["plan", "folder", "--maximize", "accuracy"], "this is a folder, not a trie file"),
         (["plan", "empty.vine", "--maximize", "accuracy"], "empty.vine: this is an empty file, not a trie file"),
         (["estimate", "qa.csv"], "qa.csv: this is a table in CSV, not a store"),
         # files that were named, and are not there

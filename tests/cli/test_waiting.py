@@ -4,7 +4,7 @@ import pytest
 
 from vinelm.cli import waiting
 from vinelm.cli.console import echo, progress, say, show_table
-from vinelm.cli.waiting import FIRST_LOG_S, SILENT_S, Waiting
+from vinelm.cli.waiting import FIRST_LOG_S, SILENT_S, AtWork
 
 
 class Clock:
@@ -22,7 +22,7 @@ def clock():
 
 def test_a_terminal_shows_it_before_the_first_second_is_over(clock):
     drawn = []
-    one = Waiting("vinelm estimate a.db", drawn.append, drawn.append, clock=clock)
+    one = AtWork("vinelm estimate a.db", drawn.append, drawn.append, clock=clock)
     one.tick()
     assert drawn == []
     clock.now_s += SILENT_S
@@ -36,7 +36,7 @@ def test_a_terminal_shows_it_before_the_first_second_is_over(clock):
 
 def test_it_makes_way_and_comes_back_after_a_silence(clock):
     drawn = []
-    one = Waiting("x", drawn.append, drawn.append, clock=clock)
+    one = AtWork("x", drawn.append, drawn.append, clock=clock)
     clock.now_s += 1
     one.tick()
     one.make_way()
@@ -52,7 +52,7 @@ def test_it_makes_way_and_comes_back_after_a_silence(clock):
 
 def test_it_stays_away_while_somebody_else_draws(clock):
     drawn = []
-    one = Waiting("x", drawn.append, drawn.append, clock=clock)
+    one = AtWork("x", drawn.append, drawn.append, clock=clock)
     one.hold(1)
     one.hold(1)
     one.hold(-1)
@@ -67,7 +67,7 @@ def test_it_stays_away_while_somebody_else_draws(clock):
 
 def test_a_log_has_a_line_after_half_a_minute_and_then_ever_fewer(clock):
     lines = []
-    one = Waiting("vinelm report", None, lines.append, clock=clock)
+    one = AtWork("vinelm report", None, lines.append, clock=clock)
     for _ in range(300):
         clock.now_s += 1
         one.tick()
@@ -80,7 +80,7 @@ def test_a_log_has_a_line_after_half_a_minute_and_then_ever_fewer(clock):
 )
 def test_all_that_prints_has_it_make_way(monkeypatch, capsys, prints):
     told = []
-    monkeypatch.setattr(Waiting, "make_way", lambda self: told.append(self))  # noqa: PLW0108 # a builtin is no method
+    monkeypatch.setattr(AtWork, "make_way", lambda self: told.append(self))  # noqa: PLW0108 # a builtin is no method
     with waiting.at_work("x"):
         prints()
         assert len(told) == 1
@@ -89,7 +89,7 @@ def test_all_that_prints_has_it_make_way(monkeypatch, capsys, prints):
 
 def test_a_bar_has_it_stay_away_from_its_first_step_on(monkeypatch, capsys):
     told = []
-    monkeypatch.setattr(Waiting, "hold", lambda self, change: told.append(change))
+    monkeypatch.setattr(AtWork, "hold", lambda self, change: told.append(change))
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("FORCE_COLOR", "1")
     with waiting.at_work("x"):

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import subprocess
 import sys
 import threading
 import urllib.error
@@ -23,9 +24,18 @@ EVENT = {
     "repository": {"full_name": "acme/app"},
 }
 PLAN = ComparedPlan(
-    policy="paths", cost_usd=0.0004, gain=0.012, gain_low=-0.004, gain_high=0.028, saved_usd=0.0016, saved_low=0.001,
-    saved_high=0.002, is_same=False, is_identified=True, models=("gpt-5-mini", "gpt-5"),
-)  # fmt: skip
+    policy="paths",
+    cost_usd=0.0004,
+    gain=0.012,
+    gain_low=-0.004,
+    gain_high=0.028,
+    saved_usd=0.0016,
+    saved_low=0.001,
+    saved_high=0.002,
+    is_same=False,
+    is_identified=True,
+    models=("gpt-5-mini", "gpt-5"),
+)
 ADVICE = Recommendation(advice="switch", reason="it costs $1.60 less per 1,000", share=1.0)
 TODAY = AgainstToday(models={"write": "gpt-5"}, accuracy=0.81, cost_usd=0.002, requests=120, plans=(PLAN,))
 RESULT = {
@@ -250,3 +260,44 @@ def test_actions_are_pinned_to_a_version(path):
         assert re.fullmatch(r"[\w-]+/[\w-]+@v\d+", used)
     if path.name == "ci.yml":
         assert ".ci/run" in text
+
+
+def test_the_steps_give_the_command_its_words_one_by_one(tmp_path):
+    """What an input holds is a word of the command line; an exit code is kept for the last step."""
+    stub = tmp_path / "bin" / "vinelm"
+    stub.parent.mkdir()
+    stub.write_text(f'#!{sys.executable}\nimport json, sys\nprint(json.dumps({{"words": sys.argv[1:]}}))\nsys.exit(2)\n')
+    stub.chmod(0o755)
+    steps = {step.get("id"): step for step in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]}
+    given = {
+        "APP": "app.py:graph",
+        "DATASET": "$(touch hacked); a b.csv",
+        "LABEL_FIELD": "",
+        "BUDGET_USD": "1",
+        "MODELS": "`id`",
+        "TODAY": "",
+        "ARGUMENTS": "--apply  --keep-going *",
+        "RUNNER_TEMP": str(tmp_path),
+        "GITHUB_OUTPUT": str(tmp_path / "out"),
+        "PATH": f"{stub.parent}:/usr/bin:/bin",
+    }
+    line = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", steps["try"]["run"]]
+    subprocess.run(line, cwd=tmp_path, env=given, check=True, timeout=60)
+    outputs = dict(text.split("=", 1) for text in (tmp_path / "out").read_text().splitlines())
+    assert outputs["code"] == "2"
+    assert json.loads(Path(outputs["json"]).read_text())["words"] == [
+        "try",
+        "app.py:graph",
+        "--budget-usd",
+        "1",
+        "--quiet",
+        "--json",
+        "--dataset",
+        "$(touch hacked); a b.csv",
+        "--models",
+        "`id`",
+        "--apply",
+        "--keep-going",
+        "*",
+    ]
+    assert not (tmp_path / "hacked").exists()

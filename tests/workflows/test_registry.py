@@ -118,8 +118,8 @@ def test_a_dataset_is_handed_on(own, spec):
         ("own_flow:needs_dataset", None, WorkflowError, "requires the arguments dataset"),
         ("own_flow:broken", None, WorkflowError, "creating the workflow fails: KeyError: 'temperature'"),
         ("own_flow:exits", None, WorkflowError, "creating the workflow fails: SystemExit: usage: own"),
-        ("own_flow:workflow", "rows.jsonl", DatasetError, "rows.jsonl: cannot read the dataset: No such file"),
-        ("own_flow:make_plain", "rows.jsonl", DatasetError, "rows.jsonl: cannot read the dataset: No such file"),
+        ("own_flow:workflow", "rows.jsonl", DatasetError, "rows.jsonl: cannot read the dataset: no such file"),
+        ("own_flow:make_plain", "rows.jsonl", DatasetError, "rows.jsonl: cannot read the dataset: no such file"),
     ],
 )
 def test_one_line_says_what_is_wrong(own, spec, dataset, error, complaint):

@@ -15,7 +15,7 @@ from vinelm.catalog import Catalog, Model
 from vinelm.catalog.prices import is_old, old_price_cure
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError, FailureKind, InputError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.requests.protocols import Backend, CallContext, PricesCalls
 from vinelm.rows.observation import Usage
 

@@ -15,7 +15,7 @@ from vinelm.catalog import Catalog, Model, ReplicaGroup
 from vinelm.catalog.billed_settings import dearer_in, settings_of
 from vinelm.catalog.prices import has_list_price
 from vinelm.errors import ConfigError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
 

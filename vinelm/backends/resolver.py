@@ -16,7 +16,7 @@ from vinelm.backends.several import SeveralObjects, is_alike
 from vinelm.catalog import Catalog, Model
 from vinelm.clock import Clock, VirtualClock, WallClock
 from vinelm.errors import ConfigError, VineLMError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.requests.protocols import Backend, CallContext, PricesCalls, RateLimiter
 from vinelm.template.steps import SKIP
 

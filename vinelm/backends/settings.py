@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.requests.workflow import Workflow
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from vinelm.catalog.model import SKIPPED, Model, Price, all_entries, grouped
 from vinelm.catalog.prices import old_price_note
 from vinelm.catalog.secrets import refuse_secrets
 from vinelm.errors import ConfigError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.template.steps import SKIP
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from vinelm.catalog.model import Model
 from vinelm.catalog.prices import FoundPrice, beyond_list_prices, find_price, price_of_id
 from vinelm.errors import ConfigError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 
 _GIVE_A_PRICE = "add price = { input, output, source, as_of } (dollars per million tokens)"
 

@@ -17,8 +17,8 @@ from vinelm.catalog.model import Model
 from vinelm.catalog.prices import old_price_note
 from vinelm.errors import ConfigError
 from vinelm.io.file_kinds import unread
-from vinelm.io.meant import did_you_mean
 from vinelm.io.reading import read_text
+from vinelm.meant import did_you_mean
 
 YAML_SUFFIXES = (".yaml", ".yml")
 

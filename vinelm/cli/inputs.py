@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from vinelm.cli.console import echo
-from vinelm.errors import ConfigError, InputError, TrieFileError
-from vinelm.io.file_kinds import TRIE, instead_of, unread, what_is
+from vinelm.errors import ConfigError, InputError
+from vinelm.io.file_kinds import unread
 from vinelm.io.reading import read_text
 
 if TYPE_CHECKING:
@@ -147,8 +147,6 @@ def is_trie_file(path: Path) -> bool:
 def refuse_replacing(output: Path, made_of: Path) -> None:
     """Raise :class:`ConfigError` if ``output`` is the input file itself, which would be overwritten."""
     if output.exists() and made_of.exists() and output.samefile(made_of):
-        if what_is(made_of) == TRIE:  # `vinelm estimate app.vine`: the same name by default
-            raise TrieFileError(f"{made_of}: {instead_of(made_of, 'a store', '`vinelm profile`')}", code="other-file")
         raise ConfigError(f"{output}: this is the input file and would be overwritten: use another name for -o")
 
 

@@ -9,15 +9,21 @@ import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from vinelm.io.file_kinds import near
-from vinelm.io.meant import count_of, did_you_mean, dollars_of, fraction_meant, fraction_of, number_of, seconds_of
+from vinelm.meant import count_of, did_you_mean, dollars_of, fraction_meant, fraction_of, number_of, seconds_of
+
+if TYPE_CHECKING:
+    _OfFloat: TypeAlias = click.ParamType[float]
+    _OfInt: TypeAlias = click.ParamType[int]
+else:
+    _OfFloat = _OfInt = click.ParamType  # generic from click 8.3 on only
 
 
-class Quantity(click.ParamType):
+class Quantity(_OfFloat):
     """A finite number of a unit, at least 0.
 
     Args:
@@ -46,7 +52,7 @@ class Quantity(click.ParamType):
         return number
 
 
-class Count(click.ParamType):
+class Count(_OfInt):
     """A whole number, at least ``least``."""
 
     name = "count"
@@ -85,13 +91,13 @@ class InputFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path as it is."""
-        found = super().convert(value, param, ctx)
+        found = str(super().convert(value, param, ctx))
         try:
-            is_there = Path(str(found)).exists()
+            is_there = Path(found).exists()
         except (OSError, ValueError):  # a name that no file can have
             is_there = False
         if not is_there:
-            raise _refused(param, ctx, f"is {found}: no such file{near(str(found))}")
+            raise _refused(param, ctx, f"is {found}: no such file{near(found)}")
         return found
 
 

@@ -21,7 +21,7 @@ _MARKS = "|/-\\"
 _CLEARED = "\r\x1b[2K"
 
 
-class Waiting:
+class AtWork:
     """The sign of life of one command. Thread-safe.
 
     Args:
@@ -74,7 +74,7 @@ class Waiting:
             self._holds += change
 
 
-_CURRENT: list[Waiting] = []
+_CURRENT: list[AtWork] = []
 """That of the command that runs, at the end; empty outside of one."""
 
 
@@ -101,7 +101,7 @@ def held() -> Iterator[None]:
 def at_work(title: str) -> Iterator[None]:
     """Show in the block that ``title`` is at work, whenever nothing has been printed for a while."""
     is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    one = Waiting(title, _draw if is_terminal else None, _log)
+    one = AtWork(title, _draw if is_terminal else None, _log)
     _CURRENT.append(one)
     ended = threading.Event()
 

@@ -75,7 +75,7 @@ def instead_of(path: str | Path, wanted: str, made_by: str) -> str | None:
         made_by: The command that makes one: ```vinelm estimate` ``.
     """
     found = what_is(path)
-    if found is None or (found == STORE and wanted == "a store"):
+    if found is None or wanted.startswith(found):
         return None
     readers = f" ({READERS[found]})" if found in READERS else ""
     return f"this is {found}{readers}, not {wanted}: {made_by} makes one"

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 
 PROVIDER_MODELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -8,7 +8,7 @@ from dataclasses import field as field_
 
 from vinelm.datasets import RequestSet
 from vinelm.errors import ConfigError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.scaffold.plain_code import Fields
 
 MESSAGES, STRUCTURED = "messages", "structured_response"

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Literal, TypeVar, get_args
 
 from vinelm.errors import TemplateError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.template.flow import Flow
 from vinelm.template.steps import (
     END,

@@ -124,7 +124,7 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
         raise TrieFileError(f"{path}: no such trie file{near(path)}: write one with `vinelm estimate`") from error
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         if other := instead_of(path, "a trie file", "`vinelm estimate`"):
-            raise TrieFileError(f"{path}: {other}", code="other-file") from error
+            raise TrieFileError(f"{path}: cannot read the trie: {other}", code="other-file") from error
         raise TrieFileError(f"{path}: cannot read the trie: {error}: write it again with `vinelm estimate`") from error
     try:
         members = _members(data)

@@ -41,7 +41,7 @@ def written(counts):
     return ChatGenerationChunk(message=AIMessageChunk("", usage_metadata=usage))
 
 
-def booked(*pieces, messages=(), bound=BOUND, price=PRICE, speaks=False, **fields):
+def recorded(*pieces, messages=(), bound=BOUND, price=PRICE, speaks=False, **fields):
     model = Model(name="m", provider="openai", model_id="m", engine="e", price=price, **fields)
     context = CallContext(stage="s", prefix=("m",), clock=VirtualClock(), on_usage=print)
     request = ModelRequest(messages=messages, stop=None, options={}, limit=1000, answers=1, is_streamed=True, speaks=speaks)
@@ -50,7 +50,11 @@ def booked(*pieces, messages=(), bound=BOUND, price=PRICE, speaks=False, **field
     for one in pieces:
         metered.see(one)
     metered.end(None)
-    usage = metered.usage(None)
+    return metered.usage(None)
+
+
+def booked(*pieces, **how):
+    usage = recorded(*pieces, **how)
     return usage.cost_usd, usage.tokens_estimated
 
 
@@ -276,3 +280,11 @@ def test_a_call_that_a_dearer_model_has_served_costs_what_that_costs(asked, serv
     assert other == pytest.approx(own * times, rel=0.01)
     given = booked(TEXT, piece(reason="stop", counts=COUNTS, model_name=served), price=price)[0]
     assert given == pytest.approx(own)  # the entry's own price is that of whatever it names
+
+
+def test_the_model_that_the_provider_says_has_answered_is_kept_without_secrets():
+    assert recorded(piece("a", model_name="gpt-5-2026-11-01"), END).response_model == "gpt-5-2026-11-01"
+    assert recorded(TEXT, END).response_model is None
+    assert recorded(piece("a", model_name="words of\nan answer"), END).response_model is None
+    secret = "sk-proj-" + "abcdefghij" * 4
+    assert secret not in str(recorded(piece("a", model_name=secret), END).response_model)

@@ -285,7 +285,7 @@ def test_an_endpoint_that_refuses_gets_one_call(engine, capsys, tmp_path):
         (["gpu-1", "--levels", "1,2"], ("level 0",)),
         (["gpu-1", "--levels", "0,-1"], ("level 0",)),
         (["gpu-1", "--repeats", "0"], ("--repeats",)),
-        (["gpu-1", "--delay-s", "nan"], ("delay_s is nan",)),
+        (["gpu-1", "--delay-s", "nan"], ("--delay-s is nan",)),
         (["gpu-1", "--prompts", "none.txt"], ("none.txt", "cannot read the prompts")),
         (["gpu-1", "--prompts", "empty.txt"], ("empty.txt", "has no prompts")),
         (["gpu-1", "-o", "none/slowdown.json"], ("none/slowdown.json", "make the folder")),

@@ -190,7 +190,7 @@ WRONG = [
     (lambda text: text.replace(PRICE, ""), "models.toml: model 'small': no price known for 'openai/small-1': add price = "),
     (lambda text: text.replace(PRICE, 'price_id = "nobody/knows"'), "no price known for 'nobody/knows'"),
     (lambda text: text.replace("ACME_API_KEY", "NOT_SET_KEY"), "environment variable NOT_SET_KEY is not set"),
-    (lambda text: text.replace('"openai"', '"opnai"'), "unknown provider 'opnai': known are anthropic, azure"),
+    (lambda text: text.replace('"openai"', '"opnai"'), "unknown provider 'opnai' (did you mean 'openai'?): known are"),
     (lambda text: text + "[backend.openai]\nlimits = { f = { concurrency = 2 } }\n", "engine 'f', which no model has"),
     (lambda text: text + "[backend.openai]\nlimits = { e-small = { rpm = 2 } }\n", "'e-small': unknown key 'rpm'"),
     (lambda text: text + "[backend.bedrock]\nstream = true\n", "[backend.bedrock] has no effect"),

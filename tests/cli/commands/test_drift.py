@@ -66,7 +66,7 @@ def test_stops_that_moved_need_a_profile_with_its_price(folder, capsys):
         (["drift", "no.vine", "--traces", "same.db"], "no such trie file"),
         (
             ["drift", "app.vine", "--traces", "same.db", "--alpha", "2"],
-            "alpha is 2.0: it must be a fraction in (0, 1) (--alpha)",
+            "--alpha is 2: it must be a fraction in [0, 1] (did you mean 0.02?)",
         ),
         (["drift", "app.vine"], "--traces"),
     ],

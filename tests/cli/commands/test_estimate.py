@@ -96,7 +96,7 @@ def test_a_threshold_out_of_range_is_refused(folder, capsys):
     make_store("s.db", RETRY, 12)
     assert main(["estimate", "s.db", "--max-error", "15"]) == 2
     said = capsys.readouterr().err
-    assert "max_error is 15" in said
+    assert "--max-error is 15" in said
     assert "--max-error" in said
 
 

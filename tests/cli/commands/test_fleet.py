@@ -152,7 +152,7 @@ RUN = ["run", "--redis", "redis://localhost:1", "--policy"]
             "period_s is 11: give seconds above 0, up to 10 (--every)",
         ),
         (["top", "--redis", "redis://localhost:1", "--record", "no/where"], 2, "views cannot be recorded in"),
-        ([*RUN, "slack", "--dry-run", "nowhere.jsonl"], 2, "recorded views 'nowhere.jsonl' cannot be read: No such file"),
+        ([*RUN, "slack", "--dry-run", "nowhere.jsonl"], 2, "recorded views 'nowhere.jsonl' cannot be read: no such file"),
         (["run", "--policy", "slack"], 2, "name the fleet's Redis with --redis"),
         ([*RUN, "slack", "--json"], 2, "--json has no effect without --dry-run"),
         ([*RUN, "slack", "--dry-run", "x", "--every", "0"], 2, "--every"),

@@ -57,7 +57,7 @@ def test_the_forecast_says_that_the_rows_decide(capsys):
 
 @pytest.mark.parametrize(
     ("more", "word"),
-    [(["--max-error", "15"], "use --max-error"), (["--max-error", "0"], "use --max-error")],
+    [(["--max-error", "15"], "--max-error is 15"), (["--max-error", "0"], "use --max-error")],
 )
 def test_a_max_error_that_makes_no_sense_is_refused(folder, capsys, more, word):
     assert main([*PROFILE, "--sampler", "exhaustive", *more]) == 2

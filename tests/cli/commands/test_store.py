@@ -163,7 +163,7 @@ def test_a_log_with_conditions_subsets_and_names(capsys, folder):
     ("args", "words"),
     [
         (["info", "none.db"], ("none.db: no such store",)),
-        (["info", "log.csv"], ("log.csv: not a SQLite file",)),
+        (["info", "log.csv"], ("log.csv: this is a table in CSV, not a store",)),
         (["check", "none.db"], ("no such store",)),
         (["export", "none.db", "-o", "x.csv"], ("no such store",)),
         (["export", "a.db", "-o", "x.xlsx"], ("x.xlsx", ".csv", ".parquet")),

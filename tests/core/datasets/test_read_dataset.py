@@ -229,7 +229,7 @@ def test_what_is_no_file(tmp_path):
         (tmp_path / "pipe.csv", "is not a regular file"),
         ("/dev/zero", "is not a regular file"),
         (tmp_path, "a folder without a dataset"),
-        (tmp_path / "none.csv", "cannot read the dataset: No such file"),
+        (tmp_path / "none.csv", "cannot read the dataset: no such file"),
         ("a\0b.csv", "cannot read the dataset: embedded null byte"),
     ]:
         with pytest.raises(DatasetError, match=message):

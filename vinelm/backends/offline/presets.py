@@ -20,7 +20,7 @@ from typing import Any
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 
 AS_OF = date(2026, 11, 21)
 """The day on which the parameters were fixed."""

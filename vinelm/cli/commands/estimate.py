@@ -13,7 +13,8 @@ from vinelm.cli.inputs import is_trie_file, refuse_other_file, refuse_replacing,
 from vinelm.cli.options import option, output_options, stop_option, store_argument
 from vinelm.cli.quantities import FRACTION, RATE
 from vinelm.cli.verdict_output import fraction_of, max_loss_option, show_verdict
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, StoreError
+from vinelm.io.file_kinds import TRIE, instead_of, what_is
 from vinelm.reports import percent
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def command(
     target = output or store.with_suffix(".vine")
     is_updated = update is not None and is_trie_file(store)
     if not is_updated:
+        if what_is(store) == TRIE:  # by default its name is that of the output, too
+            raise StoreError(f"{store}: {instead_of(store, 'a store', '`vinelm profile`')}", code="other-file")
         refuse_replacing(target, store)
     refuse_other_file(target)
     if is_updated:

@@ -15,7 +15,7 @@ from vinelm.cli.inputs import in_options, objective_of, say_changed_prices
 from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
 from vinelm.cli.quantities import SECONDS, USD
 from vinelm.errors import ConfigError
-from vinelm.io.meant import did_you_mean
+from vinelm.meant import did_you_mean
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import objective_words, oracle_words
 

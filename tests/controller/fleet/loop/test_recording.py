@@ -50,9 +50,9 @@ def test_a_line_that_is_none(tmp_path, line, message):
 
 
 def test_a_file_that_is_none(tmp_path):
-    with pytest.raises(InputError, match="cannot be read: No such file"):
+    with pytest.raises(InputError, match="cannot be read: no such file"):
         list(recorded_views(tmp_path / "run.jsonl"))
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+    with pytest.raises(InputError, match="cannot be read: it is a folder"):
         list(recorded_views(tmp_path))
     (tmp_path / "run.jsonl").touch()
     with pytest.raises(InputError, match="are empty"):

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from vinelm.errors import ConfigError
-from vinelm.io.meant import count_of, did_you_mean, dollars_of, fraction_meant, fraction_of, number_meant, seconds_of
+from vinelm.meant import count_of, did_you_mean, dollars_of, fraction_meant, fraction_of, number_meant, seconds_of
 from vinelm.objective import Objective
 
 
