@@ -260,7 +260,7 @@ def request_of(
 
 
 for _asked in (RemoteChatModel._generate, RemoteChatModel._agenerate):
-    _asked.__signature__ = signature(_asked)  # type: ignore[attr-defined]  # LangChain works it out anew for every call
+    _asked.__signature__ = signature(_asked)  # type: ignore[union-attr]  # LangChain works it out anew for every call
 
 
 class _Account:
