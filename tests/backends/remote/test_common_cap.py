@@ -63,7 +63,7 @@ def till(transport):
 @pytest.fixture
 def made(transport, kept, monkeypatch):
     monkeypatch.setenv("MY_KEY", "k")
-    return kept(Client(transport.url, timeout_s=0.5, max_tokens=MOST_OUT, api_key_env="MY_KEY", settings={"stream": False}))
+    return kept(Client(transport.url, timeout_s=3.0, max_tokens=MOST_OUT, api_key_env="MY_KEY", settings={"stream": False}))
 
 
 class Callers:

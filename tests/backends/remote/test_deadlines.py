@@ -103,7 +103,8 @@ def within(check, seconds=20.0):
 
 
 def threads_of_ours():
-    return [one.name for one in threading.enumerate() if one.name.startswith("vinelm")]
+    """Others' calls may end meanwhile, so that a test looks for new ones."""
+    return {one for one in threading.enumerate() if one.name.startswith("vinelm")}
 
 
 def connections_of(made):
@@ -126,7 +127,7 @@ def test_an_attempt_ends_with_its_deadline_and_leaves_no_thread_and_no_connectio
     assert LATE_S <= time.monotonic() - began_s < 20.0
     assert (error.kind, usage.retries, usage.tokens_estimated) == ("timeout", 0, True)
     assert error.cost_usd == pytest.approx(made.backend.upper_bound_usd(made.model, [HumanMessage(PROMPT)]) / 2, rel=0.01)
-    assert threads_of_ours() == before
+    assert threads_of_ours() <= before
     assert connections_of(made) == []
     assert server.has_been_left()
 
@@ -138,7 +139,7 @@ def test_a_call_runs_in_the_callers_thread_and_keeps_its_connection(provider, tr
     before = threads_of_ours()
     for _ in range(5):
         assert made.ask(mode).text == "four"
-    assert threads_of_ours() == before
+    assert threads_of_ours() <= before
     assert transport.connections == 1
 
 
@@ -265,7 +266,7 @@ def test_a_host_name_that_is_not_found_in_time_costs_nothing(provider, monkeypat
         assert (error.kind, error.cost_usd) == ("timeout", 0.0)
     finally:
         answered.set()
-    assert within(lambda: "vinelm connection" not in threads_of_ours())
+    assert within(lambda: all(one.name != "vinelm connection" for one in threads_of_ours()))
 
 
 def test_a_prompt_of_many_parts_is_sent_whole(provider, transport, client):

@@ -331,7 +331,7 @@ def _refuse_dearer(model: Model, inner: InnerChat, options: Mapping[str, Any]) -
 
 
 for _asked in (RemoteChatModel._generate, RemoteChatModel._agenerate):
-    _asked.__signature__ = signature(_asked)  # type: ignore[attr-defined]  # LangChain works it out anew for every call
+    _asked.__signature__ = signature(_asked)  # type: ignore[union-attr]  # LangChain works it out anew for every call
 
 
 class _Account:

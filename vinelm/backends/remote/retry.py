@@ -140,8 +140,7 @@ class _First(AbstractContextManager[bool]):
         if self._is_told or self.error is None:
             return False
         self._is_told = True
-        with attempt:
-            raise self.error
+        attempt.__exit__(type(self.error), self.error, self.error.__traceback__)
         return True
 
 
