@@ -114,9 +114,7 @@ def _price(name: str, price_id: str, price: AnyPrice | None) -> dict[str, Any]:
 
 def _pass_a_price(name: str) -> str:
     fields = "{'input': ..., 'output': ..., 'source': ..., 'as_of': ...}"
-    return (
-        f"pass prices={{{name!r}: {fields}}} (vine.around: price={fields}), dollars per million tokens; or add an entry"
-    )
+    return f"pass prices={{{name!r}: {fields}}} (vine.around: price={fields}), dollars per million tokens; or add an entry"
 
 
 def _refuse_unknown(prices: Mapping[str, AnyPrice], names: list[str]) -> None:
