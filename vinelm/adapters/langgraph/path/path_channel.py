@@ -185,7 +185,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         is_noted = self._note([item for item in written if not self._is_entry(item)])
         placed: dict[int, Entry] = {}
         for entry in filter(self._is_entry, written):
-            while self.is_unplanned and placed.get(entry["k"], entry)["stage"] != entry["stage"]:
+            while self.is_unplanned and entry["k"] in placed and placed[entry["k"]]["stage"] != entry["stage"]:
                 entry = {**entry, "k": entry["k"] + 1}  # noqa: PLW2901 - the next place
             first = placed.setdefault(entry["k"], entry)
             if first["stage"] != entry["stage"]:
