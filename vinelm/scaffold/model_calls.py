@@ -360,7 +360,7 @@ def _chat_arguments(call: ast.Call, maker: Any) -> Iterator[ast.expr]:
     rest = next((one for one in known.values() if one.kind is one.VAR_POSITIONAL), None)
     given = [(places[number] if number < len(places) else rest, value) for number, value in enumerate(call.args)]
     for parameter, value in [*given, *((known.get(keyword.arg or ""), keyword.value) for keyword in call.keywords)]:
-        if parameter is not None and re.search("ChatModel|LanguageModel", str(parameter.annotation)):
+        if parameter is not None and re.search("BaseChatModel|LanguageModel", str(parameter.annotation)):
             yield value
 
 
