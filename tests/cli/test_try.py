@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from vinelm.cli.main import main
-from vinelm.cli.try_app import serving_lines
+from vinelm.cli.try_app import _note_today, serving_lines
+from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -106,3 +107,54 @@ def test_a_first_run_needs_a_dataset(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     assert main(["try", "app_of_a_try.py:build"]) == 2
     assert "a first run needs --dataset" in capfd.readouterr().err
+
+
+MADE_BY_NAME = """
+from typing import TypedDict
+from langchain_openai import ChatOpenAI
+from langgraph.graph import START, StateGraph
+MODELS = {"small": "gpt-5-mini", "large": "gpt-5"}
+class State(TypedDict, total=False):
+    question: str
+    draft: str
+    answer: str
+def make(size):
+    return ChatOpenAI(model=MODELS[size])
+def write(state: State):
+    return {"draft": make("small").invoke(state["question"]).text}
+def check(state: State):
+    return {"answer": make("large").invoke(state["draft"]).text}
+builder = StateGraph(State)
+builder.add_node("write", write)
+builder.add_node("check", check)
+builder.add_edge(START, "write")
+builder.add_edge("write", "check")
+graph = builder.compile()
+"""
+
+
+@pytest.mark.long
+def test_models_of_today_that_no_source_says_are_found_by_running_the_script_and_nobody_is_asked(tmp_path, monkeypatch, capfd):
+    pytest.importorskip("langchain_openai")
+    (tmp_path / "made_by_name.py").write_text(MADE_BY_NAME, encoding="utf-8")
+    rows = [{"question": f"{n} + 1?", "answer": str(n + 1)} for n in range(30)]
+    (tmp_path / "qa.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    line = ["try", "made_by_name.py:graph", "--dataset", "qa.jsonl", "--apply", "--budget-usd", "1", "--dry-run"]
+    assert main(line) == 0
+    said = capfd.readouterr()
+    assert "today  write gpt-5-mini, check gpt-5: so your app made its models; written into workflow.py" in said.err
+    assert "First come whole runs of what runs today" in " ".join(said.out.split())
+    text = (tmp_path / "workflow.py").read_text(encoding="utf-8")
+    assert 'Stage("write", default="gpt-5-mini"' in text
+    assert 'Stage("check", default="gpt-5"' in text
+    assert "which model runs today" not in text
+
+
+def test_models_of_today_that_cannot_be_written_are_said_in_one_line(project):
+    file = project / "workflow.py"
+    before = file.read_text(encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"write what runs today into the template of workflow\.py \(answer gpt-5\)"):
+        _note_today(file, {"answer": "gpt-5"})
+    assert file.read_text(encoding="utf-8") == before

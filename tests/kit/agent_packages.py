@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from langchain.agents import create_agent
 from langchain.agents.middleware import SummarizationMiddleware, TodoListMiddleware
 from langchain.chat_models import init_chat_model
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -23,7 +24,7 @@ def hand_off(agent: str) -> Any:
     return transfer
 
 
-def create_supervisor(agents: list[Any], *, model: Any) -> StateGraph:
+def create_supervisor(agents: list[Any], *, model: BaseChatModel) -> StateGraph:
     """A supervisor that hands off to agents, which report back."""
     names = [agent.name for agent in agents]
     builder = StateGraph(MessagesState)
@@ -44,7 +45,7 @@ def create_swarm(agents: dict[str, Any]) -> StateGraph:
     return builder
 
 
-def create_deep_agent(model: Any, tools: list[Any], *, subagents: list[dict[str, Any]]) -> CompiledStateGraph:
+def create_deep_agent(model: str | BaseChatModel, tools: list[Any], *, subagents: list[dict[str, Any]]) -> CompiledStateGraph:
     """An agent that plans, summarises, and gives tasks to agents of its own."""
     model = init_chat_model(model) if isinstance(model, str) else model
     inner = {one["name"]: create_agent(one.get("model", model), tools, system_prompt=one["system_prompt"]) for one in subagents}

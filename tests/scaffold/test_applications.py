@@ -281,6 +281,7 @@ def init(folder, capsys, source, name, *more):
 @pytest.mark.parametrize("kind", APPS)
 def test_an_application_is_read_without_a_call_and_checked(folder, capsys, kind, monkeypatch):
     if "by the name" in kind:  # what init_chat_model would import
+        importlib.import_module("vinelm.backends.openai.compatible")  # which has the package itself
         monkeypatch.setitem(sys.modules, "langchain_openai", importlib.import_module("kit.openai_like"))
     source, name, stages, questions = APPS[kind]
     found = init(folder, capsys, source, name, "--apply", "--json")

@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 
 import pytest
-from langchain_core.language_models import FakeListChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
 
 from vinelm.scaffold.model_calls import edited, model_calls
 
@@ -20,7 +20,7 @@ def init_chat_model(model: str, **_: object) -> None:
     """As LangChain names it."""
 
 
-def create_agent(model: object, tools: object = ()) -> None:
+def create_agent(model: str | BaseChatModel, tools: object = ()) -> None:
     """As LangChain names it."""
 
 
@@ -64,10 +64,7 @@ def test_calls_that_make_a_model_are_found_and_wrapped(tmp_path, line, call, mod
 class ModelFallbackMiddleware:
     """As LangChain names it."""
 
-    def __init__(self, *models: object, model: object = None) -> None: ...
-
-
-ModelFallbackMiddleware.__module__ = "langchain.agents.middleware.model_fallback"
+    def __init__(self, *models: str | BaseChatModel, model: str | BaseChatModel | None = None, name: str = "") -> None: ...
 
 
 def init_embeddings(model: str) -> None: ...
@@ -84,6 +81,8 @@ def init_embeddings(model: str) -> None: ...
         ('import os\nagent = create_agent(os.environ["M"])', ['os.environ["M"]']),
         ('agents = [{"name": "critic", "prompt": "criticise", "model": NAME}]', ["NAME"]),
         ("agent = create_agent(CHAT)", []),
+        ("import types\nsettings = types.SimpleNamespace(model=NAME)", []),
+        ('x = ModelFallbackMiddleware(name="openai:gpt-5")', []),
         ('x = init_embeddings("openai:text-embedding-3-small")', []),
     ],
 )

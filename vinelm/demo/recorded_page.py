@@ -92,9 +92,6 @@ def recorded_page(found: RecordedResult) -> Report:
         headline=sentence(found),
         is_gain=found.found.word == "SWITCH",
         findings=(
-            f"The plan: {found.plan}.", *((asked,) if asked else ()), bought(found), subject.real,
-            subject.chosen.replace("`", ""),
-        ),  # fmt: skip
             f"The plan: {found.plan}.",
             *((asked,) if asked else ()),
             bought(found),

@@ -19,7 +19,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from vinelm.adapters.langgraph.nodes.signature import is_user_code
-from vinelm.adapters.langgraph.structure.chat_search import is_middleware, makes_chat
+from vinelm.adapters.langgraph.structure.chat_search import makes_chat
 
 
 def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named: bool = False) -> str:
@@ -309,7 +309,11 @@ def _name_of(node: ast.AST, above: Mapping[ast.AST, ast.AST]) -> str:
 
 def _is_theirs(maker: Any) -> bool:
     """True if it makes a chat model that is not VineLM's."""
-    return makes_chat(maker) and (getattr(maker, "__module__", "") or "").partition(".")[0] != "vinelm"
+    return makes_chat(maker) and not _is_ours(maker)
+
+
+def _is_ours(maker: Any) -> bool:
+    return (getattr(maker, "__module__", "") or "").partition(".")[0] == "vinelm"
 
 
 def value_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
@@ -329,39 +333,41 @@ def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
 
 
 def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
-    """The texts that name a model where a chat model could stand: an argument of a maker of agents, or a sub-agent's.
+    """The texts that name a model where a chat model could stand: an agent's, a middleware's, or a sub-agent's.
 
-    An agent and a middleware of LangChain take any name that ``init_chat_model`` does, also one that is known when they run
-    only; what other packages take by the name of a model may be an embedding's, so it has to be ``provider:model`` there.
+    The signature says that an argument may be a chat model: elsewhere a text may be an embedding's, or a setting.
     """
-    given: list[ast.expr] = []
-    is_known = False
     if isinstance(node, ast.Call):
         maker = value_of(node.func, names)
-        name = getattr(maker, "__name__", "")
-        file = getattr(sys.modules.get(getattr(maker, "__module__", None) or ""), "__file__", None) or ""
-        is_theirs = maker is not None and not is_user_code(getattr(maker, "__module__", None) or "", file)
-        is_creating = name.startswith("create_")
-        takes_models = isinstance(maker, type) and is_theirs and is_middleware(maker)
-        if makes_chat(maker) or not (is_creating or is_theirs):
+        if not callable(maker) or makes_chat(maker) or _is_ours(maker):
             return []
-        is_known = takes_models or name == "create_agent"
-        first = node.args if takes_models else node.args[:1] if is_creating else []
-        given = [*first, *(keyword.value for keyword in node.keywords if (keyword.arg or "").endswith("model"))]
-    elif isinstance(node, ast.Dict):
+        return [one for one in _chat_arguments(node, maker) if _is_text(one, names)]
+    if isinstance(node, ast.Dict):
         keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+        given = [value for key, value in zip(keys, node.values, strict=True) if key == "model"]
         if "system_prompt" in keys or "prompt" in keys:
-            given = [value for key, value in zip(keys, node.values, strict=True) if key == "model"]
-    return [one for one in given if _names_model(one, names, is_known=is_known)]
+            return [one for one in given if re.fullmatch(r"\w+:\S+", str(_constant(one, names)))]
+    return []
 
 
-def _names_model(expression: ast.expr, names: Mapping[str, Any], *, is_known: bool) -> bool:
-    """Whether an expression is a text that names a model; ``is_known`` if any text in its place does."""
-    text = expression.value if isinstance(expression, ast.Constant) else value_of(expression, names)
-    if isinstance(text, str):
-        return is_known or re.fullmatch(r"\w+:\S+", text) is not None
+def _chat_arguments(call: ast.Call, maker: Any) -> Iterator[ast.expr]:
+    """The arguments of a call that may be a chat model, by the annotations of what is called."""
+    try:
+        known = inspect.signature(maker).parameters
+    except (TypeError, ValueError):  # of no Python function
+        return
+    places = [one for one in known.values() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    rest = next((one for one in known.values() if one.kind is one.VAR_POSITIONAL), None)
+    given = [(places[number] if number < len(places) else rest, value) for number, value in enumerate(call.args)]
+    for parameter, value in [*given, *((known.get(keyword.arg or ""), keyword.value) for keyword in call.keywords)]:
+        if parameter is not None and re.search("BaseChatModel|LanguageModel", str(parameter.annotation)):
+            yield value
+
+
+def _is_text(expression: ast.expr, names: dict[str, Any]) -> bool:
+    """Whether an expression is a text, as far as it is known: one of the environment is known when the code runs only."""
     of_environment = ast.unparse(expression).startswith(("os.environ", "os.getenv", "getenv("))
-    return is_known and (of_environment or isinstance(expression, ast.JoinedStr))
+    return of_environment or isinstance(expression, ast.JoinedStr) or isinstance(_constant(expression, names), str)
 
 
 def _endpoint_of(call: ast.Call, source: _Source, names: dict[str, Any]) -> str | None:

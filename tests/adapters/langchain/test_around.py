@@ -2,8 +2,9 @@
 
 import asyncio
 import copy
+import operator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 import pytest
 from kit.wire.client import PRICE
@@ -16,6 +17,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel
 
@@ -132,6 +134,10 @@ class State(TypedDict, total=False):
     said: list
 
 
+class Notes(TypedDict, total=False):
+    said: Annotated[list, operator.add]
+
+
 def test_two_objects_in_one_node_stay_two(vine, server):
     small, large = vine.around(own(server, "gpt-4.1-mini")), vine.around(own(server, "gpt-4.1"))
 
@@ -143,6 +149,24 @@ def test_two_objects_in_one_node_stay_two(vine, server):
     graph.add_edge(START, "write")
     graph.add_edge("write", END)
     assert graph.compile().invoke({})["said"] == ["gpt-4.1-mini", "gpt-4.1", "gpt-4.1-mini"]
+
+
+@pytest.mark.parametrize("saver", [None, InMemorySaver()])
+def test_nodes_side_by_side_whose_files_have_a_vinelm_each_run_as_without_us(server, saver):
+    server.answers(named)
+    one, two = VineLM(["openai:gpt-4.1"]), VineLM(["openai:gpt-4.1-mini"])
+    small, large = one.around(own(server, "gpt-4.1-mini")), two.around(own(server, "gpt-4.1"))
+    graph = StateGraph(Notes)
+    graph.add_node("bull", lambda _: {"said": [small.invoke("?").text]})
+    graph.add_node("bear", lambda _: {"said": [large.invoke("?").text]})
+    graph.add_node("sum", lambda _: {"said": [large.invoke("?").text, small.invoke("?").text]})
+    for node in ("bull", "bear"):
+        graph.add_edge(START, node)
+        graph.add_edge(node, "sum")
+    app, of_a_turn = graph.compile(checkpointer=saver), ["gpt-4.1", "gpt-4.1-mini"] * 2
+    for turn in (1, 2):
+        said = app.invoke({"said": []}, {"configurable": {"thread_id": "t"}})["said"]
+        assert sorted(said) == sorted(of_a_turn * (turn if saver else 1))
 
 
 def test_a_retry_asks_again(vine, server):

@@ -101,15 +101,17 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
     entry is kept. Stages that run side by side write a place each. Different stages for one place in one superstep are refused.
     A note adds to the entry at its place what that invocation showed; the first one stands.
     What chat models write waits in the channel until the superstep has ended, see :meth:`wait`.
+    Where nothing is planned, each ``VineLM`` of an application (one for each file, say) counts its own invocations: then their
+    stages get places one after another, as no template orders them.
     The end of a run only closes the path: whether the next stage continues it is decided by :func:`is_new_request`.
     """
 
-    __slots__ = ("closed", "opening", "path", "waiting")
+    __slots__ = ("closed", "is_unplanned", "opening", "path", "waiting")
 
     def __init__(self, typ: Any = dict, key: str = PATH_KEY) -> None:
         super().__init__(typ, key)
         self.path: tuple[Entry, ...] = ()
-        self.closed = False
+        self.closed = self.is_unplanned = False
         self.opening: ChannelSession | None = None
         self.waiting: dict[str, tuple[Execution, list[Entry | Note]]] = {}
 
@@ -133,6 +135,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         twin = PathChannel.__new__(PathChannel)  # LangGraph copies every channel at every edge
         twin.typ, twin.key = self.typ, self.key
         twin.path, twin.closed, twin.opening, twin.waiting = self.path, self.closed, self.opening, {}
+        twin.is_unplanned = self.is_unplanned
         return twin
 
     def from_checkpoint(self, checkpoint: Any) -> PathChannel:
@@ -182,6 +185,8 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         is_noted = self._note([item for item in written if not self._is_entry(item)])
         placed: dict[int, Entry] = {}
         for entry in filter(self._is_entry, written):
+            while self.is_unplanned and entry["k"] in placed and placed[entry["k"]]["stage"] != entry["stage"]:
+                entry = {**entry, "k": entry["k"] + 1}  # noqa: PLW2901 - the next place
             first = placed.setdefault(entry["k"], entry)
             if first["stage"] != entry["stage"]:
                 names = f"{first['stage']!r} and {entry['stage']!r}"

@@ -36,11 +36,12 @@ def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Compiled
     return copied(graph, channels={**graph.channels, PATH_KEY: PathChannel(dict, PATH_KEY)})
 
 
-def write_path(config: RunnableConfig, written: list[Entry | Note]) -> None:
+def write_path(config: RunnableConfig, written: list[Entry | Note], *, is_unplanned: bool) -> None:
     """Add to the path when the superstep of ``config``'s node has ended; a failing node adds nothing."""
     channel, node = channel_of(config), execution_of(config)
     assert channel is not None  # as :meth:`ThreadPaths.channel` has found
     assert node is not None
+    channel.is_unplanned = is_unplanned
     channel.wait(node, written)
 
 

@@ -204,7 +204,7 @@ class ChatCall:
     def done(self) -> None:
         """Write the place of an invocation that succeeded into the path."""
         if self._config is not None:
-            write_path(self._config, self.scope.update())
+            write_path(self._config, self.scope.update(), is_unplanned=self.scope.is_unplanned)
 
 
 @contextmanager

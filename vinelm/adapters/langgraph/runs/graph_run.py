@@ -227,6 +227,11 @@ class GraphRun:
         return nullcontext() if self._seen is None else self._seen.current()
 
     @property
+    def is_unplanned(self) -> bool:
+        """True if its stages run on their default models, and no template is known."""
+        return isinstance(self.policy, DefaultPolicy) and self.policy.template is None
+
+    @property
     def can_keep_account(self) -> bool:
         """True if what the request pays is to be kept beside its checkpoints, and is not yet."""
         return self._own_guard is not None and self.request_account is None and self.policy.keeps_account
@@ -300,8 +305,7 @@ class GraphRun:
             current = self._superstep
             if current is None or step != current.key:
                 current = self._superstep = Superstep(step, prefix, stages)
-            if isinstance(self.policy, DefaultPolicy) and self.policy.template is None:
-                # Nothing is planned, and no template says what may stand side by side: an application runs as without us.
+            if self.is_unplanned:  # no template says what may stand side by side: the application runs as without us
                 ahead = tuple(name for name in current.choices if name != stage)
             else:
                 ahead = current.ahead_of(stage, self.flow) if current.choices or self.flow is not None else ()

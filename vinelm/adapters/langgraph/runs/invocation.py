@@ -216,6 +216,11 @@ class InvocationScope(OneProcess):
             entry["kind"] = self._run.policy.kind
         return entry
 
+    @property
+    def is_unplanned(self) -> bool:
+        """True if it runs on a default model, and no template is known."""
+        return self._run.is_unplanned
+
     def update(self) -> list[Entry | Note]:
         """Return what the invocation writes to the path's channel."""
         return [*self._notes, self.entry()]

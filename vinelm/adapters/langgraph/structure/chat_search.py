@@ -205,7 +205,7 @@ class ObjectSearch:
         # A prebuilt middleware's hook (``SummarizationMiddleware.before_model``) calls the model that it was made with. Those
         # around the agent's own call, such as for a fallback, are not the node's.
         owners = (getattr(held_attribute(target, name), "__self__", None) for name in ("func", "afunc"))
-        waiting = [target, *(vars(owner) for owner in owners if is_middleware(type(owner)))]
+        waiting = [target, *(vars(owner) for owner in owners if _is_middleware(owner))]
         # An agent's own nodes know its tools, and call none of them: its ``ToolNode`` does.
         calls_no_tools = any(_is_of_agents(held_attribute(target, name)) for name in ("func", "afunc"))
         while waiting and len(self._seen) < MOST_OBJECTS:
@@ -372,9 +372,8 @@ def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
     return found
 
 
-def is_middleware(kind: type) -> bool:
-    """Return whether a class is a middleware of LangChain's agents."""
-    return any(base.__module__.startswith("langchain.agents.middleware") for base in kind.__mro__)
+def _is_middleware(value: Any) -> bool:
+    return any(kind.__module__.startswith("langchain.agents.middleware") for kind in type(value).__mro__)
 
 
 def _is_of_agents(function: Any) -> bool:
