@@ -90,7 +90,7 @@ class SingleModels:
     def lines(self) -> Iterator[str]:
         """Yield what the table says, in sentences: the strongest, the cheapest good one, and those that have no row."""
         best, good = self.strongest, self.cheapest_good
-        if best is not None and best.accuracy is not None:
+        if best is not None and best.accuracy:
             sparse = f", of {best.requests} requests only" if best.requests < LEAST_REQUESTS else ""
             yield f"Strongest by the rows: {best.name}, {100 * best.accuracy:.0f} % right{sparse}."
             if good is not None and good is not best:
