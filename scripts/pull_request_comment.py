@@ -40,8 +40,7 @@ def marker(app: str) -> str:
 
 def verdict_of(result: Mapping[str, Any]) -> str:
     """The verdict in one word; ``error`` where the command failed."""
-    advice = mapping(result, "recommendation")
-    word = advice.get("verdict") or advice.get("advice") or mapping(result, "verdict").get("word") or result.get("verdict")
+    word = mapping(result, "verdict").get("advice")
     if isinstance(word, str) and re.fullmatch(r"[a-z][a-z -]{0,30}", word):
         return word
     return "error" if "error" in result else "unknown"
@@ -53,12 +52,11 @@ def card(result: Mapping[str, Any], app: str, *, commit: str = "", run_url: str 
     lines = [marker(app), f"### VineLM on `{app.replace('`', '')}`: {verdict}", ""]
     if verdict == "error":
         lines += [*error_lines(mapping(result, "error")), ""]
-    advice = mapping(result, "recommendation")
-    if isinstance(sentence := advice.get("sentence"), str):
+    if isinstance(sentence := mapping(result, "verdict").get("sentence"), str):
         lines += [escaped(sentence), ""]
     rows = list(table_rows(result))
     if rows:
-        lines += ["| | accuracy against today (95 % each end) | $ per 1,000 | against today |", "| --- | --- | ---: | ---: |"]
+        lines += ["| | accuracy (95 % each end) | $ per 1,000 | dollars |", "| --- | --- | ---: | ---: |"]
         lines += [f"| {' | '.join(row)} |" for row in rows]
         lines.append("")
     lines += [line for line in rests_on(result, commit, run_url) if line]
@@ -74,25 +72,27 @@ def error_lines(error: Mapping[str, Any]) -> Iterator[str]:
 
 
 def table_rows(result: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    """Today's configuration, and each different plan that rows show, the cheapest first."""
-    today = mapping(result, "today")
-    accuracy, cost_usd = number(today.get("accuracy")), number(today.get("cost_usd"))
+    """What runs today, or else the strongest single model, and each different plan that rows show, the cheapest first."""
+    verdict = mapping(result, "verdict")
+    accuracy, cost_usd = number(verdict.get("accuracy")), number(verdict.get("cost_usd"))
     if accuracy is None or cost_usd is None:
         return
-    models = " and ".join(dict.fromkeys(escaped(str(name)) for name in mapping(today, "models").values()))
-    yield f"today{f' ({models})' if models else ''}", f"{100 * accuracy:.1f} %", f"{1000 * cost_usd:.3g}", ""
-    plans = [plan for plan in today.get("plans") or () if isinstance(plan, Mapping)]
+    models = " and ".join(dict.fromkeys(escaped(str(name)) for name in mapping(verdict, "models").values()))
+    name = "today" if verdict.get("is_today") is not False else "the strongest single model"
+    yield f"{name}{f' ({models})' if models else ''}", f"{100 * accuracy:.1f} %", f"{1000 * cost_usd:.3g}", ""
+    plans = [plan for plan in verdict.get("plans") or () if isinstance(plan, Mapping)]
     plans = [plan for plan in plans if plan.get("is_identified") is not False and plan.get("is_same") is not True]
     best = sorted(plans, key=lambda plan: -(number(plan.get("saved_usd")) or 0.0))[:3]
     for plan in best:
-        gain, low, high, saved = (number(plan.get(name)) for name in ("gain", "gain_low", "gain_high", "saved_usd"))
+        gain, low, high, saved = (number(plan.get(name)) for name in ("gain", "best_low", "best_high", "saved_usd"))
         if gain is None or saved is None:
             continue
         ends = "" if low is None or high is None else f" ({100 * low:+.1f} to {100 * high:+.1f})"
-        used = " and ".join(escaped(str(name)) for name in plan.get("models") or ())
+        words = plan.get("words")
+        used = words if isinstance(words, str) and words else " and ".join(map(str, plan.get("models") or ()))
         change = f"{100 * -saved / cost_usd:+.0f} %" if cost_usd else "-"
         yield (
-            f"plan of {used}" if used else "a plan",
+            escaped(used) or "a plan",
             f"{100 * gain:+.1f} points{ends}",
             f"{1000 * (cost_usd - saved):.3g}",
             change,

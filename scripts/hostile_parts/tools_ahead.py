@@ -157,14 +157,17 @@ class Service:
                 self.chat, [orders], middleware=[*chosen, VineMiddleware(self.vine)], checkpointer=saver, **stops
             )
 
+        # Nodes that hold this object would reach all of its methods, and so what asks a person in some other service.
+        lock, is_named_late = self.lock, self.how["knows"] == "named late"
+
         def think(state: MessagesState, model: Any) -> dict[str, Any]:
-            with self.lock:
+            with lock:
                 return {"messages": [model.bind_tools([orders]).invoke(state["messages"])]}
 
         def do(state: MessagesState) -> dict[str, Any]:
-            if self.how["knows"] == "named late":
+            if is_named_late:
                 USER.set(user)
-            with self.lock:
+            with lock:
                 return {"messages": [orders.invoke(state["messages"][-1].tool_calls[0])]}
 
         graph = StateGraph(MessagesState)

@@ -63,7 +63,7 @@ def policy(right, usd):
     [
         ([1.0] * 190 + [0.0] * 10, 0.1, "SWITCH"),  # as often right, a tenth of the dollars
         ([1.0] * 150 + [0.0] * 50, 0.1, "KEEP"),  # surely less often right
-        ([0.0, 1.0] * 4 + [1.0] * 186 + [0.0] * 6, 0.1, "UNDECIDED"),
+        ([0.0, 1.0] * 8 + [1.0] * 182 + [0.0] * 2, 0.1, "UNDECIDED"),
         ([1.0] * 190 + [0.0] * 10, 2.0, "KEEP"),  # as often right for more
         ([1.0] * 190 + [0.0] * 10, 1.0, "KEEP"),  # what runs today
     ],

@@ -25,6 +25,7 @@ Applications, with the adapter's parts that they need:
     ``openai_like``: a chat model with the settings of LangChain's for OpenAI, and a server that counts its requests
     ``apps.streaming``: a scripted model that streams the calls of its script, and guesses of calls
     ``apps.echo``: generate, execute, repair, on a model that says its name; five kinds of state
+    ``apps.asking``: nodes that ask a person, hidden in many ways
     ``apps.branching``: router, corrective loop, supervisor, experts; a policy that keeps what it is asked
     ``apps.chat``: scripted chat models of two makes, with tools and structure
     ``apps.signals``: a graph that declares signals; a policy that keeps what it is told

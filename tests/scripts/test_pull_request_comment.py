@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vinelm.plans.recommendation import AgainstToday, ComparedPlan, Recommendation
+from vinelm.trie.verdict import ComparedPlan, Verdict
 
 ROOT = Path(__file__).parents[2]
 APP = "app.py:graph"
@@ -29,18 +29,19 @@ PLAN = ComparedPlan(
     gain=0.012,
     gain_low=-0.004,
     gain_high=0.028,
+    best_low=-0.006,
+    best_high=0.03,
     saved_usd=0.0016,
     saved_low=0.001,
     saved_high=0.002,
     is_same=False,
     is_identified=True,
+    words="write gpt-5-mini, retry gpt-5",
     models=("gpt-5-mini", "gpt-5"),
 )
-ADVICE = Recommendation(advice="switch", reason="it costs $1.60 less per 1,000", share=1.0)
-TODAY = AgainstToday(models={"write": "gpt-5"}, accuracy=0.81, cost_usd=0.002, requests=120, plans=(PLAN,))
+FOUND = Verdict(models={"write": "gpt-5"}, accuracy=0.81, cost_usd=0.002, requests=120, rows=300, spent_usd=0.73, plans=(PLAN,))
 RESULT = {
-    "recommendation": ADVICE.to_dict(),
-    "today": TODAY.to_dict(),
+    "verdict": FOUND.to_dict(),
     "report": "report/report.html",
     "objective": {"maximize": "accuracy"},
     "is_simulated": False,
@@ -109,9 +110,9 @@ def test_the_card_has_the_verdict_the_figures_and_what_they_rest_on(run):
     assert output == "verdict=switch\n"
     lines = summary.splitlines()
     assert lines[1] == "### VineLM on `app.py:graph`: switch"
-    assert "Switch: it costs \\$1.60 less per 1,000." in lines
+    assert any(line.startswith("SWITCH: write gpt-5-mini, retry gpt-5. It costs \\$0.4 instead of \\$2 per") for line in lines)
     assert "| today (gpt-5) | 81.0 % | 2 |  |" in lines
-    assert "| plan of gpt-5-mini and gpt-5 | +1.2 points (-0.4 to +2.8) | 0.4 | -80 % |" in lines
+    assert "| write gpt-5-mini, retry gpt-5 | +1.2 points (-0.6 to +3.0) | 0.4 | -80 % |" in lines
     assert lines[-1] == (
         "<sub>120 requests, $0.73 spent, commit 012345678, [the run](https://github.example/acme/app/actions/runs/42)</sub>"
     )
@@ -135,20 +136,20 @@ def test_its_own_earlier_comment_is_updated_and_no_other(run, script):
 
 
 def test_fields_that_are_new_or_missing_leave_the_rest(run):
-    newer = {**RESULT, "verdict": {"word": "pays"}, "card": [1, {"a": None}], "today": {"accuracy": None}}
+    newer = {**RESULT, "verdict": {**RESULT["verdict"], "accuracy": None, "new": 1}, "card": [1, {"a": None}]}
     summary, output = run(GitHub(), newer)
-    assert "Switch: it costs" in summary
+    assert "SWITCH: write" in summary
     assert "| --- |" not in summary
     assert output == "verdict=switch\n"
-    summary, output = run(GitHub(), {"verdict": {"word": "not worth it"}, "requests": 30})
-    assert output == "verdict=not worth it\n"
+    summary, output = run(GitHub(), {"verdict": {"advice": "not enough data"}, "requests": 30})
+    assert output == "verdict=not enough data\n"
     assert "30 requests" in summary
     odd = {
         "accuracy": 0.5,
         "cost_usd": 0.0,
-        "plans": [3, {}, {"gain": 0.1, "saved_usd": float("inf")}, {**asdict(PLAN), "models": []}],
+        "plans": [3, {}, {"gain": 0.1, "saved_usd": float("inf")}, {**asdict(PLAN), "words": "", "models": []}],
     }
-    summary, _ = run(GitHub(), {"recommendation": None, "today": odd, "requests": "many", "spent_usd": True})
+    summary, _ = run(GitHub(), {"verdict": odd, "requests": "many", "spent_usd": True})
     assert "| today | 50.0 % | 0 |  |" in summary
     assert "| a plan | +1.2 points" in summary
 
@@ -172,9 +173,9 @@ def test_a_command_that_printed_nothing_is_a_failure(run, printed):
 
 def test_what_names_hold_is_text_and_no_markup(run):
     hostile = "a|b\n# c <img src=x> @everyone [x](https://evil.example) `code`"
-    advice = {**RESULT["recommendation"], "sentence": hostile, "verdict": "switch\nset-output"}
-    today = {**RESULT["today"], "models": {"write": hostile}, "plans": []}
-    summary, output = run(GitHub(), {**RESULT, "recommendation": advice, "today": today})
+    plan = {**asdict(PLAN), "words": hostile}
+    odd = {"sentence": hostile, "advice": "switch\nset-output", "models": {"write": hostile}, "plans": [plan]}
+    summary, output = run(GitHub(), {**RESULT, "verdict": {**RESULT["verdict"], **odd}})
     assert output == "verdict=unknown\n"
     for live in ("<img", "@everyone", r"\[x\]\(", "# c ", r"\|b", "`code"):
         assert re.search(rf"(?<!\\){live}", summary) is None

@@ -32,7 +32,7 @@ def test_rows_have_signals_and_classes(tmp_path, name):
     catalog = simulated_catalog()
     backends = create_backends(catalog, workflow=workflow, seed=0)
     with ObservationStore.create(tmp_path / "s.db", store_identity(workflow, catalog, backends)) as store:
-        few, calls = (6, 160) if name == "graphqa-cot" else (3, 40)  # an agent answers after several
+        few, calls = (6, 160) if name == "graphqa-cot" else (3, 80)  # an agent answers after several
         profile(workflow, catalog, backends, store, ProfileSettings(requests=workflow.requests[:few], budget_calls=calls))
         rows = store.observations()
     assert {row.signal for row in rows if row.failure is None and row.stage != "router"} <= SHOWN[name]

@@ -107,7 +107,8 @@ def against_today(plan: ServedPolicy, today: ServedPolicy, groups: Sequence[str]
         saved_usd=saved.value, saved_low=saved.low, saved_high=saved.high,
     )  # fmt: skip
     verdict = Verdict(accuracy=today.accuracy, cost_usd=today.usd, requests=len(today.right), plans=(compared,), is_served=True)
-    word = LEADS["keep" if compared.is_same else verdict.advice]
+    is_partly = verdict.advice == "switch" and verdict.share < 1.0  # for a share of the requests: all were served it here
+    word = LEADS["keep" if compared.is_same else "undecided" if is_partly else verdict.advice]
     return Difference(word=word, gain=gain, saved=saved.value / today.usd)
 
 
