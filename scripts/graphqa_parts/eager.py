@@ -8,6 +8,7 @@ Both pass on a virtual clock, so that figures are exact and the same on every ma
 from __future__ import annotations
 
 import ast
+import contextvars
 import random
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -33,10 +34,14 @@ ROLES = {prompts.CLASSIFY: "classify", prompts.ACT: "act", prompts.PLAN: "plan",
 PRICE = {"input": 0.0, "output": 0.0, "source": "scripted", "as_of": "2026-11-27"}
 
 
-class Now:
-    """The clock and the request of the run under way, and the retrievals that its program made itself or joined."""
+CLOCK = contextvars.ContextVar("clock", default=VirtualClock())
+"""Of the run under way. Not an attribute of a class: it has a lock, and what refers to a lock is not called ahead."""
 
-    clock, request, seconds = VirtualClock(), None, 0.0
+
+class Now:
+    """The request of the run under way, and the retrievals that its program made itself or joined."""
+
+    request, seconds = None, 0.0
     asked: ClassVar[list[str]] = []
 
 
@@ -46,7 +51,7 @@ class SlowSource(GraphSource):
     def retrieve(self, text: str) -> str:
         """Look it up; the caller waits."""
         if not IS_AHEAD.get():
-            Now.clock.sleep(Now.seconds)
+            CLOCK.get().sleep(Now.seconds)
             Now.asked.append(text)
         return super().retrieve(text)
 
@@ -57,7 +62,8 @@ class Joined:
     def tool_ended(self, event: Any, ago_s: float) -> None:
         """A call has ended, in the thread that asked for it."""
         if event.kind == "eager" and event.is_used:
-            Now.clock.seconds = max(Now.clock.seconds, event.started_s + Now.seconds)
+            clock = CLOCK.get()
+            clock.seconds = max(clock.seconds, event.started_s + Now.seconds)
             Now.asked.append(event.arguments["text"])
 
 
@@ -76,9 +82,10 @@ class GoldChat(BaseChatModel):
     def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
         stage = next(name for start, name in ROLES.items() if messages[0].text.startswith(start))
         text = self.writer.at(stage).right(Now.request, random.Random(0))
-        Now.clock.sleep(TTFT_S)
+        clock = CLOCK.get()
+        clock.sleep(TTFT_S)
         for start in range(0, len(text), TOKEN_CHARS):
-            Now.clock.sleep(1.0 / TOKENS_PER_S)
+            clock.sleep(1.0 / TOKENS_PER_S)
             yield ChatGenerationChunk(message=AIMessageChunk(content=text[start : start + TOKEN_CHARS]))
         yield ChatGenerationChunk(message=AIMessageChunk(content="", response_metadata={"finish_reason": "stop"}))
 
@@ -94,10 +101,12 @@ def runs(workflow: Any, speculate: Speculation | None, seconds: float) -> list[t
     app = workflow.build(vine).compile()
     found = []
     for request in workflow.requests:
-        Now.clock, Now.request, Now.seconds, Now.asked = VirtualClock(), request, seconds, []
-        policy = ForcedPolicy(template, ("gold",) * template.depth, clock=Now.clock)
+        Now.request, Now.seconds, Now.asked = request, seconds, []
+        clock = VirtualClock()
+        CLOCK.set(clock)
+        policy = ForcedPolicy(template, ("gold",) * template.depth, clock=clock)
         state = app.invoke(workflow.graph_input(request), context=vine.context(policy=policy, speculate=speculate))
-        found.append((Now.clock.seconds, str(state.get("answer")), Now.asked))
+        found.append((clock.seconds, str(state.get("answer")), Now.asked))
     return found
 
 

@@ -12,7 +12,7 @@ import dis
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -106,14 +106,16 @@ def can_run_ahead(declared: DeclaredTool) -> bool:
     if declared.can_run_ahead is None:
         tool = declared.code.tool
         own = [one for name in ("func", "coroutine") if (one := getattr(tool, name, None)) is not None]
-        search = _Reach("")
+        search, narrow = _Reach(""), _Reach("", every_method=False)
         for code in own or [tool._run, tool._arun]:
             search.held_by(code)
+            narrow.held_by(code)
         asked = {name for one in search.held_by(None).functions for name in code_names(one.__code__)}
         is_by_thread = not declared.code.is_async and (
             bool(asked & _THREAD_IDS) or any(isinstance(one, threading.local) for one in search.objects)
         )
-        is_locked = not declared.says.unchecked and any(map(_is_lock, search.objects))
+        # Many an object has a lock for what this tool does not call: only what the code names counts.
+        is_locked = not declared.says.unchecked and any(map(_is_lock, narrow.objects))
         declared.can_run_ahead = not (is_by_thread or is_locked)
     return declared.can_run_ahead
 
@@ -265,14 +267,18 @@ class _Reach(ObjectSearch):
     Too much is followed rather than too little: of an object of the application every method, whichever is called. Where the
     code chooses by a text what it calls, which no search can follow, every module of the application counts as reached.
 
+    Args:
+        node: its name.
+        every_method: False: only the methods that the code names.
+
     Attributes:
         objects: what was looked at.
         asks: whether some code asks a person, or not all of it was looked at.
     """
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, *, every_method: bool = True) -> None:
         super().__init__(node)
-        self._asks = False
+        self._asks, self._every_method = False, every_method
 
     @property
     def objects(self) -> list[Any]:
@@ -302,7 +308,7 @@ class _Reach(ObjectSearch):
             yield item.__self__
         elif isinstance(item, (SimpleNamespace, deque)):
             yield from list(item) if isinstance(item, deque) else vars(item).values()
-        elif not isinstance(item, FunctionType) and _may_ask(kind.__module__, file_of(kind)):
+        elif self._every_method and not isinstance(item, FunctionType) and _may_ask(kind.__module__, file_of(kind)):
             yield from _methods(kind)
 
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
@@ -315,7 +321,8 @@ class _Reach(ObjectSearch):
             yield from waiting
             return
         imported = list(_imported(function))
-        self._asks |= None in imported or (bool(names & _BY_TEXT) and _asks_somewhere(len(sys.modules)))
+        is_ours = (function.__module__ or "").startswith("vinelm.")  # a bundled workflow names what it calls
+        self._asks |= None in imported or (bool(names & _BY_TEXT) and not is_ours and _asks_somewhere(len(sys.modules)))
         waiting += [owner[name] for name in names if name in owner]  # modules and classes too
         waiting += [one for one in imported if one is not None and one.__name__.partition(".")[0] != "langgraph"]
         while waiting:
@@ -331,13 +338,15 @@ class _Reach(ObjectSearch):
                 continue
             self._asks |= isinstance(value, type) and issubclass(value, GraphInterrupt)
             is_theirs = _may_ask(kind.__module__, file_of(kind))
+            called = None if self._every_method else names | ({"__init__", "__call__"} if kind is value else {"__call__"})
             if is_theirs and not isinstance(value, BaseTool):
-                yield from _methods(kind)
+                yield from _methods(kind, called)
             if not is_theirs or isinstance(value, Runnable) or names & ANY_ATTRIBUTE or not hasattr(value, "__dict__"):
                 yield value
             elif kind is not value:
                 self._seen[id(value)] = value
-                of_object = names.union(*(code_names(one.__code__) for one in _methods(kind) if isinstance(one, FunctionType)))
+                methods = [one for one in _methods(kind, called) if isinstance(one, FunctionType)]
+                of_object = names.union(*(code_names(one.__code__) for one in methods))
                 waiting += [one for name, one in list(vars(value).items()) if name in of_object]
 
 
@@ -381,11 +390,13 @@ def _origin(value: Any) -> str:
     return named.partition(".")[0] if isinstance(named, str) else ""
 
 
-def _methods(kind: type) -> Iterator[Any]:
-    """The functions of an application's class, those of properties too, and what else the class itself holds."""
+def _methods(kind: type, called: Container[str] | None = None) -> Iterator[Any]:
+    """The functions of an application's class, those of properties too, and what else it holds; those of some names only."""
     for base in kind.__mro__:
         if _may_ask(base.__module__, file_of(base)):
             for name, member in list(vars(base).items()):
+                if called is not None and name not in called:
+                    continue
                 found = next((one for way in _WAYS if (one := getattr(member, way, None)) is not None), member)
                 if isinstance(found, FunctionType) or not name.startswith("_"):  # pydantic keeps its schemas in classes
                     yield found
@@ -398,7 +409,7 @@ def _imported(function: FunctionType) -> Iterator[ModuleType | None]:
         name = ".".join(filter(None, [*(parents[: len(parents) - level + 1] if level else ()), asked]))
         top = name.partition(".")[0]
         yield from (sys.modules[each] for each in (name, top) if each in sys.modules)
-        if name not in sys.modules and top not in sys.stdlib_module_names:
+        if name not in sys.modules and top not in sys.stdlib_module_names and top not in _FOLLOWED_APART:
             yield None
 
 
