@@ -99,7 +99,7 @@ def _budgets(found: Evaluation) -> Table:
         )
         for one in found.by_budget
     ]
-    together = f"({_level(found.by_budget[0])} % intervals: all hold together)"
+    together = f"({_level(found.by_budget[0])} %, all hold together)"
     return Table(
         title=f"Each budget alone, points of accuracy {together}{under_oracle(found.stop)}",
         columns=("$/1,000", "VineLM", "over static", "over single"),

@@ -197,7 +197,7 @@ def _print_tour(found: TourResult, *, as_json: bool, details: bool, is_opened: b
     show_evaluation(found.evaluation, is_short=not details)
     echo(f"Report: {found.page}{OPENED if is_opened else ''}")
     if not details:
-        say(f"More: --details, or `vinelm evaluate {found.store} {found.trie}`, as for your own application.")
+        say(f"More: --details, or `vinelm evaluate {found.store} {found.trie}`.")
 
 
 def _is_opened(page: Path, opens: bool | None, *, as_json: bool) -> bool:
