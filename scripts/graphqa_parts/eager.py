@@ -34,7 +34,7 @@ ROLES = {prompts.CLASSIFY: "classify", prompts.ACT: "act", prompts.PLAN: "plan",
 PRICE = {"input": 0.0, "output": 0.0, "source": "scripted", "as_of": "2026-11-27"}
 
 
-CLOCK = contextvars.ContextVar("clock", default=VirtualClock())
+CLOCK: contextvars.ContextVar[VirtualClock] = contextvars.ContextVar("clock")
 """Of the run under way. Not an attribute of a class: it has a lock, and what refers to a lock is not called ahead."""
 
 
