@@ -50,8 +50,9 @@ class SlowSource(GraphSource):
 
     def retrieve(self, text: str) -> str:
         """Look it up; the caller waits."""
-        if not IS_AHEAD.get():
-            CLOCK.get().sleep(Now.seconds)
+        clock = CLOCK.get(None)  # the dataset looks things up before any run
+        if clock is not None and not IS_AHEAD.get():
+            clock.sleep(Now.seconds)
             Now.asked.append(text)
         return super().retrieve(text)
 
