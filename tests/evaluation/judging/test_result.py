@@ -52,7 +52,7 @@ def test_each_budget_says_what_vinelm_gains_over_fixed_plans():
     rows = [row.cells for row in budgets.rows]
     assert rows[0] == ("$20.00", "80.0 %", "+5.0 (+2.0 to +8.0)", "+6.0 (+3.0 to +9.0)")
     assert [cells[2] for cells in rows[1:]] == ["same", "not identified"]
-    assert "99 % intervals" in budgets.title
+    assert "99 %, all hold" in budgets.title
     assert [one["level"] for one in found.to_dict()["by_budget"]] == [0.99] * 3
 
 
