@@ -170,7 +170,10 @@ class Events:
         self._version += 1
         version = self._version
         trie = app.annotated(self._soak.catalog, version)
-        save_trie(self._soak.trie, trie)
+        draft = self._soak.trie.with_suffix(".new.vine")  # a damaged file is not replaced by VineLM: it may be anybody's
+        draft.unlink(missing_ok=True)
+        save_trie(draft, trie)
+        draft.replace(self._soak.trie)
         self._tell_all()
         self._aside(lambda: self._follow(version, app.version_of(trie)))
 
