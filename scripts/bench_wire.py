@@ -262,8 +262,8 @@ def main() -> None:
         for mode, by_way in found[name].items():
             cpu = {way: it.get("cpu_median_us", it.get("cpu_us", 0.0)) for way, it in by_way.items()}
             said = ", ".join(f"{way} {us:,.0f}" for way, us in cpu.items())
-            failed = sum(it.get("failed", 0) for it in by_way.values())
-            lost = f"; {failed} failed" if failed else ""
+            failed = [f"{it['failed']} of {name}" for name, it in by_way.items() if it.get("failed")]
+            lost = f"; failed: {', '.join(failed)}" if failed else ""
             over = f"x{cpu['vinelm'] / cpu['sdk']:.2f} of the SDK's, x{cpu['vinelm'] / cpu['langchain']:.2f} of LangChain's"
             print(f"{name:10} {mode:13} µs of CPU per call: {said} ({over}){lost}")
     if asked.results:
