@@ -140,7 +140,8 @@ class BatchPricedRun(BatchRun):
         bought = records.requests()
         self._bought = {key for key in self._left if self._found.first[key].id in bought}
         self._left.sort(key=self._bought.__contains__)  # those come first: their answers are paid, and make room
-        self._active = self._running = 0  # the others of the active ones have yet to begin, or to say where they go
+        self._active = 0
+        self._leaving: set[str] = set()  # of the active ones: they are being put off, and give back what they have reserved
 
     # -- what runs next --------------------------------------------------------------------------------------------
 
@@ -230,6 +231,7 @@ class BatchPricedRun(BatchRun):
         finally:
             with self._lock:
                 self._active -= 1
+                self._leaving.discard(key)
                 if key not in self._begun:
                     self._take_up()
                 self._lock.notify_all()
@@ -239,7 +241,7 @@ class BatchPricedRun(BatchRun):
         unit.bought = self._records.digests(unit.cell)
         paying = self._ledger.paying(
             request.id,
-            on_full=partial(self._require_room, unit),
+            on_full=partial(self._require_room, key, unit),
             unused_usd=lambda: self._records.upper_usd(unit.cell, frozenset(unit.asked)),
             has_bought=lambda: bool(unit.bought or unit.futures),
         )
@@ -247,28 +249,30 @@ class BatchPricedRun(BatchRun):
         begun = self._begun[key] = _Begun(request, drawn, unit, paying)
         return begun
 
-    def _require_room(self, unit: ParkedUnit) -> None:
-        """Put the request off where another one may give back what it has reserved, and no thread that waits would see it."""
+    def _require_room(self, key: str, unit: ParkedUnit) -> None:
+        """Put the request off where another one may make room: it gives back what is reserved for its next call meanwhile.
+
+        Not the last of the active ones, so that one of them gets on. The room that those leave who were put off comes first.
+        """
         with self._lock:
-            is_expected = self._parked or self._ready or self._may_fetch() or self._active > self._running
+            others = self._active > len(self._leaving | {key})
+            is_expected = self._parked or self._ready or self._may_fetch() or others
+            if is_expected:
+                self._leaving.add(key)
+            else:
+                self._lock.wait_for(lambda: not self._leaving)
         if is_expected:
             raise unit.halt(NoRoom())
-
-    def _count_running(self, by: int) -> None:
-        with self._lock:
-            self._running += by
 
     def _run(self, key: str, begun: _Begun, made: list[Answer], guard: UnitBudget) -> Answer:
         """Run the request from its start, until it has ended or waits for a batch."""
         unit, request = begun.unit, begun.request
         self._guards[request.id] = begun.guard = guard
         unit.begin(guard.add_inherited)
-        self._count_running(1)
         try:
             with self._gate.unit(unit.cell, is_batched=True, again=unit), self._once(unit):
                 answer = self._served.answer(key, request, begun.drawn)
         finally:
-            self._count_running(-1)
             del self._guards[request.id]
         if unit.halted is not None:  # what the application made of it is no answer
             raise unit.halted
