@@ -2,13 +2,12 @@ from .dry_run.forecast import Forecast as Forecast
 from .dry_run.forecast import forecast_profile as forecast_profile
 from .execution.batching import BatchPrices as BatchPrices
 from .execution.job import WorkflowSource as WorkflowSource
-from .execution.ledger import ProfileLimits as ProfileLimits
 from .readiness import CheckReport as CheckReport
 from .readiness import check_workflow as check_workflow
 from .runner import profile as profile
 from .sampling.deciding_sampler import DecidingSampler as DecidingSampler
+from .sampling.limits import ProfileLimits as ProfileLimits
 from .sampling.priced_sampler import PricedSampler as PricedSampler
-from .sampling.prices import SamplingLimits as SamplingLimits
 from .sampling.samplers import SAMPLERS as SAMPLERS
 from .sampling.samplers import CascadeSampler as CascadeSampler
 from .sampling.samplers import ExhaustiveSampler as ExhaustiveSampler

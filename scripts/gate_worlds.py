@@ -36,9 +36,8 @@ from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.plans.recommendation import served_objective
 from vinelm.profiler.dry_run.outcome_model import Unit
 from vinelm.profiler.dry_run.simulated_run import SimulatedRun
-from vinelm.profiler.execution.ledger import ProfileLimits
 from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
-from vinelm.profiler.sampling.prices import SamplingLimits
+from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.profiler.sampling.runs import whole_path
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Branch, Loop, Stage, Template
@@ -241,7 +240,7 @@ def tried(shape: str, requests: int, seed: int) -> list[Found]:
     right, paid = world.served(today)
     budget = (0.7 if shape == "few rows" else PASSES) * requests * float(paid.mean())
     candidates = recommended_plans(world.template, world.catalog)
-    limits = SamplingLimits(budget_usd=budget)
+    limits = ProfileLimits(budget_usd=budget)
     sampler = DecidingSampler(world.template, world.catalog, names, seed, limits=limits, candidates=candidates)
     run = SimulatedRun(world, [], requests, ProfileLimits(coverage=1.0, budget_usd=budget), 0.0, longest=10**9)  # type: ignore[arg-type]
     run.run(sampler)  # type: ignore[arg-type]

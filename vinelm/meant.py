@@ -11,6 +11,7 @@ _NUMBER = r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:inf|nan)"
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
 _PERCENT = re.compile(rf"({_NUMBER})\s*(?:%|percent)", re.IGNORECASE)
 _DOLLARS = re.compile(rf"(-?)(?:\$|usd)?\s*({_NUMBER})\s*(?:\$|usd|dollars?)?", re.IGNORECASE)
+_POINTS = re.compile(r"\s*(?:%|percent|points?|pts?)\s*$", re.IGNORECASE)
 _CENTS = re.compile(rf"({_NUMBER})\s*(?:ct|cents?|¢)", re.IGNORECASE)
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|days?|h|hours?|min|minutes?|ms|m|sec|seconds?|s)(?![a-z])")
 _UNITS_S = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "ms": 0.001, "s": 1.0}
@@ -28,6 +29,11 @@ def fraction_of(text: str) -> float:
     if found := _PERCENT.fullmatch(text.strip()):
         return float(found[1]) / 100.0
     return number_of(text)
+
+
+def points_of(text: str) -> float:
+    """Return points of accuracy such as ``3``, ``3 points`` or ``3%``; :class:`ValueError` if it is none."""
+    return number_of(_POINTS.sub("", text))
 
 
 def dollars_of(text: str) -> float:

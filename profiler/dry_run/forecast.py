@@ -18,7 +18,7 @@ from vinelm.catalog import Catalog
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel
 from vinelm.profiler.dry_run.simulated_run import Proposals, SimulatedRun
 from vinelm.profiler.dry_run.throughput import EngineRate
-from vinelm.profiler.execution.ledger import ProfileLimits
+from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.requests.protocols import Sampler
 from vinelm.rows.observation import Observation
 from vinelm.template import Template

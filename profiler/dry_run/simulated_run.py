@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel, Unit
 from vinelm.profiler.dry_run.throughput import Workload
-from vinelm.profiler.execution.ledger import ProfileLimits
+from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.profiler.scheduling.coverage import coverage_of
 from vinelm.profiler.scheduling.request_paths import ActivePath
 from vinelm.requests.protocols import RequestPath, Sampler

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from vinelm.catalog import Catalog
-from vinelm.errors import BudgetExhausted, ConfigError
+from vinelm.errors import BudgetExhausted
 from vinelm.judging import Judgement
-from vinelm.meant import fraction_meant
+from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.rows.observation import Cell, Observation
 from vinelm.traces import ObservationStore
 from vinelm.traces.databases.running_totals import Totals
@@ -27,35 +27,6 @@ from vinelm.traces.store.shared_run import SharedRun
 FIRST_PROMPT_TOKENS = 2048
 """Length assumed of a prompt before any was observed."""
 _PROMPT_MARGIN = 1.5
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProfileLimits:
-    """Where a profile stops; whichever limit comes first. None: no such limit.
-
-    Attributes:
-        coverage: the fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
-        budget_usd: dollars settled and reserved in the store, earlier runs included.
-        budget_calls: model calls recorded in the store, earlier runs included.
-
-    Raises:
-        ConfigError: a value is out of range (codes ``coverage-range``, ``budget-usd-range``, ``budget-calls-range``).
-    """
-
-    coverage: float | None = None
-    budget_usd: float | None = None
-    budget_calls: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.coverage is not None and not 0.0 < self.coverage <= 1.0:
-            meant = fraction_meant(self.coverage)
-            raise ConfigError(f"coverage is {self.coverage}: it must be a fraction in (0, 1]{meant}", code="coverage-range")
-        if self.budget_usd is not None and not (self.budget_usd >= 0 and math.isfinite(self.budget_usd)):
-            raise ConfigError(
-                f"the budget is {self.budget_usd} dollars: it must be a finite number >= 0", code="budget-usd-range"
-            )
-        if self.budget_calls is not None and self.budget_calls < 0:
-            raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
 
 
 class PriceBound:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from vinelm.catalog import Catalog
+from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.profiler.sampling.mixtures import Gains, Mixtures, purchases
 from vinelm.profiler.sampling.priced_sampler import PricedSampler, RoundPaths, models_by_depth, shuffled
-from vinelm.profiler.sampling.prices import Prices, SamplingLimits, rows_by_cell
+from vinelm.profiler.sampling.prices import Prices, rows_by_cell
 from vinelm.profiler.sampling.race import FEW_REQUESTS, REQUESTS, Race
 from vinelm.profiler.sampling.runs import Run, distinct, run_of, whole_path
 from vinelm.profiler.sampling.single_models import SingleModels
@@ -72,7 +73,7 @@ class DecidingSampler:
         request_ids: Sequence[str],
         seed: int,
         *,
-        limits: SamplingLimits | None = None,
+        limits: ProfileLimits | None = None,
         continued_share: float = 0.0,
         candidates: Candidates | None = None,
         kinds: Mapping[str, str] | None = None,
@@ -82,7 +83,7 @@ class DecidingSampler:
         self.catalog = catalog
         self.request_ids = tuple(request_ids)
         self.seed = seed
-        self.limits = limits or SamplingLimits()
+        self.limits = limits or ProfileLimits()
         self.continued_share = continued_share
         self.few_rounds = few_rounds
         self._candidates = candidates

@@ -22,25 +22,21 @@ LEAST_GAIN = 1e-9
 
 
 class Mixtures:
-    """The value of the best mixture of two models under each of some budgets, as a function of the models' accuracies.
+    """The value of the best mixture of two models under each of several budgets, by the models' accuracies.
 
     Args:
         usd: Dollars of an answer of each model, > 0; (models,).
-        budgets: Mean dollars of a request; None: :data:`BUDGETS` between the cheapest model and the dearest.
     """
 
-    def __init__(self, usd: Sequence[float], budgets: Sequence[float] | None = None) -> None:
+    def __init__(self, usd: Sequence[float]) -> None:
         self.usd = np.asarray(usd, np.float64)
-        low, high = float(self.usd.min()), float(self.usd.max())
-        self._budgets = np.geomspace(low, high, BUDGETS) if budgets is None else np.asarray(budgets, np.float64)
+        self._budgets = np.geomspace(self.usd.min(), self.usd.max(), BUDGETS)
 
     def value(self, accuracy: FloatArray) -> FloatArray:
         """Return the mean over the budgets of the best mixture's accuracy; ``accuracy`` is (..., models)."""
         total = np.zeros(accuracy.shape[:-1])
         for budget in self._budgets:
             within = self.usd <= budget * (1.0 + 1e-9)
-            if not within.any():  # the cheapest is served all the same
-                within = self.usd <= self.usd.min()
             best = accuracy[..., within].max(axis=-1)
             low, high = np.flatnonzero(within), np.flatnonzero(~within)
             if len(high):

@@ -105,38 +105,6 @@ def fresh_usd(row: Observation, catalog: Catalog | None) -> float:
     return calls * model.price.cost_usd(row.tokens_in // calls, row.tokens_out // calls) + row.tool_cost_usd
 
 
-@dataclass(frozen=True, kw_only=True)
-class SamplingLimits:
-    """Where the whole profile stops, as far as a sampler is to know it. None: no such limit.
-
-    Attributes:
-        budget_usd: Dollars.
-        coverage: Fraction of the dollars of every reached cell once.
-        budget_calls: Model calls.
-    """
-
-    budget_usd: float | None = None
-    coverage: float | None = None
-    budget_calls: int | None = None
-
-    def usd(self, prices: Prices, everything: float, rows: Sequence[Observation]) -> float:
-        """Return the dollars that a profile may spend in all, on the scale of the prices.
-
-        Args:
-            prices: By these rows.
-            everything: Dollars of every reached cell once.
-            rows: The rows so far.
-        """
-        found = [everything if self.coverage is None else self.coverage * everything]
-        if self.budget_usd is not None and not prices.is_free:
-            found.append(self.budget_usd)
-        if self.budget_calls is not None:
-            calls = sum(row.calls for row in rows)
-            mean = sum(row.served_usd for row in rows) / calls if calls and not prices.is_free else 0.0
-            found.append(self.budget_calls * (mean or sum(prices.usd.values()) / len(prices.usd)))
-        return min(found)
-
-
 def rows_by_cell(rows: Iterable[Observation]) -> dict[Cell, Observation]:
     """Return rows by request and prefix."""
     return {(row.request_id, row.prefix): row for row in rows}

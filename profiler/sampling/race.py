@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from vinelm.catalog import Catalog
-from vinelm.profiler.sampling.prices import Prices, SamplingLimits, listed_usd, rows_by_cell
+from vinelm.profiler.sampling.limits import ProfileLimits
+from vinelm.profiler.sampling.prices import Prices, listed_usd, rows_by_cell
 from vinelm.profiler.sampling.runs import Run, run_of, whole_path
 from vinelm.profiler.sampling.single_models import (
     SingleModel,
@@ -61,7 +62,7 @@ class Race:
     catalog: Catalog | None
     order: Sequence[str]
     choices: Choices
-    limits: SamplingLimits
+    limits: ProfileLimits
     requests: Sequence[int] = REQUESTS
 
     def racers(self) -> list[Racer]:

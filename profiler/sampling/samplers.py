@@ -10,8 +10,8 @@ from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.meant import did_you_mean
 from vinelm.profiler.sampling.deciding_sampler import Candidates, DecidingSampler
+from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.profiler.sampling.priced_sampler import Models, PricedSampler, models_by_depth
-from vinelm.profiler.sampling.prices import SamplingLimits
 from vinelm.requests.protocols import Choice, RequestPath, Sampler
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
@@ -78,7 +78,7 @@ def make_sampler(
     seed: int,
     *,
     catalog: Catalog | None = None,
-    limits: SamplingLimits | None = None,
+    limits: ProfileLimits | None = None,
     continued_share: float = 0.0,
     candidates: Candidates | None = None,
     kinds: Mapping[str, str] | None = None,

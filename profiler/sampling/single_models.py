@@ -113,16 +113,6 @@ class SingleModels:
             found.append((name, str(one.requests), known, f"{one.usd_per_1000:.4g}"))
         return found
 
-    def text(self) -> str:
-        """Return the table and its sentences as lines of plain text."""
-        rows = [("single model", "requests", "% right (90 %)", "$/1,000"), *self.table()]
-        widths = [max(len(row[k]) for row in rows) for k in range(4)]
-        aligned = [
-            "  ".join((row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))))
-            for row in rows
-        ]
-        return "\n".join((*aligned, *self.lines()))
-
 
 def beta_interval(right: float, requests: int, level: float = LEVEL) -> tuple[float, float]:
     """Return the central interval of an accuracy by Jeffreys' prior; (0, 1) without requests."""

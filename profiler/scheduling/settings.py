@@ -10,9 +10,8 @@ from typing import Literal, get_args
 from vinelm.errors import ConfigError
 from vinelm.profiler.execution.batching import BatchPrices
 from vinelm.profiler.execution.job import WorkflowSource
-from vinelm.profiler.execution.ledger import ProfileLimits
 from vinelm.profiler.sampling.deciding_sampler import Candidates
-from vinelm.profiler.sampling.prices import SamplingLimits
+from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.profiler.sampling.single_models import SingleModels
 from vinelm.profiler.scheduling.results import Progress
 from vinelm.requests.protocols import Sampler
@@ -150,7 +149,7 @@ class ProfileSettings:
     budget_calls: int | None = None
     seed: int = 0
     candidates: Candidates | None = None
-    whole: SamplingLimits | None = None
+    whole: ProfileLimits | None = None
     execution: ExecutionConfig = ExecutionConfig()
     batch_prices: BatchPrices | None = None
     keep_going: bool = False
@@ -173,10 +172,9 @@ class ProfileSettings:
         return ProfileLimits(coverage=self.coverage, budget_usd=self.budget_usd, budget_calls=self.budget_calls)
 
     @property
-    def sampled_for(self) -> SamplingLimits:
+    def sampled_for(self) -> ProfileLimits:
         """Where the whole profile stops."""
-        own = SamplingLimits(budget_usd=self.budget_usd, coverage=self.coverage, budget_calls=self.budget_calls)
-        return self.whole or own
+        return self.whole or self.limits
 
     def note(self, line: str | None) -> None:
         """Tell one line, if there is something to tell and somebody to be told."""

@@ -10,7 +10,7 @@ from vinelm.api.deciding import recommended_plans
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.outcome_table import OutcomeCell
-from vinelm.profiler import SAMPLERS, SamplingLimits, make_sampler
+from vinelm.profiler import SAMPLERS, ProfileLimits, make_sampler
 from vinelm.requests.protocols import Sampler
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
@@ -100,7 +100,7 @@ def new_sampler(  # noqa: PLR0917
         request_ids,
         seed,
         catalog=catalog,
-        limits=SamplingLimits(budget_usd=budget_usd),
+        limits=ProfileLimits(budget_usd=budget_usd),
         continued_share=continued_share,
         candidates=recommended_plans(template, catalog),
     )

@@ -18,7 +18,7 @@ from vinelm.evaluation.judging.judgeable import worth_proving
 from vinelm.objective import Objective
 from vinelm.profiler import ProfileSettings
 from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
-from vinelm.profiler.sampling.prices import SamplingLimits
+from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.profiler.sampling.race import REQUESTS
 from vinelm.profiler.sampling.runs import as_run, run_of, whole_path
 from vinelm.requests.workflow import Request, Workflow
@@ -155,7 +155,7 @@ def test_a_round_after_the_race_has_a_fifth_of_the_dollars_before_it():
 def test_one_call_is_asked_of_the_model_that_may_be_best_and_not_of_one_that_has_lost():
     template, names = bound(Template((Stage("answer"),))), [f"q{i}" for i in range(400)]
     rates = {"tiny": 0.6, "mid": 0.2, "big": 0.75}
-    sampler, rows = DecidingSampler(template, catalog(), names, 0, limits=SamplingLimits(budget_usd=1.0)), {}
+    sampler, rows = DecidingSampler(template, catalog(), names, 0, limits=ProfileLimits(budget_usd=1.0)), {}
     for round_ in range(9):
         for path in sampler.propose(round_, list(rows.values())):
             right = random.Random(f"{path.request_id}{path.path}").random() < rates[path.path[0]]

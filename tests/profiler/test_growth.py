@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from vinelm.catalog import Catalog, Price
 from vinelm.errors import StoreError
-from vinelm.profiler import ExecutionConfig, ProfileSettings, SamplingLimits, profile
+from vinelm.profiler import ExecutionConfig, ProfileLimits, ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.workflow import Request
 from vinelm.template import Loop, Stage, Template
@@ -256,7 +256,7 @@ def test_a_capped_run_on_a_grown_store_is_the_beginning_of_the_uncapped(tmp_path
     spent = sum(row.cost_usd for row in whole)
     rows = []
     for share in (0.7, 0.8, 0.9, 2.0):
-        settings = {"whole": SamplingLimits(coverage=0.8), "coverage": 0.8, "budget_usd": share * spent, "execution": execution}
+        settings = {"whole": ProfileLimits(coverage=0.8), "coverage": 0.8, "budget_usd": share * spent, "execution": execution}
         _, _, rows = run(tmp_path / "capped.db", workflow, **settings)
         if execution.isolation == "inline":
             assert rows == whole[: len(rows)]

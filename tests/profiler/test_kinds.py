@@ -14,7 +14,7 @@ from vinelm.api.estimation import estimate
 from vinelm.errors import WorkflowError
 from vinelm.estimator.drift.monitor import DriftMonitor
 from vinelm.estimator.drift.update import updated_trie
-from vinelm.profiler import ProfileSettings, SamplingLimits, profile
+from vinelm.profiler import ProfileLimits, ProfileSettings, profile
 from vinelm.profiler.sampling.priced_sampler import PricedSampler, kinds_first
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Observation
@@ -208,7 +208,7 @@ def test_a_resumed_run_with_kinds_buys_what_one_run_would(tmp_path: Path) -> Non
 
     def run(path: Path, *shares: float) -> tuple[set[tuple[str, tuple[str, ...]]], dict[str, str]]:
         for share in shares:
-            settings = ProfileSettings(coverage=share, seed=1, whole=SamplingLimits(coverage=0.3))
+            settings = ProfileSettings(coverage=share, seed=1, whole=ProfileLimits(coverage=0.3))
             with new_store(path, workflow) as opened:
                 profile(workflow, catalog, {"test": ToyBackend()}, opened, settings)
         with ObservationStore.open(path) as opened:

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from vinelm.catalog import Catalog
-from vinelm.profiler.sampling.prices import Prices, SamplingLimits
+from vinelm.profiler.sampling.limits import ProfileLimits
+from vinelm.profiler.sampling.prices import Prices
 from vinelm.profiler.sampling.race import REQUESTS, SHARE, Race
 from vinelm.profiler.sampling.single_models import SingleModel, SingleModels, beta_interval, is_apart, without_losers
 from vinelm.rows.observation import Observation
@@ -27,7 +28,7 @@ def catalog(names):
 def race_of(names=("tiny", "mid", "big"), template=None, today=None, **limits):
     template = (template or Template((Stage("answer"),))).bind(tuple(names)).with_defaults(today or {})
     choices = [next(iter(template.stage(s).models for s in stages)) for stages in template.flow.stages_at]
-    return Race(template, catalog(names), NAMES, choices, SamplingLimits(**limits))
+    return Race(template, catalog(names), NAMES, choices, ProfileLimits(**limits))
 
 
 def rows_of(paths, rates, usd=None):
@@ -156,7 +157,7 @@ def test_one_model_alone_does_not_race():
 
 def test_free_models_race_by_the_number_of_their_calls():
     template = Template((Stage("answer"),)).bind(("a", "b"))
-    race = Race(template, None, NAMES, [("a", "b")], SamplingLimits(coverage=0.1))
+    race = Race(template, None, NAMES, [("a", "b")], ProfileLimits(coverage=0.1))
     rounds, rows = [], []
     while paths := race.paths(len(rounds), rows):
         rounds.append(paths)
@@ -191,11 +192,10 @@ def test_the_strongest_is_named_by_its_rows_and_not_by_its_price():
 
 def test_the_text_has_a_line_for_each_model_and_what_it_says():
     table = SingleModels(models=(model("a", 29, 30, 1.0), model("b", 29, 30, 20.0), model("c", 0, 0, 900.0)), spent_usd=1.0)
-    head, *lines = table.text().splitlines()
-    assert head.split("  ")[0] == "single model"
-    assert [line.split()[0] for line in lines[:3]] == ["a", "b", "c"]
-    assert "96.7" in lines[0]
-    assert any("c has no row" in line for line in lines[3:])
+    rows = table.table()
+    assert [row[0] for row in rows] == ["a", "b", "c"]
+    assert "96.7" in rows[0][2]
+    assert any("c has no row" in line for line in table.lines())
 
 
 def test_an_interval_holds_as_often_as_it_says():

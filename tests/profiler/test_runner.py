@@ -10,7 +10,7 @@ from kit.toys.profiling import ToyBackend, catalog_for, cost_of, expected, new_s
 from kit.toys.rounds import TwoRounds
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
-from vinelm.profiler import ProfileLimits, ProfileSettings, SamplingLimits, profile
+from vinelm.profiler import ProfileLimits, ProfileSettings, profile
 from vinelm.traces import ObservationStore
 
 
@@ -57,7 +57,7 @@ def test_the_same_seed_buys_the_same_rows_and_another_seed_others(tmp_path):
 
 def test_a_larger_coverage_begins_with_the_smaller_where_both_are_steps_of_one_profile(tmp_path):
     workflow = toy(n_requests=20)
-    small = rows_of(tmp_path, workflow, "a.db", whole=SamplingLimits(coverage=0.5), coverage=0.1)
+    small = rows_of(tmp_path, workflow, "a.db", whole=ProfileLimits(coverage=0.5), coverage=0.1)
     large = rows_of(tmp_path, workflow, "b.db", coverage=0.5)
     assert 0 < len(small) < len(large)
     assert large[: len(small)] == small
@@ -80,7 +80,7 @@ def test_a_budget_is_kept_and_the_capped_run_is_a_prefix(tmp_path):
     costs = [row.cost_usd for row in whole]
     for cap in (0.0, 0.004, 0.01):
         with new_store(tmp_path / f"{cap}.db", workflow) as store:
-            result = run(store, workflow, whole=SamplingLimits(coverage=0.9), coverage=0.9, budget_usd=cap)
+            result = run(store, workflow, whole=ProfileLimits(coverage=0.9), coverage=0.9, budget_usd=cap)
             rows = store.observations()
             assert result.stopped_by == "budget"
             assert result.is_resumable
@@ -96,7 +96,7 @@ def test_a_budget_of_calls(tmp_path):
     whole = rows_of(tmp_path, workflow, "whole.db", coverage=0.9)
     with new_store(tmp_path / "s.db", workflow) as store:
         for n in (3, 3, 7):
-            result = run(store, workflow, whole=SamplingLimits(coverage=0.9), coverage=0.9, budget_calls=n)
+            result = run(store, workflow, whole=ProfileLimits(coverage=0.9), coverage=0.9, budget_calls=n)
             assert (result.stopped_by, len(store)) == ("budget", n)
         assert store.observations() == whole[:7]
         run(store, workflow, coverage=0.9)

@@ -89,15 +89,17 @@ def _point_stdout_at(descriptor: int) -> None:
         os.close(nothing)
 
 
-def stdout() -> Console:
+def stdout(*, err: bool = False) -> Console:
     """Return a console for data: text as it is (brackets are no markup), 80 columns if the output is not a terminal."""
     from rich.console import Console
 
-    return Console(file=output(), highlight=False, soft_wrap=False, markup=False, emoji=False)
+    return Console(file=sys.stderr if err else output(), highlight=False, soft_wrap=False, markup=False, emoji=False)
 
 
-def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str | None = None) -> None:
-    """Print a table on stdout.
+def show_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str | None = None, err: bool = False
+) -> None:
+    """Print a table on stdout, or on stderr.
 
     If the table is too wide, headings and texts wrap at spaces. Words and figures are never broken: a table that still does
     not fit is wider than the terminal.
@@ -107,9 +109,10 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         columns: Headings. The first column, and those whose heading starts with ``<``, are text; the others are figures.
         rows: Cells of each row, formatted.
         caption: Line below the table.
+        err: On stderr.
     """
     make_way()
-    console = stdout()
+    console = stdout(err=err)
     console.print(_table(console, title, columns, rows, caption))
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from vinelm.cli.console import echo, print_json, say, show_table
+from vinelm.cli.progress import show_single_models
 from vinelm.reports import percent, usd
 from vinelm.trie.verdict import MAX_LOSS, what_can_be_proven
 
@@ -29,10 +30,7 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_
     for by in GROUPS:
         _spend_table(by, store.spend(by), result.spent_usd)  # type: ignore[arg-type]
     if result.single_models is not None:
-        columns = ("model on every call", "requests", "% right (90 %)", "$ per 1,000")
-        show_table("Single models", columns, result.single_models.table())
-        for line in result.single_models.lines():
-            say(line)
+        show_single_models(result.single_models)
     failed = "".join(f", {n:,} failed ({kind})" for kind, n in sorted(result.failures.items()))
     ended = "the estimate is certain enough" if result.stopped_by == "certain" else f"stopped by {result.stopped_by}"
     say(f"{len(store):,} rows ({result.executed:,} new{failed}), {usd(result.spent_usd)}, {ended}.")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
-from vinelm.cli.console import echo, json_text
+from vinelm.cli.console import echo, json_text, show_table
 from vinelm.cli.waiting import held
 from vinelm.reports import percent, usd
 
@@ -58,7 +58,14 @@ def raced(kind: EventKind) -> Callable[[SingleModels], None] | None:
         return None
     if kind == "json":
         return lambda found: echo(json_text({"event": "single_models", **asdict(found)}), err=True)
-    return lambda found: echo(found.text(), err=True)
+    return lambda found: show_single_models(found, err=True)
+
+
+def show_single_models(found: SingleModels, *, err: bool = False) -> None:
+    """Print what each model is right in and costs on every call, and the sentences about it."""
+    show_table("Single models", ("model on every call", "requests", "% right (90 %)", "$ per 1,000"), found.table(), err=err)
+    for sentence in found.lines():
+        echo(sentence, err=err)
 
 
 class RateEstimate:

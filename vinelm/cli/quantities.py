@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from vinelm.io.file_kinds import near
-from vinelm.meant import count_of, did_you_mean, dollars_of, fraction_meant, fraction_of, number_of, seconds_of
+from vinelm.meant import count_of, did_you_mean, dollars_of, fraction_meant, fraction_of, number_of, points_of, seconds_of
 
 if TYPE_CHECKING:
     _OfFloat: TypeAlias = click.ParamType[float]
@@ -31,10 +31,13 @@ class Quantity(_OfFloat):
         read: Makes a number of a text, or raises :class:`ValueError`.
         forms: How it may be written, for the error.
         most: The largest value.
+        unit: What a value of 1 is to the command.
     """
 
-    def __init__(self, name: str, read: Callable[[str], float], forms: str, *, most: float = math.inf) -> None:
-        self.name, self._read, self._forms, self._most = name, read, forms, most
+    def __init__(
+        self, name: str, read: Callable[[str], float], forms: str, *, most: float = math.inf, unit: float = 1.0
+    ) -> None:
+        self.name, self._read, self._forms, self._most, self._unit = name, read, forms, most, unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number; a usage error names the option, the value and what was meant."""
@@ -45,11 +48,12 @@ class Quantity(_OfFloat):
         except ValueError:
             raise _refused(param, ctx, f"is {value!r}: write {self._forms}") from None
         if number > self._most:
-            raise _refused(param, ctx, f"is {value}: it must be a {self.name} in [0, {self._most:g}]{fraction_meant(number)}")
+            meant = fraction_meant(number) if self._most == 1.0 else ""
+            raise _refused(param, ctx, f"is {value}: it must be a {self.name} in [0, {self._most:g}]{meant}")
         if not (number >= 0.0 and math.isfinite(number)):
             rule = f"a {self.name} in [0, {self._most:g}]" if self._most < math.inf else "a finite number >= 0"
             raise _refused(param, ctx, f"is {value}: it must be {rule}")
-        return number
+        return number * self._unit
 
 
 class Count(_OfInt):
@@ -106,6 +110,8 @@ def _refused(param: click.Parameter | None, ctx: click.Context | None, what: str
 
 
 FRACTION = Quantity("fraction", fraction_of, "a fraction such as 0.8, or 80%", most=1.0)
+POINTS = Quantity("number of points", points_of, "points of accuracy such as 3", most=100.0, unit=0.01)
+"""Points of accuracy; the command gets a fraction."""
 USD = Quantity("dollars", dollars_of, "dollars such as 0.002, or '$0.002'")
 SECONDS = Quantity("seconds", seconds_of, "seconds such as 1.5, or 90s, 250ms, 2m, 1h30m")
 DURATION = Quantity(

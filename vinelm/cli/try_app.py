@@ -94,12 +94,12 @@ def command(
         echo(run_command(folder, "profile", *given, "--dry-run", *(["--json"] if as_json else [])).rstrip("\n"))
         return
     if not quiet:
-        echo(what_can_be_proven(checked["requests"], MAX_LOSS if max_loss is None else max_loss / 100.0), err=True)
+        echo(what_can_be_proven(checked["requests"], MAX_LOSS if max_loss is None else max_loss), err=True)
     given += ["--keep-going"] if keep_going else []
     quietly = ["--quiet"] if quiet else []
     # What was bought when the budget was reached may be enough: the verdict says so.
     run_command(folder, "profile", *given, *quietly, accepted=(0, BUDGET_REACHED))
-    allowed = [] if max_loss is None else ["--max-loss", str(max_loss)]
+    allowed = [] if max_loss is None else ["--max-loss", f"{100 * max_loss:.12g}"]
     run_command(folder, "estimate", STORE, "-o", TRIE, "--max-error", "1", *allowed)
     run_command(folder, "report", STORE, TRIE, "-o", REPORT, *quietly)
     _show(folder, as_json=as_json, allow_unproven=allow_unproven)

@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING
 
 from vinelm.cli.console import say, show_table
 from vinelm.cli.options import option
+from vinelm.cli.quantities import POINTS
 from vinelm.trie.verdict import COLUMNS, table_rows
 
 if TYPE_CHECKING:
     from vinelm.trie.verdict import Verdict
 
 max_loss_option = option(
-    "--max-loss POINTS", "Points of accuracy that a cheaper plan may lose for the verdict to be to switch [default: 3].", float
+    "--max-loss POINTS", "Points of accuracy that a cheaper plan may lose for the verdict to be to switch [default: 3].", POINTS
 )
-
-
-def fraction_of(max_loss: float | None) -> float | None:
-    """Return the points of the option as a fraction of accuracy."""
-    return None if max_loss is None else max_loss / 100.0
 
 
 def show_verdict(found: Verdict) -> None:

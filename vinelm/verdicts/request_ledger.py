@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from vinelm.errors import BudgetExhausted, StoreError
 from vinelm.profiler.execution.job import UnitBudget
-from vinelm.profiler.execution.ledger import Ledger, ProfileLimits, Reservation
+from vinelm.profiler.execution.ledger import Ledger, Reservation
+from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.traces import ObservationStore
 from vinelm.traces.served.answers import Answer
 from vinelm.traces.served.served_requests import ServedRequest

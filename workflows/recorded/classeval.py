@@ -11,12 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from vinelm.catalog import Catalog, Model, Price
+from vinelm.catalog import Catalog
 from vinelm.io.fields import as_flag
 from vinelm.io.tables import read_table
 from vinelm.requests.protocols import Vine
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Loop, Stage, Template
+from vinelm.workflows.recorded.recorded_models import recorded_catalog
 
 TABLE = Path(__file__).parent / "data" / "classeval.csv.gz"
 RETRIES = 2
@@ -66,26 +67,15 @@ def tested(method: str, code: str) -> Tested:
 
 def catalog() -> Catalog:
     """Return the four models, whose answers are recorded, at the list prices of the time."""
-    return Catalog(
-        [
-            Model(
-                name=name,
-                provider="recorded",
-                model_id=recorded,
-                engine=name,
-                price=Price(input=tokens_in, output=tokens_out, source="list price, mid-2024", as_of=date(2024, 7, 1)),
-            )
-            for name, (recorded, tokens_in, tokens_out) in PRICES.items()
-        ],
-        {
-            "recorded": {
-                "table": str(TABLE),
-                "id_column": "method",
-                "answer_column": "model",
-                "chars_column": "chars",
-                "prompt_tokens": PROMPT_TOKENS,
-            }
-        },
+    return recorded_catalog(
+        TABLE,
+        PRICES,
+        "list price, mid-2024",
+        date(2024, 7, 1),
+        id_column="method",
+        answer_column="model",
+        chars_column="chars",
+        prompt_tokens=PROMPT_TOKENS,
     )
 
 

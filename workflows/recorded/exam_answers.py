@@ -11,11 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
 
-from vinelm.catalog import Catalog, Model, Price
+from vinelm.catalog import Catalog
 from vinelm.io.tables import read_table
 from vinelm.requests.protocols import Vine
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Loop, Stage, Template
+from vinelm.workflows.recorded.recorded_models import recorded_catalog
 
 TABLE = Path(__file__).parent / "data" / "exams.csv.gz"
 TODAY = "gpt-4"
@@ -49,28 +50,17 @@ def right_letters() -> dict[str, str]:
 
 def catalog() -> Catalog:
     """Return the nine models, whose answers, tokens, dollars and seconds are recorded."""
-    return Catalog(
-        [
-            Model(
-                name=name,
-                provider="recorded",
-                model_id=recorded,
-                engine=name,
-                price=Price(input=tokens_in, output=tokens_out, source="as charged, April 2024", as_of=date(2024, 4, 18)),
-            )
-            for name, (recorded, tokens_in, tokens_out) in PRICES.items()
-        ],
-        {
-            "recorded": {
-                "table": str(TABLE),
-                "id_column": "question",
-                "answer_column": "answer",
-                "cost_column": "cost_usd",
-                "latency_column": "latency_s",
-                "tokens_in_column": "tokens_in",
-                "tokens_out_column": "tokens_out",
-            }
-        },
+    return recorded_catalog(
+        TABLE,
+        PRICES,
+        "as charged, April 2024",
+        date(2024, 4, 18),
+        id_column="question",
+        answer_column="answer",
+        cost_column="cost_usd",
+        latency_column="latency_s",
+        tokens_in_column="tokens_in",
+        tokens_out_column="tokens_out",
     )
 
 

@@ -1,6 +1,6 @@
 """One cap on dollars over 700 calls at once, in threads or on an event loop: the provider's bill never passes it.
 
-The server keeps the bill: whatever it was asked is charged in full, answered or not, as a provider may.
+The server keeps the bill: all but what it refuses to begin is charged in full, answered or not, as a provider may.
 """
 
 import asyncio
@@ -27,17 +27,22 @@ ONE_USD = PRICE.cost_usd(1000, MOST_OUT)
 
 
 class Till:
-    """Answers most calls, hangs on some, breaks off others; charges all."""
+    """Answers most calls, hangs on some, fails or breaks off others, and refuses some: it charges all but these."""
 
     def __init__(self):
-        self.calls = 0
+        self.calls = self.charged = 0
 
     @property
     def bill_usd(self):
-        return self.calls * ONE_USD
+        return self.charged * ONE_USD
 
     async def __call__(self, asked, out):
         self.calls += 1
+        if self.calls % 7 == 5:
+            return await out.whole(openai_format.problem("rate_limit_exceeded"), 429)
+        self.charged += 1
+        if self.calls % 11 == 7:
+            return await out.whole({"error": {"message": "no"}}, 500)
         if self.calls % 5 == 3:
             await asyncio.sleep(3600)
         if self.calls % 5 == 4:
@@ -116,8 +121,12 @@ class Callers:
             raise
         self.end("made")
 
-    async def all_at_once(self):
-        tasks = [asyncio.ensure_future(self.acall(number)) for number in range(CALLS)]
+    def all_in_threads(self, calls=CALLS):
+        with ThreadPoolExecutor(calls) as pool:
+            list(pool.map(self.call, range(calls)))
+
+    async def all_at_once(self, calls=CALLS):
+        tasks = [asyncio.ensure_future(self.acall(number)) for number in range(calls)]
         while self.till.calls < 10 and not all(task.done() for task in tasks):
             await asyncio.sleep(0.001)
         for task in [task for task in tasks if not task.done()][::3]:
@@ -138,13 +147,22 @@ class Callers:
 
 def test_a_cap_over_700_threads_is_never_passed(made, till):
     callers = Callers(made, till)
-    with ThreadPoolExecutor(CALLS) as pool:
-        list(pool.map(callers.call, range(CALLS)))
+    callers.all_in_threads()
     callers.check()
 
 
 def test_a_cap_over_700_tasks_is_never_passed_though_some_are_cancelled(made, till):
     callers = Callers(made, till)
     asyncio.run(callers.all_at_once())
+    assert callers.ends["cancelled"] > 0
+    callers.check()
+
+
+def test_a_cap_that_threads_and_tasks_share_is_never_passed(made, till):
+    callers = Callers(made, till)
+    threads = threading.Thread(target=callers.all_in_threads, args=(CALLS // 2,))
+    threads.start()
+    asyncio.run(callers.all_at_once(CALLS // 2))
+    threads.join()
     assert callers.ends["cancelled"] > 0
     callers.check()

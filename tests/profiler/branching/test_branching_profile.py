@@ -6,7 +6,7 @@ import pytest
 from kit.toys.branching import BranchingBackend, branching, cost_of, new_store, reachable
 from kit.toys.profiling import catalog_for
 
-from vinelm.profiler import ExecutionConfig, ProfileSettings, SamplingLimits, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileLimits, ProfileSettings, WorkflowSource, profile
 from vinelm.traces import ObservationStore
 
 
@@ -58,7 +58,7 @@ def test_a_budget_is_kept_and_the_capped_run_is_a_prefix(tmp_path):
     whole = rows_of(tmp_path, workflow, "whole.db", coverage=0.9)
     for cap in (0.0, 0.004, 0.01):
         with new_store(tmp_path / f"{cap}.db", workflow) as store:
-            result = run(store, workflow, whole=SamplingLimits(coverage=0.9), coverage=0.9, budget_usd=cap)
+            result = run(store, workflow, whole=ProfileLimits(coverage=0.9), coverage=0.9, budget_usd=cap)
             rows = store.observations()
             assert result.stopped_by == "budget"
             assert store.committed_usd() == pytest.approx(result.spent_usd)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from vinelm.errors import StoreError
-from vinelm.profiler.execution.ledger import Ledger, ProfileLimits
+from vinelm.profiler.execution.ledger import Ledger
+from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.traces import ObservationStore
 from vinelm.traces.databases import lock as lock_module
 from vinelm.traces.databases.lock import holder, run_lock

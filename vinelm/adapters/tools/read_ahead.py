@@ -164,12 +164,8 @@ class ReadAhead:
         """Whether a guess is about a read that is not there yet, so that a place may be given to it."""
         if not known.says.read_only:
             return False
-        try:
-            return (id(known), known.key_of(*known.call_of(arguments))[0]) not in self._reads
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # not the tool's arguments, or its schema ends by what nobody has asked for
-            return False
+        call = _call_of(known, arguments)
+        return call is not None and (id(known), call[2]) not in self._reads
 
     def start(
         self,
@@ -191,13 +187,10 @@ class ReadAhead:
         says, of = tool.says, tool.tool()
         if of is None or not says.read_only or self.speculation is None:
             return False
-        try:
-            args, kwargs = tool.call_of(arguments)
-            key, plain = tool.key_of(args, kwargs)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # not the tool's arguments: the application will be told when it asks
+        call = _call_of(tool, arguments)
+        if call is None:
             return False
+        args, kwargs, key, plain = call
         usd, unsure_usd = says.cost_usd, (1.0 - probability) * says.cost_usd
         with self._lock:
             if not self._has_place(tool, key) or self._waste_usd + unsure_usd > self.speculation.waste_usd + 1e-12:
@@ -540,3 +533,20 @@ def _plain(result: Any) -> Any:
     with suppress(Exception):
         return value_of(content) if isinstance(content, str) else to_jsonable_python(content)
     return str(content)
+
+
+def _call_of(
+    tool: DeclaredTool, arguments: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], str, dict[str, Any]] | None:
+    """Return the arguments of the tool's function, the key of the call and its arguments as JSON values.
+
+    None where they are not the tool's arguments (the application will be told when it asks), or where its schema raises
+    what is no :class:`Exception`: nobody has asked for this call.
+    """
+    try:
+        args, kwargs = tool.call_of(arguments)
+        return args, kwargs, *tool.key_of(args, kwargs)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return None

@@ -126,10 +126,9 @@ class SeenAnswer:
     """True if nothing of the answer came after the counts. Earlier ones may be of a part of it."""
     request_id: str | None = None
     response_model: str | None = None
+    """The name of the model that answered, as the server states it."""
     provider_latency_s: float | None = None
     service_tier: str | None = None
-    served: str | None = None
-    """The name of the model that answered, as the server states it."""
     _usage: UsageSum = field(default_factory=UsageSum)
     _tools: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
@@ -166,7 +165,6 @@ class SeenAnswer:
         self.request_id = _label(told.get("id")) or self.request_id
         self.response_model = _label(told.get("model_name") or told.get("model")) or self.response_model
         self.service_tier = told.get("service_tier") or self.service_tier
-        self.served = _label(told.get("model_name") or told.get("model")) or self.served
         metrics = told.get("metrics")
         if isinstance(metrics, Mapping):
             latency = metrics.get("latencyMs")
@@ -364,7 +362,7 @@ class MeteredCall:
 
         A router, or a gateway's fallback. The list is only read for a name that is not the one asked for, with a date.
         """
-        model, served = self.model, self.seen.served
+        model, served = self.model, self.seen.response_model
         if model.price_id is None or served is None or re.fullmatch(re.escape(model.model_id) + r"([-@:]\d[\d-]*)?", served):
             return 1.0
         price = _price_of(f"{model.price_id.partition('/')[0]}/{served}")

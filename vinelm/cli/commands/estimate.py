@@ -12,7 +12,7 @@ from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.inputs import is_trie_file, refuse_other_file, refuse_replacing, say_changed_prices
 from vinelm.cli.options import option, output_options, stop_option, store_argument
 from vinelm.cli.quantities import FRACTION, RATE
-from vinelm.cli.verdict_output import fraction_of, max_loss_option, show_verdict
+from vinelm.cli.verdict_output import max_loss_option, show_verdict
 from vinelm.errors import ConfigError, StoreError
 from vinelm.io.file_kinds import TRIE, instead_of, what_is
 from vinelm.reports import percent
@@ -101,7 +101,7 @@ def command(
             calls_per_hour = 0.0 if update is None else served_per_hour(update)
         annotated = estimate(
             store, estimator=estimator, stop=stop, check=check, max_error=max_error, calls_per_hour=calls_per_hour,
-            max_loss=fraction_of(max_loss),
+            max_loss=max_loss,
         )  # fmt: skip
     if update is not None:
         annotated = fold_in(annotated, update)

@@ -20,7 +20,7 @@ from vinelm.cli.options import (
     store_argument,
 )
 from vinelm.cli.quantities import USD, Count
-from vinelm.cli.verdict_output import fraction_of, max_loss_option, show_verdict
+from vinelm.cli.verdict_output import max_loss_option, show_verdict
 from vinelm.errors import BudgetExhausted, ConfigError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def command(
             log=own["log"],
             seed=own["seed"],
             on_done=advance,
-            max_loss=fraction_of(max_loss),
+            max_loss=max_loss,
         )
     _print(found, as_json=as_json)
     if not found.is_complete:

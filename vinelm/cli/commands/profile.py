@@ -258,7 +258,6 @@ def _forecast(
     from vinelm.profiler.growth import kinds_of
     from vinelm.profiler.runner import continued_share
     from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
-    from vinelm.profiler.sampling.prices import SamplingLimits
     from vinelm.traces.databases.address import address_of
     from vinelm.traces.databases.opening import exists
 
@@ -278,7 +277,7 @@ def _forecast(
             ids,
             settings["seed"],
             catalog=inputs.catalog,
-            limits=SamplingLimits(budget_usd=limits.budget_usd, coverage=limits.coverage, budget_calls=limits.budget_calls),
+            limits=limits,
             continued_share=continued_share(inputs.workflow),
             candidates=recommended_plans(template, inputs.catalog),
             kinds=kinds_of(inputs.workflow, ()),

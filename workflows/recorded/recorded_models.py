@@ -1,0 +1,34 @@
+"""Catalogs of models whose answers are recorded in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+
+from vinelm.catalog import Catalog, Model, Price
+
+
+def recorded_catalog(
+    table: Path, prices: Mapping[str, tuple[str, float, float]], source: str, as_of: date, **columns: str | int
+) -> Catalog:
+    """Return the models of a table, at the list prices of the time.
+
+    Args:
+        table: The file of recorded answers.
+        prices: By name: the model as the table calls it, and dollars per million tokens in and out.
+        source: Where the prices are from.
+        as_of: Of which day they are.
+        columns: Further settings of the backend of recorded answers.
+    """
+    models = [
+        Model(
+            name=name,
+            provider="recorded",
+            model_id=recorded,
+            engine=name,
+            price=Price(input=tokens_in, output=tokens_out, source=source, as_of=as_of),
+        )
+        for name, (recorded, tokens_in, tokens_out) in prices.items()
+    ]
+    return Catalog(models, {"recorded": {"table": str(table), **columns}})
