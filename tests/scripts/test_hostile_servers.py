@@ -8,7 +8,15 @@ from scripts.hostile_parts.lies import KINDS
 from scripts.hostile_parts.servers import Call, run
 from vinelm.rows.observation import Usage
 
-SOME = ("header_bytes", "status_504_after_charging", "redirect_307", "usage_negative", "retry_after_huge", "gzip_bomb")
+SOME = (
+    "header_bytes",
+    "status_504_after_charging",
+    "redirect_307",
+    "usage_negative",
+    "retry_after_huge",
+    "gzip_bomb",
+    "gzip_bomb_of_lines",
+)
 
 
 # Servers that break off leave transports for the garbage collector, at a time of its choosing.
@@ -18,7 +26,7 @@ def test_nothing_gets_through():
     lines = []
     found = run(lines.append, only=SOME, providers=("openai", "anthropic"))
     assert found["got_through"] == []
-    assert (found["kinds"], found["calls"], len(lines)) == (6, 48, 6)
+    assert (found["kinds"], found["calls"], len(lines)) == (7, 56, 7)
     assert found["by_kind"]["redirect_307"]["requests_max"] == 1
     assert found["by_kind"]["status_504_after_charging"]["booked_of_reserved_max"] == pytest.approx(1.0, abs=0.03)
 

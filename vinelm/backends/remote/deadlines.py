@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
@@ -55,6 +56,25 @@ class _Here(threading.local):
 
 
 _HERE = _Here()
+_TASK_ENDS_AT: ContextVar[float] = ContextVar("the end of the attempt that a coroutine makes", default=float("inf"))
+
+
+@contextmanager
+def task_deadline(ends_at: float) -> Iterator[None]:
+    """State when the attempt that a coroutine makes ends, in monotonic seconds, for :func:`check_time`."""
+    before = _TASK_ENDS_AT.set(ends_at)
+    try:
+        yield
+    finally:
+        _TASK_ENDS_AT.reset(before)
+
+
+def check_time(late: type[Exception]) -> None:
+    """Raise ``late`` if the attempt's time is over: for work between two waits, which nothing else ends."""
+    deadline = _HERE.deadline
+    if time.monotonic() > (_TASK_ENDS_AT.get() if deadline is None else deadline.ends_at):
+        _strike()
+        raise late("no end in time")
 
 
 def bound_waits(client: Any) -> bool:

@@ -17,6 +17,7 @@ from weakref import finalize
 
 from langchain_core.language_models import BaseChatModel
 
+from vinelm.backends.remote.answer_size import bound_answers
 from vinelm.backends.remote.client_pool import EventLoopClients
 from vinelm.backends.remote.deadlines import bound_waits
 from vinelm.backends.remote.loop import shared_loop
@@ -228,6 +229,7 @@ def with_own_connections(
         kinds: Any = getattr(chat, "http_clients", (openai.DefaultHttpxClient, openai.DefaultAsyncHttpxClient))
         how = {"limits": _limits(openai), "follow_redirects": follow_redirects}
         http: Any = kinds[is_async](base_url=root.base_url, timeout=root.timeout, **how)
+        bound_answers(http, is_async=is_async)
         own = _like(root, http_client=http)
         return chat.model_copy(update={root_name: own, leaf: own.chat.completions}), http
     if package_of(chat) == "langchain_anthropic":
@@ -240,6 +242,7 @@ def with_own_connections(
         how = {"limits": _limits(anthropic), "follow_redirects": follow_redirects}
         kind: Any = anthropic.DefaultAsyncHttpxClient if is_async else anthropic.DefaultHttpxClient
         http = kind(base_url=settings["base_url"], **how, **timeout)
+        bound_answers(http, is_async=is_async)
         made = chat.model_copy()
         sdk: Any = anthropic.AsyncClient if is_async else anthropic.Client
         made.__dict__["_async_client" if is_async else "_client"] = sdk(**settings, http_client=http)

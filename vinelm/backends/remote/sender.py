@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing
 from typing import Any
@@ -12,7 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatGenerationChunk
 
 from vinelm.backends.remote.conversation import carried_to
-from vinelm.backends.remote.deadlines import Deadline
+from vinelm.backends.remote.deadlines import Deadline, task_deadline
 from vinelm.backends.remote.inner import InnerChat, limit_field, limit_of
 from vinelm.backends.remote.loop import athreaded, iterated, late, threaded
 from vinelm.backends.remote.meter import ModelRequest
@@ -84,22 +85,24 @@ def _pieces(chat: BaseChatModel, request: ModelRequest, timeout_s: float = math.
 async def _apieces(inner: InnerChat, request: ModelRequest, timeout_s: float) -> AsyncGenerator[Piece]:
     chat, options = asked(await inner.here(), request)
     messages = carried_to(chat, request.messages)
-    ends_at = asyncio.get_running_loop().time() + timeout_s
+    until, ends_at = asyncio.get_running_loop().time() + timeout_s, time.monotonic() + timeout_s
     try:
         if not request.is_streamed:
-            async with asyncio.timeout_at(ends_at):
-                result = await chat._agenerate(messages, stop=request.stop, **options)
+            async with asyncio.timeout_at(until):
+                with task_deadline(ends_at):
+                    result = await chat._agenerate(messages, stop=request.stop, **options)
             yield result
             return
         async with aclosing(chat._astream(messages, stop=request.stop, **options)) as chunks:  # type: ignore[type-var]
             while True:
-                async with asyncio.timeout_at(ends_at):
-                    chunk: ChatGenerationChunk | None = await anext(chunks, None)
+                async with asyncio.timeout_at(until):
+                    with task_deadline(ends_at):
+                        chunk: ChatGenerationChunk | None = await anext(chunks, None)
                 if chunk is None:
                     return
                 yield chunk
     except TimeoutError:
-        if asyncio.get_running_loop().time() < ends_at:
+        if asyncio.get_running_loop().time() < until:
             raise
     raise late(timeout_s)
 

@@ -1,0 +1,72 @@
+"""The size of an answer: an HTTP client unfolds no more than :data:`MOST_BYTES` of one, compressed or not."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from vinelm.backends.remote.deadlines import check_time
+
+MOST_BYTES = 64 << 20
+"""Of one answer, unfolded. The events of 128,000 tokens, streamed one by one, have about 45 MiB."""
+MOST_COPIED = 4 << 30
+"""Bytes that an SDK copies for one event of a stream: with every line and piece it copies what it has of the event. About a
+second's work, for an event of 20 MiB or one of 20,000 lines."""
+
+
+def bound_answers(client: Any, *, is_async: bool) -> None:
+    """Let an HTTP client (httpx's, or its successor's) end an answer that is larger, as one that cannot be decoded.
+
+    A compressed answer of some kilobytes unfolds to gigabytes, and the SDKs hold an answer whole.
+    """
+
+    async def bound(response: Any) -> None:
+        _bound(response)
+
+    client.event_hooks["response"].append(bound if is_async else _bound)
+
+
+def _bound(response: Any) -> None:
+    if hasattr(response, "_get_content_decoder"):  # else the library has changed
+        response._decoder = _Bounded(response._get_content_decoder(), response)
+
+
+class _Bounded:
+    """A decoder that counts what it makes of a response's bytes: all at once with httpx, in pieces with its successor."""
+
+    def __init__(self, inner: Any, response: Any) -> None:
+        self._inner, self._response = inner, response
+        self._library = importlib.import_module(type(response).__module__.partition(".")[0])
+        self._made = self._event = self._copied = 0
+        self._is_stream = "event-stream" in response.headers.get("content-type", "")
+
+    def decode(self, data: bytes) -> Any:
+        if len(getattr(self._inner, "children", ())) > 1:
+            raise self._refused("is compressed twice")  # a piece of 64 kB may unfold to 64 GB at once
+        return self._all_counted(self._inner.decode(data))
+
+    def flush(self) -> Any:
+        return self._all_counted(self._inner.flush())
+
+    def _all_counted(self, made: Any) -> Any:
+        return self._counted(made) if isinstance(made, bytes) else map(self._counted, made)
+
+    def _counted(self, made: bytes) -> bytes:
+        check_time(self._library.ReadTimeout)  # a few bytes of the socket may be work for minutes
+        self._made += len(made)
+        if self._made > MOST_BYTES:
+            raise self._refused(f"is larger than {MOST_BYTES >> 20} MiB")
+        if self._is_stream:
+            begins = max(made.rfind(b"\n\n"), made.rfind(b"\r\n\r\n"))
+            if begins >= 0:
+                self._event = self._copied = 0
+            begins = max(begins, 0)
+            self._event += len(made) - begins
+            self._copied += (1 + made.count(b"\n", begins)) * self._event
+            if self._copied > MOST_COPIED:
+                raise self._refused("has an event that is too large")
+        return made
+
+    def _refused(self, why: str) -> Exception:
+        error: Exception = self._library.DecodingError(f"the answer {why}", request=self._response.request)
+        return error
