@@ -5,7 +5,7 @@ LangChain's packages pass what they do not know on, and merge whole bodies (``ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -35,8 +35,8 @@ DEARER: Mapping[str, str] = MappingProxyType(
 
 def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the settings that stand inside of settings."""
-    for name in _INSIDE:
-        inside = settings.get(name)
+    for name in _stated(settings, _INSIDE):
+        inside = settings[name]
         if isinstance(inside, Mapping):
             yield inside
             yield from held_in(inside)
@@ -49,21 +49,22 @@ def settings_of(chat: Any) -> dict[str, Any]:
 
 def limit_in(*settings: Mapping[str, Any]) -> int | None:
     """Return the largest limit of an answer that these settings state; None without one."""
-    found = [count for part in settings for name in _LIMITS if (count := _count(part.get(name))) is not None]
+    found = [count for part in settings for name in _stated(part, _LIMITS) if (count := _count(part[name])) is not None]
     return max(found, default=None)
 
 
 def answers_in(settings: Mapping[str, Any]) -> int:
     """Return the most answers that one call asks for by these settings, and by those inside of them; at least 1."""
     parts = [settings, *held_in(settings)]
-    return max([count for part in parts for name in _ANSWERS if (count := _count(part.get(name))) is not None], default=1)
+    counts = [_count(part[name]) for part in parts for name in _stated(part, _ANSWERS)]
+    return max((count for count in counts if count is not None), default=1)
 
 
 def other_model_in(settings: Mapping[str, Any], *own: Any) -> Any:
     """Return the model that a call asks for by its settings, if it is none of these names; else None."""
     for part in (settings, *held_in(settings)):
-        for name in _MODELS:
-            asked = part.get(name)
+        for name in _stated(part, _MODELS):
+            asked = part[name]
             if asked is not None and asked not in own:
                 return asked
     return None
@@ -72,8 +73,8 @@ def other_model_in(settings: Mapping[str, Any], *own: Any) -> Any:
 def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the setting by which calls cost more than the list price, and its value; None without one."""
     for part in (settings, *held_in(settings)):
-        for name, value in DEARER.items():
-            asked = part.get(name)
+        for name in _stated(part, DEARER):
+            asked, value = part[name], DEARER[name]
             if asked == value or (isinstance(asked, Mapping) and value in asked.values()):
                 return name, value
     return None
@@ -82,15 +83,20 @@ def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
 def stored_in(settings: Mapping[str, Any]) -> int:
     """Return how many parts of a call's prompt stand at the provider and are only named: their length is not known here."""
     parts = [settings, *held_in(settings)]
-    return sum(bool(part.get(name)) for part in parts for name in _STORED)
+    return sum(bool(part[name]) for part in parts for name in _stated(part, _STORED))
 
 
 def speaks_in(settings: Mapping[str, Any]) -> bool:
     """Return whether an answer may be sound by these settings."""
     parts = [settings, *held_in(settings)]
-    return any("audio" in str(part.get(name) or "").lower() for part in parts for name in _SPEAKING) or any(
+    return any("audio" in str(part[name] or "").lower() for part in parts for name in _stated(part, _SPEAKING)) or any(
         part.get("audio") for part in parts
     )
+
+
+def _stated(settings: Mapping[str, Any], names: Iterable[str]) -> Sequence[str]:
+    """Those of the names that settings have, in order. Most calls have none: that is found out first, for all at once."""
+    return () if settings.keys().isdisjoint(names) else [name for name in names if name in settings]
 
 
 def _count(value: Any) -> int | None:
