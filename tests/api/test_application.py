@@ -13,10 +13,10 @@ from vinelm.backends.offline.presets import simulated_catalog
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy
+from vinelm.running.serving import judge_of, serve
 from vinelm.template import Stage, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.verdicts.serving import judge_of, serve
 from vinelm.vinefile import save_trie
 
 

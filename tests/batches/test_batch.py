@@ -19,9 +19,9 @@ from vinelm.batches.batch import _Batch
 from vinelm.datasets import Columns
 from vinelm.errors import ConfigError, DatasetError, InfeasibleError, StageBroken, StoreError, WorkflowError
 from vinelm.objective import Objective
+from vinelm.running.request_ledger import RequestLedger
 from vinelm.traces import ObservationStore, check_store
 from vinelm.traces.served.answers import Answers
-from vinelm.verdicts.request_ledger import RequestLedger
 
 BEST = Objective(maximize="accuracy")
 APP = "my_app:workflow"
@@ -340,7 +340,7 @@ def test_what_cannot_be_finished_is_refused_before_anything_is_spent(app):
 
 def test_a_deadline_that_has_passed_is_one_clear_line(app, monkeypatch):
     """Simulated seconds count: some of them are gone, and half of these are asked for."""
-    monkeypatch.setattr("vinelm.batches.run._WAIT_S", 0.002)  # a Ctrl-C that comes before all are done
+    monkeypatch.setattr("vinelm.running.crew.TICK_S", 0.002)  # a Ctrl-C that comes before all are done
     whole = run(output="b.jsonl", finish="good")
     with pytest.raises(KeyboardInterrupt):
         run(on_done=interrupted_at(10))

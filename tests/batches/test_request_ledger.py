@@ -8,12 +8,12 @@ from sqlalchemy import select
 from vinelm.errors import CallRefused, StoreError
 from vinelm.money.spend_guard import OWED
 from vinelm.requests.protocols import Usage
+from vinelm.running.request_ledger import AHEAD_ROOM, RequestLedger
 from vinelm.traces import ObservationStore
 from vinelm.traces.databases import schema
 from vinelm.traces.served.answers import Answer
 from vinelm.traces.store.batches import BatchRecords
 from vinelm.traces.testing import an_identity
-from vinelm.verdicts.request_ledger import AHEAD_ROOM, RequestLedger
 
 
 def test_an_application_that_tries_again_after_the_store_has_failed_makes_no_call(tmp_path, monkeypatch):

@@ -123,8 +123,8 @@ def test_nor_beside_a_table(folder, capsys, kind):
 def test_a_record_of_served_requests_is_a_file(folder, capsys):
     """`vinelm verify --log` writes to it, and would wait for a reader."""
     from vinelm.errors import StoreError
+    from vinelm.running.serving_record import serving_record
     from vinelm.traces.testing import an_identity
-    from vinelm.verdicts.serving_record import serving_record
 
     for kind in KINDS:
         path = folder / kind.replace(" ", "")

@@ -19,9 +19,9 @@ from vinelm.objective import Objective
 from vinelm.profiler.execution.ledger import Ledger
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
+from vinelm.running.serving_record import ServedTask, serving_record
 from vinelm.traces import ObservationStore, ServedRequest, check_store
 from vinelm.traces.testing import an_identity
-from vinelm.verdicts.serving_record import serving_record
 from vinelm.verdicts.verification import digest_of_plans, held_out
 from vinelm.verdicts.verification_result import _verdict
 
@@ -66,6 +66,10 @@ def test_too_few_requests_are_refused(seen, count, code):
     assert caught.value.code == code
 
 
+def serve(record, policy, request_id, answer):
+    return record.serve(ServedTask(policy, request_id, answer))
+
+
 # -- money and the record --------------------------------------------------------------------------------------
 
 
@@ -79,7 +83,7 @@ def test_what_a_call_may_cost_is_on_disk_before_it_is_made(tmp_path):
         return row("q1")
 
     with serving_record(path, an_identity(), 1.0) as record:
-        assert record.serve("plan", "q1", answer) == row("q1")
+        assert serve(record, "plan", "q1", answer) == row("q1")
         assert record.spent_usd == pytest.approx(0.1)
     assert seen == [0.4]
     with serving_record(path, an_identity(), 1.0) as again:
@@ -94,7 +98,7 @@ def test_a_call_that_an_interrupted_run_left_open_counts_at_its_bound(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), serving_record(tmp_path / "v.db", an_identity(), 1.0) as record:
-        record.serve("plan", "q1", interrupted)
+        serve(record, "plan", "q1", interrupted)
     with serving_record(tmp_path / "v.db", an_identity(), 1.0) as again:
         assert again.spent_usd == pytest.approx(0.5)
         assert not again.served
@@ -120,9 +124,9 @@ def test_a_call_beyond_the_budget_of_the_request_or_of_all_is_refused_and_costs_
         return row("q2", 0.0)
 
     with serving_record(None, an_identity(), 1.0) as record:
-        assert record.serve("plan", "q1", answer) is not None
+        assert serve(record, "plan", "q1", answer) is not None
         assert record.spent_usd == pytest.approx(0.8)
-        assert record.serve("plan", "q2", beyond) is None
+        assert serve(record, "plan", "q2", beyond) is None
         assert (own.reserved_usd, own.spent_usd) == (0.0, 0.0)
         assert record.spent_usd == pytest.approx(0.8)
         assert list(record.served) == [("plan", "q1")]
@@ -131,7 +135,7 @@ def test_a_call_beyond_the_budget_of_the_request_or_of_all_is_refused_and_costs_
 def test_a_call_that_a_thread_makes_later_is_refused():
     guards = []
     with serving_record(None, an_identity(), 1.0) as record:
-        record.serve("plan", "q1", lambda budget: (guards.append(budget), row("q1", 0.0))[1])
+        serve(record, "plan", "q1", lambda budget: (guards.append(budget), row("q1", 0.0))[1])
         with pytest.raises(CallRefused):
             guards[0].authorize(0.1)
         assert record.spent_usd == 0.0
@@ -139,10 +143,10 @@ def test_a_call_that_a_thread_makes_later_is_refused():
 
 def test_calls_that_ask_nobody_are_counted_and_end_the_run():
     with serving_record(None, an_identity(), 1.0) as record:
-        assert record.serve("plan", "q1", lambda budget: row("q1", 1.5)) is not None
+        assert serve(record, "plan", "q1", lambda budget: row("q1", 1.5)) is not None
         assert record.spent_usd == pytest.approx(1.5)
         assert record.is_exhausted
-        assert record.serve("plan", "q2", lambda budget: row("q2")) is None
+        assert serve(record, "plan", "q2", lambda budget: row("q2")) is None
 
 
 def test_a_store_that_cannot_be_written_ends_the_run(monkeypatch):
@@ -156,14 +160,14 @@ def test_a_store_that_cannot_be_written_ends_the_run(monkeypatch):
     with serving_record(None, an_identity(), 1.0) as record:
         monkeypatch.setattr(Ledger, "reserve", lambda *given, **more: (_ for _ in ()).throw(StoreError("full")))
         with pytest.raises(StoreError, match="full"):
-            record.serve("plan", "q1", answer)
+            serve(record, "plan", "q1", answer)
         assert not record.served
 
 
 def test_two_policies_meet_at_one_request_and_its_row_is_kept_once(tmp_path):
     with serving_record(tmp_path / "v.db", an_identity(), 1.0) as record:
         for name in ("paths", "static"):
-            record.serve(name, "q1", lambda budget: row("q1", 0.2))
+            serve(record, name, "q1", lambda budget: row("q1", 0.2))
     with serving_record(tmp_path / "v.db", an_identity(), 1.0) as record:
         assert list(record.served) == [("paths", "q1"), ("static", "q1")]
         assert record.spent_usd == pytest.approx(0.4)
@@ -175,7 +179,7 @@ def test_two_policies_meet_at_one_request_and_its_row_is_kept_once(tmp_path):
 def test_the_record_of_another_verification_and_other_files_are_refused_and_stay(tmp_path):
     path = tmp_path / "v.db"
     with serving_record(path, an_identity(), 1.0) as record:
-        record.serve("plan", "q1", lambda budget: row("q1"))
+        serve(record, "plan", "q1", lambda budget: row("q1"))
     another = an_identity(dataset_digest="x", fingerprint={**an_identity().fingerprint, "seed": "1"})
     with pytest.raises(ConfigError, match=r"something else \(seed, dataset\)"), serving_record(path, another, 1.0):
         pass
@@ -263,36 +267,51 @@ def test_a_run_that_the_budget_ends_goes_on_to_the_same_results(app):
     assert more.rows[:30] == whole.rows
 
 
-def test_an_interrupted_run_loses_nothing_and_serves_nothing_twice(app):
+def test_many_at_a_time_are_served_as_one_after_the_other(app):
+    one = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=40, workers=1)
+    many = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=40, workers=16)
+    assert many.rows == one.rows
+    assert many.spent_usd == pytest.approx(one.spent_usd)
+    limit = one.spent_usd / 3
+    part = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=40, workers=16, budget_usd=limit, log="part.db")
+    assert 0 < len(part.rows) < 40
+    assert sum(row.cost_usd for row in part.rows) <= part.spent_usd == committed_usd(Path("part.db")) <= limit
+
+
+def test_an_interrupted_run_loses_nothing_and_serves_nothing_twice(app, monkeypatch):
+    monkeypatch.setattr("vinelm.running.crew.TICK_S", 0.0001)
+
     def stop(done: int, total: int) -> None:
-        if done == 5:
+        if done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=12, log="v.db", on_done=stop)
+        vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=60, log="v.db", on_done=stop)
     served: list[int] = []
-    rest = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=12, log="v.db", on_done=lambda n, _: served.append(n))
-    assert served == [6, 7, 8, 9, 10, 11, 12]
-    whole = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=12)
+    rest = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=60, log="v.db", on_done=lambda n, _: served.append(n))
+    assert served == list(range(61 - len(served), 61))
+    assert 0 < len(served) <= 57
+    whole = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=60)
     assert rest.rows == whole.rows
     assert rest.spent_usd == pytest.approx(whole.spent_usd)
 
 
 KILLED = """
-import os, signal, sys
+import os, signal, sys, threading
 import vinelm
 from vinelm.money.spend_guard import SpendGuard
 
-settled, left = SpendGuard._settle, int(sys.argv[1])
+settled, left, lock = SpendGuard._settle, int(sys.argv[1]), threading.Lock()
 
 def settle(guard, permit, usage):
     global left
-    left -= 1
-    if usage is not None:
-        with open("paid.txt", "a") as paid:
-            paid.write(f"{permit.upper_usd} {usage.cost_usd}\\n")
-    if not left:
-        os.kill(os.getpid(), signal.SIGKILL)
+    with lock:
+        left -= 1
+        if usage is not None:
+            with open("paid.txt", "a") as paid:
+                paid.write(f"{permit.upper_usd} {usage.cost_usd}\\n")
+        if left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
     settled(guard, permit, usage)
 
 SpendGuard._settle = settle
@@ -306,12 +325,12 @@ vinelm.verify("s.db", "t.vine", objective, workflow="verified_app:workflow",
 def test_kill_9_in_the_middle_of_calls_loses_no_dollar_and_no_request(app):
     """Each call was made, and none is settled when the process dies: the cap holds for all runs together."""
     whole = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=8)
-    limit, paid, ends = 3 * whole.spent_usd, Path("paid.txt"), []
-    for calls in (1, 2, 5, 9, 3):
+    limit, paid, ends = 60 * whole.spent_usd, Path("paid.txt"), []
+    for calls in (1, 2, 3, 9, 2):
         ran = subprocess.run([sys.executable, "-c", KILLED, str(calls), str(limit)], check=False, capture_output=True)
         ends.append(ran.returncode)
         dollars = [float(line.split()[1]) for line in paid.read_text().splitlines()]
-        assert sum(dollars) <= committed_usd(Path("v.db")) <= limit
+        assert sum(dollars) - 1e-12 <= committed_usd(Path("v.db")) <= limit
     assert ends.count(-signal.SIGKILL) >= 3
     served: list[int] = []
     rest = vinelm.verify(

@@ -17,9 +17,9 @@ MAY_IMPORT = {
     "evaluation": {"core", "traces", "estimator", "controller"},
 }
 MAY_IMPORT["api"] = set(MAY_IMPORT)
-MAY_IMPORT["verdicts"] = MAY_IMPORT["examples"] = MAY_IMPORT["scaffold"] = MAY_IMPORT["api"] | {"api"}
-MAY_IMPORT["batches"] = MAY_IMPORT["verdicts"] | {"verdicts"}
-MAY_IMPORT["reports"] = MAY_IMPORT["batches"] | {"batches"}
+MAY_IMPORT["running"] = MAY_IMPORT["examples"] = MAY_IMPORT["scaffold"] = MAY_IMPORT["api"] | {"api"}
+MAY_IMPORT["batches"] = MAY_IMPORT["verdicts"] = MAY_IMPORT["running"] | {"running"}
+MAY_IMPORT["reports"] = MAY_IMPORT["batches"] | {"batches", "verdicts"}
 MAY_IMPORT["demo"] = MAY_IMPORT["reports"] | {"reports"}
 MAY_IMPORT["cli"] = MAY_IMPORT["demo"] | {"demo", "scaffold"}
 MAY_IMPORT["examples"] = MAY_IMPORT["examples"] | {"front door", "cli"}  # applications of their own: they use what a user does

@@ -31,6 +31,8 @@ from vinelm.profiler import RayCluster
 from vinelm.profiler.execution.batching import CODE
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
+from vinelm.running.request_ledger import RequestLedger
+from vinelm.running.serving_record import digest_of_plans, opened_record
 from vinelm.template.kinds import without_kinds
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases import opening
@@ -38,9 +40,6 @@ from vinelm.traces.databases.address import StoreAddress, address_of
 from vinelm.traces.served.answers import Answers
 from vinelm.traces.store.batches import BatchRecords
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.verdicts.request_ledger import RequestLedger
-from vinelm.verdicts.serving_record import opened_record
-from vinelm.verdicts.verification import digest_of_plans
 from vinelm.vinefile import load_trie
 from vinelm.workflows import load_workflow
 

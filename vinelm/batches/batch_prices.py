@@ -30,11 +30,11 @@ from vinelm.profiler.execution.job import UnitBudget
 from vinelm.profiler.execution.replayed.application import RepeatGuard
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Request, Workflow
+from vinelm.running.request_ledger import Paying
 from vinelm.template import Parallel, Template
 from vinelm.template.steps import walk
 from vinelm.traces.served.answers import Answer
 from vinelm.traces.store.batches import BatchRecords
-from vinelm.verdicts.request_ledger import Paying
 
 PART = 0.5
 """What a call costs in a batch, of its ordinary price."""
@@ -147,7 +147,7 @@ class BatchPricedRun(BatchRun):
 
     def _next(self) -> tuple[str, Request, Drawn] | None:
         with self._lock:
-            while not self._is_stopping:
+            while not self._crew.is_stopping:
                 if (found := self._again() or self._fresh()) is not None:
                     self._active += 1
                     return found

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gc
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from vinelm.adapters.langgraph import build_graph
@@ -22,18 +22,18 @@ from vinelm.errors import FailureKind, StageBroken, WorkflowError, is_of_code
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
+from vinelm.running.crew import TICK_S, Crew
+from vinelm.running.request_ledger import RequestLedger
+from vinelm.running.serving import final_state, measured
 from vinelm.signals.declaration import canonical
 from vinelm.traces.served.answers import Answer, Answers
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.verdicts.request_ledger import RequestLedger
-from vinelm.verdicts.serving import final_state, measured
 
 FIRST_FAILURES = 20
 """A batch whose first so many requests all fail is stopped: something is broken, and every further one costs money."""
 GRACE_S = (300.0, 1.0)
 """A tenth of the deadline, at most and at least so long, is waited for requests that have begun in time; for those beside one
 that ends the batch, the longest of it."""
-_WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
 _ROUNDING_USD = 1e-9
 
 BUDGET, DEADLINE, INTERRUPTED = "budget", "deadline", "interrupted"
@@ -121,8 +121,8 @@ class _HeapAtRest:
         self._is_ours = False
         return self
 
-    def at(self, done: int, total: int) -> None:
-        """Tell how many requests have ended, of so many."""
+    def at(self, done: int) -> None:
+        """Tell how many requests have ended."""
         if done and not self._is_done:
             gc.collect()
             gc.freeze()
@@ -178,13 +178,12 @@ class BatchRun:
         self.tally = Tally(found)
         self.because: str | None = None
         self._virtual_s = 0.0
-        self._lock = threading.Condition()
+        self._crew = Crew(self._next, self._begin_to_end, size=workers, name="vinelm batch")
+        self._lock = self._crew.changed
         self._guards: dict[str, UnitBudget] = {}
         self._ordered: OrderedModels | None = None
-        self._is_stopping = self._is_over = self._is_left = False
-        self._error: BaseException | None = None
+        self._is_over = False
         self._began_s = self._ended_s = time.monotonic()
-        self._failed_s = 0.0
         done = self._resumed()
         self._left = [key for key in reversed(found.order) if key not in done]
         self._total = len(found.order)
@@ -220,48 +219,41 @@ class BatchRun:
             VineLMError: Of the store, of the configuration, or of the first requests, which all failed.
             KeyboardInterrupt: After the requests under way have ended.
         """
-        threads = [threading.Thread(target=self._work, daemon=True, name=f"vinelm batch {n}") for n in range(self._workers)]
         self._served.guard_calls(self._guards)
         if self._orders_calls:
             self._ordered = self._served.order_calls([self._found.first[key].id for key in reversed(self._left)])
         with self._ledger.ahead(lambda: len(self._left)):
             try:
-                for thread in threads:
-                    thread.start()
                 with _HeapAtRest() as heap:
-                    self._wait(threads, on_done, heap.at, lambda *_: self._leave_behind())
-            except BaseException:  # Ctrl-C, or the progress could not be told
-                self._is_stopping, self.because = True, INTERRUPTED
-                self._wait([thread for thread in threads if thread.ident is not None])
+                    self._crew.work(partial(self._tick, heap, on_done))
+            except BaseException as raised:
+                if raised is not self._crew.error:
+                    self.because = INTERRUPTED
                 raise
-        if self._error is not None:
-            raise self._error
         self._is_over = True
+
+    def _tick(self, heap: _HeapAtRest, on_done: Callable[[int, int], None]) -> None:
+        on_done(self._done, self._total)
+        heap.at(self._done)
+        self._leave_behind()
 
     def _leave_behind(self) -> None:
         """Wait no longer for requests that have not ended long after the deadline: a node that hangs must cost no answer."""
         now_s, (most_s, least_s) = time.monotonic(), GRACE_S
-        is_late = self._error is not None and now_s >= self._failed_s + most_s
+        is_late = self._crew.error is not None and now_s >= self._crew.failed_at_s + most_s
         if self._deadline_s is not None:
             grace_s = min(max(0.1 * self._deadline_s, least_s), most_s)
             if self._elapsed_s is not None:
                 is_late = is_late or self.elapsed_s >= self._deadline_s + grace_s
             else:  # virtual seconds do not pass for one that hangs: none has ended for as long on the wall
                 is_late = is_late or now_s >= max(self._began_s + self._deadline_s, self._ended_s) + grace_s
-        if not is_late or self._is_left:
+        if not is_late or self._crew.is_left:
             return
         with self._lock:
-            self._is_left = self._is_stopping = True
+            self._crew.stop(leave=True)
             self.because = DEADLINE
             for guard in list(self._guards.values()):
                 guard.close()
-            self._lock.notify_all()
-
-    def _wait(self, threads: Sequence[threading.Thread], *told: Callable[[int, int], None]) -> None:
-        while any(thread.is_alive() for thread in threads) and not self._is_left:
-            next(thread for thread in [*threads, threads[0]] if thread.is_alive() or thread is threads[0]).join(_WAIT_S)
-            for one in told:
-                one(self._done, self._total)
 
     def _resumed(self) -> set[str]:
         """Count what interrupted runs have answered; returns its keys."""
@@ -273,24 +265,16 @@ class BatchRun:
             self._steering.ended(answer.key, cost_usd=answer.cost_usd, seconds=answer.latency_s)
         return done
 
-    def _work(self) -> None:
-        try:
-            while (begun := self._next()) is not None:
-                self._serve(*begun)
-        except BaseException as error:
-            with self._lock:
-                if self._error is None and not self._is_left:
-                    self._error, self._failed_s = error, time.monotonic()
-                self._is_stopping = True
-                self._lock.notify_all()
+    def _begin_to_end(self, job: tuple[str, Request, Drawn]) -> None:
+        self._serve(*job)
 
     def _next(self) -> tuple[str, Request, Drawn] | None:
         """The next request with its plan; None if none is to be begun any more."""
         with self._lock:
-            while not self._is_stopping and self._left:
+            while not self._crew.is_stopping and self._left:
                 key = self._left[-1]
                 if self._steering.waits(key):
-                    self._lock.wait(_WAIT_S)
+                    self._lock.wait(TICK_S)
                     continue
                 self._left.pop()
                 drawn = self._steering.next(key, elapsed_s=self.elapsed_s, reserved_usd=self._ledger.reserved_usd)

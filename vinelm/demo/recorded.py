@@ -189,7 +189,7 @@ class _Application:
             yield _Policy(EQUAL, "paths", self._session(equal), equal)
 
     def serve(self, policy: _Policy, requests: Sequence[Request]) -> list[ServedRequest]:
-        from vinelm.verdicts.serving import serve
+        from vinelm.running.serving import serve
 
         return [
             serve(self.workflow, self.vine, self.app, request, policy=policy.new(request), objective=policy.objective)

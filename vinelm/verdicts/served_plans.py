@@ -22,9 +22,9 @@ from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.objective import Objective
 from vinelm.requests.protocols import CallGuard
 from vinelm.requests.workflow import Request, Workflow
+from vinelm.running.serving_record import ServedTask, ServingRecord, serving_record
 from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.verdicts.serving_record import ServingRecord, serving_record
 from vinelm.verdicts.verification import ServingRun, prepared_run
 from vinelm.verdicts.verification_result import MOST_FAILED
 
@@ -115,7 +115,9 @@ class ServedPlans:
         by_words = {("plan" if name in ("static", "single") else name, one.words): name for name, one in self.policies.items()}
         return {name: self.policies[name] for name in self.policies if name in by_words.values()}
 
-    def evaluation(self, budget_usd: float | None, log: Path | None, on_done: Done, *, max_loss: float) -> Evaluation:
+    def evaluation(
+        self, budget_usd: float | None, log: Path | None, on_done: Done, *, max_loss: float, workers: int
+    ) -> Evaluation:
         """Serve every request under every policy, and judge. A request counts once all policies have served it.
 
         Args:
@@ -123,6 +125,7 @@ class ServedPlans:
             log: A store that keeps each served request; None keeps nothing.
             on_done: Called as ``on_done(done, total, what)``.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
+            workers: Requests under way at a time, >= 1.
 
         Raises:
             ConfigError: Models cost money and no budget is given, or the log is of another evaluation.
@@ -132,18 +135,16 @@ class ServedPlans:
         limit = math.inf if budget_usd is None else budget_usd
         words = {name: one.words for name, one in self._distinct.items()}
         with serving_record(log, self.run.identity(**words), limit) as record:
-            self._serve_all(record, on_done)
+            self._serve_all(record, workers, on_done)
             return self._evaluation(record, max_loss)
 
-    def _serve_all(self, record: ServingRecord, on_done: Done) -> None:
-        total = len(self.run.requests) * len(self._distinct)
-        for request in self.run.requests:
-            for name, policy in self._distinct.items():
-                if (name, request.id) in record.served:
-                    continue
-                if record.serve(name, request.id, partial(policy.serve, request)) is None:
-                    return
-                on_done(len(record.served), total, "serving")
+    def _serve_all(self, record: ServingRecord, workers: int, on_done: Done) -> None:
+        tasks = [
+            ServedTask(name, request.id, partial(policy.serve, request))
+            for request in self.run.requests
+            for name, policy in self._distinct.items()
+        ]
+        record.serve_all(tasks, workers=workers, on_done=lambda done: on_done(done, len(tasks), "serving"))
 
     def _evaluation(self, record: ServingRecord, max_loss: float) -> Evaluation:
         served = {
@@ -207,7 +208,7 @@ _ORDER: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
 
 def _session(run: ServingRun) -> _Policy:
     return _Policy(
-        serve=lambda request, budget: run.serve_under(run.session_for(request), request, budget),
+        serve=run.serve_planned,
         words=run.decision.words,
         promised_accuracy=run.decision.accuracy,
         promised_cost_usd=run.decision.path_cost_usd,

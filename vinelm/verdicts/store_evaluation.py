@@ -35,6 +35,7 @@ def evaluate(
     workflow: Workflow | str | None = None,
     models: Catalog | str | Path | None = None,
     log: str | Path | None = None,
+    workers: int = 4,
     seed: int = 0,
     max_loss: float | None = None,
     on_done: Done = lambda done, total, what: None,
@@ -59,6 +60,7 @@ def evaluate(
         workflow: What to serve; see :func:`~vinelm.verify`.
         models: A catalog for serving; None takes the trie's simulated models.
         log: File that keeps each served request, so that the same call continues an interrupted one.
+        workers: Requests that are served at a time, >= 1.
         seed: Decides the split, the served requests, and the answers of simulated models.
         max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch, a fraction in [0, 1); None: as the trie
             was estimated, else 0.03.
@@ -95,7 +97,7 @@ def evaluate(
         raise ConfigError("serving needs one objective: a target and its bounds", code="serve-objective")
     served = ServedPlans.of(store, subject.whole, objective, workflow=workflow, models=models, requests=serve, seed=seed)
     log = None if log is None else Path(log)
-    return served.evaluation(budget_usd, log, on_done, max_loss=MAX_LOSS if max_loss is None else max_loss)
+    return served.evaluation(budget_usd, log, on_done, max_loss=MAX_LOSS if max_loss is None else max_loss, workers=workers)
 
 
 @dataclass(frozen=True)

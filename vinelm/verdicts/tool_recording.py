@@ -22,12 +22,12 @@ from vinelm.catalog import Catalog
 from vinelm.clock import WorkClock
 from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
+from vinelm.running.serving import Purses, serve
+from vinelm.running.serving_record import ServedTask, serving_record
 from vinelm.tools.call import SessionPart, ToolEvent
 from vinelm.tools.declaration import ToolDeclaration
 from vinelm.traces import ObservationStore, ServedRequest
 from vinelm.traces.tools.tool_calls import ToolCalls
-from vinelm.verdicts.serving import serve
-from vinelm.verdicts.serving_record import serving_record
 
 TODAY = "today"
 """Name of the policy that runs each stage on its default model."""
@@ -109,16 +109,8 @@ def record_tools(
     identity = replace(identity, workflow=f"{workflow.name} (tools)")  # so that no profile adds to its ledger
     limit = math.inf if budget_usd is None else budget_usd
     with serving_record(store, identity, limit) as served:
-        for request in workflow.requests:
-            if (TODAY, request.id) in served.served:
-                continue
-            parts: list[SessionPart] = []
-            answer, keep = partial(recording.served, request, parts), partial(_keep, parts)
-            if served.serve(TODAY, request.id, answer, keep) is None:
-                break
-            on_done(len(served.served), len(workflow.requests))
-            if served.is_exhausted:
-                break
+        # One at a time: what a tool is heard to do says of which run it is, and not of which request.
+        served.serve_all(map(recording.task, workflow.requests), on_done=lambda done: on_done(done, len(workflow.requests)))
         wanted = {request.id for request in workflow.requests}
         found = [one for one in served.served.values() if one.request_id in wanted]
         return RecordedTools(
@@ -144,6 +136,7 @@ class _Recording:
     app: Any
     declared: Mapping[str, ToolDeclaration]
     reads: frozenset[str]
+    purses: Purses
 
     @classmethod
     def of(cls, workflow: Workflow, vine: VineLM, read_only: tuple[str, ...]) -> _Recording:
@@ -155,16 +148,22 @@ class _Recording:
         declared |= {name: one.says for name, one in vine.adapter.tools.declared.items()}
         reads = named_tools(read_only, {*tools, *declared})
         watch_tools(vine.adapter.watch)
-        return cls(workflow, vine, app, declared, reads | {name for name, says in declared.items() if says.read_only})
+        reads |= {name for name, says in declared.items() if says.read_only}
+        return cls(workflow, vine, app, declared, reads, Purses(vine.adapter))
+
+    def task(self, request: Request) -> ServedTask:
+        """Return the request as it is to be served and kept."""
+        parts: list[SessionPart] = []
+        return ServedTask(TODAY, request.id, partial(self.served, request, parts), partial(_keep, parts))
 
     def served(self, request: Request, parts: list[SessionPart], budget: CallGuard) -> ServedRequest:
         """Serve one request, and add what it shows to ``parts``."""
         heard: list[SessionPart] = []
         self.vine.adapter.tools.recorder = heard.append
-        self.vine.adapter.account_of = lambda context: budget
         clock = WorkClock() if self.vine.models.is_virtual_time else self.vine.new_clock()
         policy = self.vine.adapter.defaults.policy(RunContext(request=request), clock)
-        served = serve(self.workflow, self.vine, self.app, request, policy=policy)
+        with self.purses.paying(policy, budget):
+            served = serve(self.workflow, self.vine, self.app, request, policy=policy)
         parts += map(self._told, heard)
         others = set(self.declared) - set(self.vine.adapter.tools.declared)
         unpaid = [one.event.cost_usd for one in parts if isinstance(one.event, ToolEvent) and one.event.tool in others]

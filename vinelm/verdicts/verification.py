@@ -28,13 +28,12 @@ from vinelm.objective import Objective
 from vinelm.policies import Policy, StaticPolicy
 from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
+from vinelm.running.serving import Purses, judge_of, serve
+from vinelm.running.serving_record import ServedTask, ServingRecord, digest_of_plans, serving_record
 from vinelm.template.kinds import without_kinds
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.outcomes import OUTCOME_ARRAYS
-from vinelm.verdicts.serving import judge_of, serve
-from vinelm.verdicts.serving_record import ServingRecord, serving_record
 from vinelm.verdicts.verification_result import Verification
 from vinelm.vinefile import load_trie
 from vinelm.workflows import WORKFLOWS, load_workflow
@@ -56,14 +55,15 @@ def verify(
     seed: int = 0,
     signals: bool = False,
     log: str | Path | None = None,
+    workers: int = 4,
     dry_run: bool = False,
     on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> Verification:
     """Serve requests that the estimate has not seen under the plan for an objective, and judge its promise.
 
     Calls the models, so it spends money unless they are simulated. Every call is reserved before it is made: the dollars never
-    exceed ``budget_usd`` by more than calls cost beyond their upper bounds. With ``log`` every served request is on disk before
-    the next one starts, and the same call continues where an interrupted one stopped, the money of both counted.
+    exceed ``budget_usd`` by more than calls cost beyond their upper bounds. With ``log`` every served request is on disk when
+    it has ended, and the same call continues where an interrupted one stopped, the money of both counted.
 
     Args:
         store: The path of the store that the trie was estimated from: requests with an observation in it are not served.
@@ -79,8 +79,9 @@ def verify(
         signals: Serve, and promise, the plan over what requests show; the workflow declares it. An earlier answer is returned
             where every end of the graph is ``vine.finish``. False serves the best path.
         log: A store that keeps each served request and what it cost; created if missing.
+        workers: Requests under way at a time, >= 1.
         dry_run: Serve nothing: only plan, and count the requests and their expected dollars.
-        on_done: Called as ``on_done(done, total)`` after each served request.
+        on_done: Called as ``on_done(done, total)`` while requests are served.
 
     Returns:
         The promise, the results and the verdict. If the budget is reached early, ``is_complete`` is False.
@@ -105,7 +106,7 @@ def verify(
     require_budget(run.backends, budget_usd)
     limit = math.inf if budget_usd is None else budget_usd
     with serving_record(None if log is None else Path(log), run.identity(), limit) as record:
-        return run.serve(record, on_done)
+        return run.serve(record, workers, on_done)
 
 
 # -- preparing -------------------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ def prepared_run(
         )
     decision = planner.mixed(replace(objective, on_infeasible="raise"))
     planned = planner.annotated if signals else annotated
-    return ServingRun(workflow, planned, vine, app, backends, objective, decision, chosen, seed)
+    return ServingRun(workflow, planned, vine, app, backends, objective, decision, chosen, seed, Purses(vine.adapter))
 
 
 def held_out(requests: Sequence[Request], seen: set[str], count: int | None, seed: int) -> list[Request]:
@@ -206,6 +207,7 @@ class ServingRun:
     decision: Decision
     requests: list[Request]
     seed: int
+    purses: Purses
 
     def identity(self, **policies: str) -> StoreIdentity:
         """Return what decides the results; the number of requests does not, so that it can be raised later.
@@ -234,26 +236,19 @@ class ServingRun:
         """True if some models are simulated."""
         return any(backend.is_simulated for backend in self.backends.values())
 
-    def serve(self, record: ServingRecord, on_done: Callable[[int, int], None]) -> Verification:
+    def serve(self, record: ServingRecord, workers: int, on_done: Callable[[int, int], None]) -> Verification:
         """Serve what the record does not have yet, until the budget refuses a call."""
-        for request in self.requests:
-            if (PLAN, request.id) in record.served:
-                continue
-            answer = partial(self.serve_under, self.session_for(request), request)
-            if record.serve(PLAN, request.id, answer) is None:
-                break
-            on_done(len(record.served), len(self.requests))
-            if record.is_exhausted:
-                break
+        tasks = [ServedTask(PLAN, request.id, partial(self.serve_planned, request)) for request in self.requests]
+        record.serve_all(tasks, workers=workers, on_done=lambda done: on_done(done, len(self.requests)))
         return self.result(list(record.served.values()), record.spent_usd)
 
     def result(self, rows: Sequence[ServedRequest], spent_usd: float) -> Verification:
         """The verification with these rows."""
-        wanted = {request.id for request in self.requests}
+        by_id = {row.request_id: row for row in rows}
         return Verification(
             decision=self.decision,
             requests=len(self.requests),
-            rows=tuple(row for row in rows if row.request_id in wanted),
+            rows=tuple(by_id[request.id] for request in self.requests if request.id in by_id),
             spent_usd=spent_usd,
             is_simulated=self.is_simulated,
         )
@@ -268,18 +263,11 @@ class ServingRun:
         objective = self.objective
         if objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
             budget = GuardPair(SpendGuard(objective.max_cost_usd), budget)
-        self.vine.adapter.account_of = lambda context: budget
-        return serve(self.workflow, self.vine, self.app, request, policy=policy, objective=objective)
+        with self.purses.paying(policy, budget):
+            return serve(self.workflow, self.vine, self.app, request, policy=policy, objective=objective)
 
-    def session_for(self, request: Request) -> Policy:
-        """Return VineLM's policy for one request."""
+    def serve_planned(self, request: Request, budget: CallGuard) -> ServedRequest:
+        """Serve one request by VineLM's plan."""
         judge = judge_of(self.workflow, request)
-        return self.vine.session(self.objective, request=request, judge=judge, clock=self.vine.new_clock())
-
-
-def digest_of_plans(annotated: AnnotatedTrie) -> str:
-    """Return a hash of what plans are made from."""
-    arrays = annotated.reading.plan_arrays
-    if annotated.outcomes is not None:
-        arrays += [getattr(annotated.outcomes, name) for name in OUTCOME_ARRAYS]
-    return hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest()
+        policy = self.vine.session(self.objective, request=request, judge=judge, clock=self.vine.new_clock())
+        return self.serve_under(policy, request, budget)

@@ -16,7 +16,7 @@ from vinelm.errors import WorkflowError
 from vinelm.policies import DefaultPolicy
 from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
 from vinelm.profiler.execution.replayed.runner import make_units
-from vinelm.verdicts.serving import serve
+from vinelm.running.serving import serve
 
 
 @dataclass(frozen=True)

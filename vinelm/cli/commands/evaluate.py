@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     "With --serve: store that keeps each served request; the same line continues it [default: STORE with .evaluate.db].",
     Path,
 )
+@option("--workers N", "With --serve: requests under way at a time [default: 4].", Count(1), default=4)
 @max_loss_option
 @output_options
 @resumable
@@ -72,7 +73,7 @@ def command(
     from vinelm.verdicts import evaluate
     from vinelm.workflows import load_workflow
 
-    own = {name: settings.pop(name) for name in ("budget_usd", "workflow", "models", "dataset", "seed", "log")}
+    own = {name: settings.pop(name) for name in ("budget_usd", "workflow", "models", "dataset", "workers", "seed", "log")}
     objective = None if _is_unset(settings) else objective_of(settings)
     workflow = own["workflow"]
     if serve is not None and objective is None:  # before an application is imported
@@ -92,6 +93,7 @@ def command(
             workflow=workflow,
             models=own["models"],
             log=own["log"],
+            workers=own["workers"],
             seed=own["seed"],
             on_done=advance,
             max_loss=max_loss,

@@ -57,6 +57,7 @@ _SENTENCES = {
     "Store that keeps each served request; the same line continues it [default: TRIE with .verify.db].",
     Path,
 )
+@option("--workers N", "Requests under way at a time [default: 4].", Count(1), default=4)
 @flag("--dry-run", "Print what would be served and its expected price. Calls nothing.")
 @output_options
 @resumable
@@ -74,8 +75,8 @@ def command(
     """Serve labelled requests that were not used for the estimate under the plan for an objective, and judge its promise.
 
     STORE is what TRIE was estimated from: requests with a row in it are not served. The promised accuracy and its interval are
-    those of `vinelm plan`, widened by the sampling of the served requests. Every request is on disk before the next one starts:
-    an interrupted run continues when the same line is run again. A --log of its own starts over. With --signals the plan over
+    those of `vinelm plan`, widened by the sampling of the served requests. Every request is on disk when it has ended: an
+    interrupted run continues when the same line is run again. A --log of its own starts over. With --signals the plan over
     what requests show is served and judged.
 
     Exit code 0 if the promise is kept, 1 if the served accuracy or cost is worse than its interval or more than 5 % of the
@@ -87,7 +88,9 @@ def command(
     from vinelm.verdicts import verify
     from vinelm.workflows import load_workflow
 
-    own = {name: settings.pop(name) for name in ("workflow", "models", "dataset", "requests", "seed", "log", "columns")}
+    own = {
+        name: settings.pop(name) for name in ("workflow", "models", "dataset", "requests", "seed", "log", "columns", "workers")
+    }
     objective = objective_of(settings)
     spec = own["workflow"] or workflow_of(store)
     workflow = load_workflow(spec, dataset=own["dataset"], columns=Columns.parse(own["columns"]))
@@ -100,6 +103,7 @@ def command(
             models=own["models"],
             requests=own["requests"],
             budget_usd=budget_usd,
+            workers=own["workers"],
             seed=own["seed"],
             signals=signals,
             log=None if dry_run else own["log"] or trie.with_suffix(".verify.db"),

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from vinelm.errors import ConfigError
 from vinelm.requests.protocols import CallGuard
+from vinelm.running.crew import Crew
+from vinelm.running.request_ledger import RequestLedger
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases import opening
 from vinelm.traces.databases.address import StoreAddress, require_store_file
 from vinelm.traces.served.served_requests import ServedRequest, ServedRequests
 from vinelm.traces.store.tool_rows import tool_counts
-from vinelm.verdicts.request_ledger import RequestLedger
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.outcomes import OUTCOME_ARRAYS
 
 _OLD = b'{"format": "vinelm-verification"'
 """How the first line of a log began in which earlier versions kept served requests."""
@@ -86,6 +91,22 @@ def _changed(found: StoreIdentity, wanted: StoreIdentity) -> str:
     return ", ".join(parts)
 
 
+class ServedTask(NamedTuple):
+    """A request that is to be served under a policy.
+
+    Args:
+        policy: The policy's name.
+        request_id: The request.
+        answer: Serves it; every call is asked of the guard, which makes its upper bound durable before it is made.
+        keep: Writes what else the request has shown, in the transaction in which it is kept.
+    """
+
+    policy: str
+    request_id: str
+    answer: Callable[[CallGuard], ServedRequest]
+    keep: Callable[[ObservationStore], None] = lambda store: None
+
+
 class ServingRecord:
     """Serves requests within the budget of a verification, and keeps them. One process at a time.
 
@@ -118,27 +139,56 @@ class ServingRecord:
         """True if nothing is left of the budget."""
         return self.spent_usd >= self._limit_usd
 
-    def serve(
-        self,
-        policy: str,
-        request_id: str,
-        answer: Callable[[CallGuard], ServedRequest],
-        keep: Callable[[ObservationStore], None] = lambda store: None,
-    ) -> ServedRequest | None:
-        """Return what ``answer`` returns, once it is durable; None if the budget refused a call: the request does not count.
+    def serve_all(self, tasks: Iterable[ServedTask], *, workers: int = 1, on_done: Callable[[int], None]) -> None:
+        """Serve what is not kept yet, in order and several at a time, until the budget refuses a call or nothing is left of it.
+
+        Requests under way are waited for, whatever ends it. One whose call was refused does not count.
 
         Args:
-            policy: The policy's name.
-            request_id: The request.
-            answer: Serves it; every call is asked of the guard, which makes its upper bound durable before it is made.
-            keep: Writes what else the request has shown, in the transaction in which it is kept.
+            tasks: What to serve; an iterator is asked by one thread at a time.
+            workers: Requests under way at a time, >= 1.
+            on_done: Called with each number of kept requests, by the calling thread.
+
+        Raises:
+            KeyboardInterrupt: After the requests under way have ended; a second one waits for nobody.
+            VineLMError: Of the store, or of the configuration.
         """
+        left = iter([task for task in tasks if (task.policy, task.request_id) not in self.served])
+        told = len(self.served)
 
-        def keep_all(entry: int, served: ServedRequest) -> None:
-            self._kept.add(entry, policy, served)
-            keep(self._store)
+        def take() -> ServedTask | None:
+            with crew.changed:
+                return None if self.is_exhausted else next(left, None)
 
-        request = self._ledger.serve(request_id, answer, keep_all)
+        def run(task: ServedTask) -> None:
+            if self.serve(task) is None:
+                crew.stop()
+
+        def tell() -> None:
+            nonlocal told
+            while told < len(self.served):
+                told += 1
+                on_done(told)
+
+        crew = Crew(take, run, size=workers, name="vinelm request")
+        crew.work(tell)
+
+    def serve(self, task: ServedTask) -> ServedRequest | None:
+        """Return the served request, once it is durable; None if the budget refused a call: it does not count."""
+
+        def keep(entry: int, served: ServedRequest) -> None:
+            self._kept.add(entry, task.policy, served)
+            task.keep(self._store)
+
+        request = self._ledger.serve(task.request_id, task.answer, keep)
         if request is not None:
-            self.served[policy, request_id] = request
+            self.served[task.policy, task.request_id] = request
         return request
+
+
+def digest_of_plans(annotated: AnnotatedTrie) -> str:
+    """Return a hash of what plans are made from."""
+    arrays = annotated.reading.plan_arrays
+    if annotated.outcomes is not None:
+        arrays += [getattr(annotated.outcomes, name) for name in OUTCOME_ARRAYS]
+    return hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.adapters.langgraph.whole_run import whole_run
 from vinelm.api import VineLM
-from vinelm.errors import CallError, FailureKind, VineLMError, is_of_code
+from vinelm.errors import CallError, CallRefused, FailureKind, VineLMError, is_of_code
 from vinelm.objective import Objective
 from vinelm.policies import Policy
+from vinelm.requests.protocols import CallGuard
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.traces.served.served_requests import ServedRequest
 
@@ -87,3 +90,35 @@ def measured(policy: Policy) -> dict[str, Any]:
 def judge_of(workflow: Workflow, request: Request) -> Any:
     """Return a function from graph state to whether its answer is right for this request, as the oracle stop needs it."""
     return lambda state: bool(workflow.score(request, state))
+
+
+class Purses:
+    """What each request under way pays with: an adapter's ``account_of``, which knows a request by its policy.
+
+    Args:
+        adapter: Asks it for the account of every run from now on.
+    """
+
+    def __init__(self, adapter: GraphAdapter) -> None:
+        self._of: dict[int, CallGuard] = {}
+        adapter.account_of = self._account
+
+    @contextmanager
+    def paying(self, policy: Policy, guard: CallGuard) -> Iterator[None]:
+        """Inside the block, the calls under a policy are asked of this guard."""
+        self._of[id(policy)] = guard
+        try:
+            yield
+        finally:
+            del self._of[id(policy)]
+
+    def _account(self, context: RunContext) -> CallGuard:
+        found = self._of.get(id(context.policy))
+        if found is not None:
+            return found
+        alone = list(self._of.values())
+        if len(alone) == 1:
+            return alone[0]
+        raise CallRefused(
+            "a model call whose request is not known: run threads with contextvars.copy_context(), or serve with workers=1"
+        )

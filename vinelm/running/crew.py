@@ -1,0 +1,81 @@
+"""Threads that run jobs: verifications, evaluations and recordings of served requests, and batches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Job = TypeVar("Job")
+
+TICK_S = 0.2
+"""How long Ctrl-C may go unnoticed, and how often progress is told."""
+
+
+class Crew(Generic[Job]):
+    """Threads that take jobs and run them, until none is left, one of them fails, or they are stopped.
+
+    Attributes:
+        changed: Guards the fields below, and those of whoever hands out the jobs; notified when the threads are to stop.
+        is_stopping: No job is begun any more.
+        is_left: Nobody waits for the jobs under way.
+        error: What a job failed with first.
+        failed_at_s: When that was, in monotonic seconds.
+
+    Args:
+        take: Returns the next job, or None where none is to be begun any more; several threads call it.
+        run: Runs a job. What it raises ends the others' work, too.
+        size: Jobs at a time, >= 1.
+        name: Of the threads.
+    """
+
+    def __init__(self, take: Callable[[], Job | None], run: Callable[[Job], None], *, size: int, name: str) -> None:
+        self._take, self._run = take, run
+        self.changed = threading.Condition()
+        self.is_stopping = self.is_left = False
+        self.error: BaseException | None = None
+        self.failed_at_s = 0.0
+        self._threads = [threading.Thread(target=self._work, daemon=True, name=f"{name} {n}") for n in range(size)]
+
+    def work(self, on_tick: Callable[[], None] = lambda: None) -> None:
+        """Run jobs until none is left. What is under way is waited for, whatever ends it; a second Ctrl-C waits for nobody.
+
+        Args:
+            on_tick: Called now and then, by the calling thread.
+
+        Raises:
+            BaseException: What a job failed with, or ``on_tick``, or KeyboardInterrupt.
+        """
+        try:
+            for thread in self._threads:
+                thread.start()
+            self._wait(on_tick)
+        except BaseException:  # Ctrl-C, or the progress could not be told
+            self.stop()
+            self._wait()
+            raise
+        if self.error is not None:
+            raise self.error
+
+    def stop(self, *, leave: bool = False) -> None:
+        """Let no job begin any more; with ``leave`` those under way are not waited for."""
+        with self.changed:
+            self.is_stopping = True
+            self.is_left = self.is_left or leave
+            self.changed.notify_all()
+
+    def _wait(self, on_tick: Callable[[], None] = lambda: None) -> None:
+        while not self.is_left and (alive := [thread for thread in self._threads if thread.is_alive()]):
+            alive[0].join(TICK_S)
+            on_tick()
+
+    def _work(self) -> None:
+        try:
+            while not self.is_stopping and (job := self._take()) is not None:
+                self._run(job)
+        except BaseException as error:
+            with self.changed:
+                if self.error is None and not self.is_left:
+                    self.error, self.failed_at_s = error, time.monotonic()
+            self.stop()
