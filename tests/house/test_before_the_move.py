@@ -31,7 +31,7 @@ def workflow_called(name, monkeypatch):
         monkeypatch.syspath_prepend(str(BEFORE))
         monkeypatch.delitem(sys.modules, "my_app", raising=False)
         return load_workflow("my_app:workflow")
-    return load_workflow(f"vinelm.workflows.examples.{MODULES[name]}:workflow" if name in MODULES else name)
+    return load_workflow(f"examples.{MODULES[name]}:workflow" if name in MODULES else name)
 
 
 @pytest.mark.parametrize("name", sorted(DIGESTS))

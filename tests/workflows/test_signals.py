@@ -16,9 +16,9 @@ SHOWN = {
     "graphqa": {"finished", "facts", "empty", "code error", "refused", "form", None},
     "graphqa-cot": {"finished", "facts", "empty", "code error", "form"},
     "support": {"error", "empty", "rows", "article", "no article", "reply", "no reply"},
-    "vinelm.workflows.examples.sql.app:workflow": {"error", "empty", "rows"},
-    "vinelm.workflows.examples.react.app:workflow": {"answer", "found", "error"},
-    "vinelm.workflows.examples.plain.app:workflow": {"error", "failed", "passed"},
+    "examples.sql.app:workflow": {"error", "empty", "rows"},
+    "examples.react.app:workflow": {"answer", "found", "error"},
+    "examples.plain.app:workflow": {"error", "failed", "passed"},
 }
 
 
@@ -47,7 +47,7 @@ def test_rows_have_signals_and_classes(tmp_path, name):
 
 
 def test_the_tests_of_the_coding_loop_are_its_signal():
-    from vinelm.workflows.examples.coding.app import same_code, tests_say
+    from examples.coding.app import same_code, tests_say
 
     right = "def f(x):\n    return x  # so\n"
     assert tests_say({"code": right, "passed": True}) == "passed"

@@ -12,6 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from examples.example_cli import SIMULATED
+from examples.sql.app import workflow as sql_service
+from examples.sql.http_server import MAX_BODY_BYTES, HttpServer
+from examples.sql.http_service import HttpService
 from vinelm import AnnotatedTrie, Objective, VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.backends import create_backends
@@ -19,10 +23,6 @@ from vinelm.backends.offline.presets import simulated_catalog
 from vinelm.errors import CallError, ConfigError
 from vinelm.trie.trie import Trie
 from vinelm.vinefile import save_trie
-from vinelm.workflows.examples.example_cli import SIMULATED
-from vinelm.workflows.examples.sql.app import workflow as sql_service
-from vinelm.workflows.examples.sql.http_server import MAX_BODY_BYTES, HttpServer
-from vinelm.workflows.examples.sql.http_service import HttpService
 
 CHEAP, DEAR = SIMULATED[0], SIMULATED[-1]
 
@@ -170,7 +170,7 @@ def test_a_failed_call_and_a_fault_of_ours(running, capsys):
 @pytest.mark.parametrize("ends", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
 def test_it_is_started_and_stopped_by_a_command(workflow, annotated, tmp_path, ends):
     save_trie(tmp_path / "x.vine", annotated)
-    command = [sys.executable, "-m", "vinelm.workflows.examples.sql.app", "--trie", str(tmp_path / "x.vine"), "--port", "0"]
+    command = [sys.executable, "-m", "examples.sql.app", "--trie", str(tmp_path / "x.vine"), "--port", "0"]
     with subprocess.Popen(
         command,
         cwd=tmp_path,

@@ -17,6 +17,11 @@ from examples_before import coding as bare_coding
 from examples_before import react as bare_react
 from examples_before import sql as bare_sql
 
+import examples
+from examples.coding import app as coding_loop
+from examples.example_cli import SIMULATED, Defaults, run
+from examples.react import app as react_agent
+from examples.sql import app as sql_service
 from vinelm import AnnotatedTrie
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
 from vinelm.backends import create_backends
@@ -25,21 +30,17 @@ from vinelm.backends.resolver import ModelResolver
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.trie.trie import Trie
 from vinelm.vinefile import save_trie
-from vinelm.workflows import examples, load_workflow
-from vinelm.workflows.examples.coding import app as coding_loop
-from vinelm.workflows.examples.example_cli import SIMULATED, Defaults, run
-from vinelm.workflows.examples.react import app as react_agent
-from vinelm.workflows.examples.sql import app as sql_service
+from vinelm.workflows import load_workflow
 from vinelm.workflows.nl2sql import load_bundled
 
 GRAPHS = ("sql", "react", "coding")
-BEFORE = Path(__file__).parents[2] / "examples_before"
+BEFORE = Path(__file__).parents[1] / "examples_before"
 EXAMPLES = {"sql": 3, "react": 6, "coding": 2}
 """Name to requests that a test may run."""
 
 
 def workflow_of(name):
-    return load_workflow(f"vinelm.workflows.examples.{name}.app:workflow")
+    return load_workflow(f"examples.{name}.app:workflow")
 
 
 def changed_lines(old, new):
@@ -61,7 +62,7 @@ def test_routing_took_at_most_three_lines(name):
 
 def test_the_docs_show_the_diffs():
     folder = Path(inspect.getfile(examples)).parent
-    docs = (Path(__file__).parents[3] / "docs" / "langgraph.md").read_text()
+    docs = (Path(__file__).parents[2] / "docs" / "langgraph.md").read_text()
     for name in GRAPHS:
         old, new = (file.read_text().splitlines() for file in (BEFORE / f"{name}.py", folder / name / "graph.py"))
         changed = [line for line in difflib.ndiff(old, new) if line[0] in "+-" and line[2:].strip()]
@@ -173,7 +174,7 @@ def test_bad_input_is_one_line(tmp_path, capsys):
 @pytest.mark.long
 def test_one_command_learns_and_serves(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    spec, brief = "vinelm.workflows.examples.react.app:workflow", Defaults(0.002, max_error=1.0, max_cost_usd=1.0)
+    spec, brief = "examples.react.app:workflow", Defaults(0.002, max_error=1.0, max_cost_usd=1.0)
     assert run(react_agent.workflow, spec, lambda state: "shown", ["--limit", "2"], defaults=brief) == 0
     out = capsys.readouterr().out
     assert f"$ vinelm profile {spec}" in out
@@ -196,4 +197,4 @@ def test_react_labels_stay_out_of_the_graph():
 
 def test_modules_import_without_running():
     for name in EXAMPLES:
-        importlib.import_module(f"vinelm.workflows.examples.{name}")
+        importlib.import_module(f"examples.{name}")

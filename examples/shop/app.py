@@ -1,4 +1,4 @@
-"""Example (e): an agent whose tools are called ahead, with and without. ``python -m vinelm.workflows.examples.shop.app``."""
+"""Example (e): an agent whose tools are called ahead, with and without. ``python -m examples.shop.app``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage, convert_to_openai_messages
 
+from examples.shop.graph import build
+from examples.shop.model import ScriptedClerk
+from examples.shop.server import CUSTOMERS, Shop, customer_id, serving
 from vinelm import Catalog, Speculation, VineLM
 from vinelm.errors import VineLMError
-from vinelm.workflows.examples.shop.graph import build
-from vinelm.workflows.examples.shop.model import ScriptedClerk
-from vinelm.workflows.examples.shop.server import CUSTOMERS, Shop, customer_id, serving
 
 PRACTICE = 40
 """Customers whose conversations are learnt from; the others are served."""

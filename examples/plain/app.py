@@ -1,4 +1,4 @@
-"""Example (d): plain Python that calls a model, without a graph. ``python -m vinelm.workflows.examples.plain.app``."""
+"""Example (d): plain Python that calls a model, without a graph. ``python -m examples.plain.app``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from examples.example_cli import Defaults, run
+from examples.plain.orders import TURNS, build
 from vinelm import Request, Workflow
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflows.examples.example_cli import Defaults, run
-from vinelm.workflows.examples.plain.orders import TURNS, build
 
 PRICES = {"lamp": 24.5, "desk": 189.0, "chair": 74.9, "shelf": 55.25, "mirror": 39.0, "rug": 120.8}
 
@@ -94,5 +94,5 @@ workflow = Workflow(
 )
 
 if __name__ == "__main__":
-    spec = "vinelm.workflows.examples.plain.app:workflow"
+    spec = "examples.plain.app:workflow"
     raise SystemExit(run(workflow, spec, lambda state: state["answer"], defaults=Defaults(0.2, max_error=0.25)))

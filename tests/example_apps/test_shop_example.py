@@ -12,9 +12,9 @@ from urllib.request import urlopen
 import pytest
 from langchain_core.messages import HumanMessage
 
+from examples.shop.app import application, main, question
+from examples.shop.server import CUSTOMERS, Shop, customer_id, serving
 from vinelm import Speculation
-from vinelm.workflows.examples.shop.app import application, main, question
-from vinelm.workflows.examples.shop.server import CUSTOMERS, Shop, customer_id, serving
 
 
 def total_of(shop, number):
@@ -80,7 +80,7 @@ def test_one_command_learns_serves_and_compares(capfd):
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_an_interrupt_ends_it_without_a_traceback():
-    words = [sys.executable, "-m", "vinelm.workflows.examples.shop.app", "--think-s", "30"]
+    words = [sys.executable, "-m", "examples.shop.app", "--think-s", "30"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     for line in process.stdout:

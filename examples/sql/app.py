@@ -1,14 +1,14 @@
-"""Example (a): a text-to-SQL service. ``python -m vinelm.workflows.examples.sql.app``, with ``--port`` over HTTP."""
+"""Example (a): a text-to-SQL service. ``python -m examples.sql.app``, with ``--port`` over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from examples.example_cli import ServiceSettings, run
+from examples.sql.graph import graph_over
 from vinelm import Workflow
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflows.examples.example_cli import ServiceSettings, run
-from vinelm.workflows.examples.sql.graph import graph_over
 from vinelm.workflows.nl2sql import ANSWER, SameRows, Scorer, SqlWriter, load_bundled, resource_digests, sql_signal
 
 
@@ -38,12 +38,12 @@ def answer(state: Mapping[str, Any]) -> str:
 
 def listen(served: ServiceSettings) -> int:
     """Answer over HTTP until interrupted."""
-    from vinelm.workflows.examples.sql.http_server import serve
-    from vinelm.workflows.examples.sql.http_service import HttpService
+    from examples.sql.http_server import serve
+    from examples.sql.http_service import HttpService
 
     service = HttpService(served.workflow, served.vine, served.app, served.objective, is_simulated=served.is_simulated)
     return serve(service, served.port)
 
 
 if __name__ == "__main__":
-    raise SystemExit(run(workflow(), "vinelm.workflows.examples.sql.app:workflow", answer, serve=listen))
+    raise SystemExit(run(workflow(), "examples.sql.app:workflow", answer, serve=listen))

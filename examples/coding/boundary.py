@@ -22,8 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from examples.coding import solution_process, system_calls
 from vinelm.errors import ConfigError
-from vinelm.workflows.examples.coding import solution_process, system_calls
 
 UNSAFE = "VINELM_UNSAFE_SANDBOX"
 """Environment variable; ``1`` runs generated code with limits only, without a boundary."""

@@ -9,14 +9,14 @@ import pytest
 from examples_before import plain as orders_before
 from langchain_core.language_models import FakeListChatModel
 
+from examples.example_cli import SIMULATED, Defaults, run
+from examples.plain import app
+from examples.plain.app import workflow
 from vinelm import VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.backends import create_backends
 from vinelm.backends.offline.presets import simulated_catalog
 from vinelm.profiler.execution.replayed.runner import make_units
-from vinelm.workflows.examples.example_cli import SIMULATED, Defaults, run
-from vinelm.workflows.examples.plain import app
-from vinelm.workflows.examples.plain.app import workflow
 
 FOLDER = Path(inspect.getfile(app)).parent
 
@@ -25,7 +25,7 @@ def test_routing_took_two_lines_and_the_docs_show_them():
     old, new = (Path(file).read_text().splitlines() for file in (orders_before.__file__, FOLDER / "orders.py"))
     changed = [line for line in difflib.ndiff(old, new) if line[0] in "+-"]
     assert sum(line[0] == "+" for line in changed) == 2
-    docs = (Path(__file__).parents[3] / "docs" / "langgraph.md").read_text()
+    docs = (Path(__file__).parents[2] / "docs" / "langgraph.md").read_text()
     for line in changed:
         assert f"{line[0]}{line[2:]}\n" in docs, line
 
@@ -77,6 +77,6 @@ def test_it_is_profiled_by_replay():
 def test_one_command_learns_and_serves(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     brief = Defaults(0.05, max_error=1.0, max_cost_usd=1.0)
-    spec = "vinelm.workflows.examples.plain.app:workflow"
+    spec = "examples.plain.app:workflow"
     assert run(workflow, spec, lambda state: "shown", ["--limit", "2"], defaults=brief) == 0
     assert capsys.readouterr().out.count("shown") == 2

@@ -1,4 +1,4 @@
-"""Example (b): a ReAct agent with ``create_agent`` and three tools. ``python -m vinelm.workflows.examples.react.app``."""
+"""Example (b): a ReAct agent with ``create_agent`` and three tools. ``python -m examples.react.app``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from examples.example_cli import Defaults, run
+from examples.react.graph import PRICES_EUR, RATES, build, stated_amount
 from vinelm import Request, Workflow
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflows.examples.example_cli import Defaults, run
-from vinelm.workflows.examples.react.graph import PRICES_EUR, RATES, build, stated_amount
 
 
 def requests() -> list[Request]:
@@ -99,7 +99,7 @@ workflow = Workflow(
 )
 
 if __name__ == "__main__":
-    spec = "vinelm.workflows.examples.react.app:workflow"
+    spec = "examples.react.app:workflow"
     raise SystemExit(
         run(
             workflow,

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from examples.coding import boundary, solution_process
+from examples.coding.app import TASKS
+from examples.coding.sandbox import MAX_CODE_CHARS, raises, run_tests
 from vinelm.errors import ConfigError
-from vinelm.workflows.examples.coding import boundary, solution_process
-from vinelm.workflows.examples.coding.app import TASKS
-from vinelm.workflows.examples.coding.sandbox import MAX_CODE_CHARS, raises, run_tests
 
 TESTS = "f(1) == 2"
-SCRIPTS = str(Path(__file__).parents[3] / "scripts")
+SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 needs_boundary = pytest.mark.skipif(boundary.why_unavailable() is not None, reason=str(boundary.why_unavailable()))
 
 
@@ -90,7 +90,7 @@ def test_many_at_once_have_no_part_in_one_another():
 def test_it_ends_with_the_process_that_started_it(tmp_path):
     """Killed in the middle, the parent leaves nothing running."""
     program = (
-        "from vinelm.workflows.examples.coding.sandbox import run_tests\n"
+        "from examples.coding.sandbox import run_tests\n"
         "run_tests('import time\\nprint(1)\\ntime.sleep(3600)', 'f(1)', 3600.0)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program])
@@ -166,7 +166,7 @@ def test_unsafe_is_said_loudly(monkeypatch, capsys):
 
 @pytest.mark.long
 def test_unsafe_by_the_variable_is_said_as_loudly_and_once(tmp_path):
-    app = "vinelm.workflows.examples.coding.app"
+    app = "examples.coding.app"
     again = f"import {app}, subprocess, sys; subprocess.run([sys.executable, '-c', 'import {app}'], check=True)"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(boundary.UNSAFE)}
     for unsafe in ("0", "1"):
@@ -179,7 +179,7 @@ def test_unsafe_by_the_variable_is_said_as_loudly_and_once(tmp_path):
 
 @pytest.mark.long
 def test_the_command_refuses_without_bubblewrap(tmp_path):
-    command = [sys.executable, "-m", "vinelm.workflows.examples.coding.app", "--limit", "1"]
+    command = [sys.executable, "-m", "examples.coding.app", "--limit", "1"]
     environment = {name: value for name, value in os.environ.items() if name != boundary.UNSAFE} | {"PATH": "/nowhere"}
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -1,4 +1,4 @@
-"""Run generated code against its tests, inside a boundary (:mod:`vinelm.workflows.examples.coding.boundary`).
+"""Run generated code against its tests, inside a boundary (:mod:`examples.coding.boundary`).
 
 A process in a sandbox holds the code and answers calls: arguments in, result out, as data. This process compares. What was
 expected never enters the sandbox, and nothing of the code runs outside, so a pass takes right answers: printing, exiting, or
@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NoReturn
 
+from examples.coding import boundary
+from examples.coding.solution_process import MAX_LINE_BYTES, NotPlainError, plain, value_of
 from vinelm.errors import ConfigError
-from vinelm.workflows.examples.coding import boundary
-from vinelm.workflows.examples.coding.solution_process import MAX_LINE_BYTES, NotPlainError, plain, value_of
 
 TIMEOUT_S = 20.0
 REPORT_CHARS = 1500

@@ -1,6 +1,6 @@
-"""Example (c): generate, test, fix, with the code in a sandbox. ``python -m vinelm.workflows.examples.coding.app``.
+"""Example (c): generate, test, fix, with the code in a sandbox. ``python -m examples.coding.app``.
 
-Model-written code runs only behind a boundary (:mod:`vinelm.workflows.examples.coding.boundary`), which needs bubblewrap.
+Model-written code runs only behind a boundary (:mod:`examples.coding.boundary`), which needs bubblewrap.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from examples.coding.boundary import allow_unsafe, require_boundary, warn_if_unsafe
+from examples.coding.graph import build
+from examples.coding.sandbox import run_tests
+from examples.example_cli import Defaults, Flag, run
 from vinelm import Request, Workflow
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflows.examples.coding.boundary import allow_unsafe, require_boundary, warn_if_unsafe
-from vinelm.workflows.examples.coding.graph import build
-from vinelm.workflows.examples.coding.sandbox import run_tests
-from vinelm.workflows.examples.example_cli import Defaults, Flag, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ workflow = Workflow(
 )
 
 if __name__ == "__main__":
-    spec = "vinelm.workflows.examples.coding.app:workflow"
+    spec = "examples.coding.app:workflow"
     unsafe = Flag("--unsafe", "run model-written code without a sandbox: it can read your files and keys", allow_unsafe)
     defaults = Defaults(0.2, max_error=0.25, max_cost_usd=0.001)
     raise SystemExit(run(workflow, spec, report_of, defaults=defaults, flag=unsafe, require=require_boundary))

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from examples.sql.http_limits import HttpLimits, bounded_protocol
+from examples.sql.http_service import Answer, HttpService
 from vinelm.errors import ConfigError, InputError, VineLMError
 from vinelm.extras import required_extra
-from vinelm.workflows.examples.sql.http_limits import HttpLimits, bounded_protocol
-from vinelm.workflows.examples.sql.http_service import Answer, HttpService
 
 with required_extra("demo", "the example service"):
     import uvicorn
