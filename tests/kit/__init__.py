@@ -48,6 +48,9 @@ Toys, workflows to profile whose every row is known; loaded by name in child pro
     ``toys.rounds``: samplers that propose in rounds
     ``toys.profiling_process``: a run in a process of its own
 
+Contracts of our own protocols, which each implementation inherits:
+    ``contracts.stores``, ``contracts.workers``, ``contracts.policies``
+
 Wire formats, as the providers document them:
     ``wire.server``: a server on loopback that answers as each test says
     ``wire.client``: a remote backend on it, four ways to ask, and what every failure looks like

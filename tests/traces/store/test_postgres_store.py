@@ -4,13 +4,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from kit.contracts.stores import StoreContract
 from kit.servers.postgres_server import connected
 
 from vinelm.errors import StoreError
 from vinelm.traces import ObservationStore, check_store, contents_of
 from vinelm.traces.databases.address import PostgresUrl, address_of
 from vinelm.traces.databases.schema import SCHEMA_VERSION
-from vinelm.traces.testing import StoreContract, a_row, an_identity
+from vinelm.traces.testing import a_row, an_identity
 
 
 @pytest.mark.long
