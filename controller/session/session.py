@@ -250,8 +250,7 @@ class Session(StopRulePolicy):
         ``arms`` are the stages of which one will come, where the template branches; None if they are not known.
         """
         has_ended = finished if self._judge is None else self.has_ended(finished, state)
-        if self.evidence is not None:
-            self.evidence.verdict(prefix, has_ended)
+        self._tell_rows("verdict", prefix, lambda rows: rows.verdict(prefix, has_ended))
         goes_on = not has_ended
         seen = self._replanner.seen
         if goes_on or (seen is not None and seen.goes_on and self.follows):
@@ -263,16 +262,15 @@ class Session(StopRulePolicy):
             goes_on = step.model is not None or (not self.follows and step.stage is not None)
             if has_ended and step.decision is None:
                 goes_on = False
-        if not goes_on and self.evidence is not None:
-            self.evidence.left()
+        if not goes_on:
+            self._tell_rows("left", prefix, lambda rows: rows.left())
         if self._canary is not None:
             self._canary.edge(goes_on)
         return goes_on
 
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
         """Plan by what the invocation at the end of ``prefix`` has shown, where the trie knows what that means."""
-        if self.evidence is not None:
-            self.evidence.shown(prefix, outcome.signal)
+        self._tell_rows("showed", prefix, lambda rows: rows.shown(prefix, outcome.signal))
         with self._lock:
             self._replanner.note_outcome(prefix, outcome)
 
@@ -382,6 +380,14 @@ class Session(StopRulePolicy):
                 if event == "ended":
                     with suppress(Exception):
                         follower.interrupted(path)  # nothing stays under way
+
+    def _tell_rows(self, event: str, path: tuple[str, ...], tell: Callable[[RequestRows], None]) -> None:
+        """Tell those who keep the request's rows, if somebody does, of what no other follower hears."""
+        if self.evidence is not None:
+            try:
+                tell(self.evidence)
+            except Exception as error:
+                self._note_untold(error, event, path)
 
     def _note_untold(self, error: Exception, event: str, path: tuple[str, ...]) -> None:
         note = f"a follower failed ({type(error).__name__}): not told that the invocation {event}"
