@@ -9,15 +9,12 @@ from langchain_core.messages import AIMessage
 
 pytest.importorskip("pydantic_monty", reason="the extra graph is not installed")
 
+from scripts.graphqa_parts.graph_cot import OBSERVED_CHARS, TOOLS, make_agent_build, template, workflow
 from vinelm.backends.offline.chat_model import next_step, said_chars
 from vinelm.trie import Trie
-from vinelm.workflows import load_workflow
 from vinelm.workflows.graphqa.act import SandboxFailure
-from vinelm.workflows.graphqa.cot import TOOLS, make_agent_build
 from vinelm.workflows.graphqa.graph import signal
-from vinelm.workflows.graphqa.prompts import OBSERVED_CHARS
 from vinelm.workflows.graphqa.source import GraphSource, Node
-from vinelm.workflows.graphqa.workflow import agent_template
 
 PEOPLE = [Node(f"p{n}", "person", name) for n, name in enumerate(("Ada", "Bob", "Cid"))]
 GRAPH = GraphSource(PEOPLE, [("p0", "knows", "p1"), ("p0", "knows", "p2")])
@@ -121,12 +118,12 @@ def test_its_tools_are_the_functions_of_the_graph():
 
 
 def test_its_trie_merges_histories():
-    assert Trie.from_template(agent_template().bind(tuple("abcd"))).n_nodes == 148
+    assert Trie.from_template(template().bind(tuple("abcd"))).n_nodes == 148
 
 
 @pytest.fixture(scope="module")
 def bundled():
-    return load_workflow("graphqa-cot")
+    return workflow()
 
 
 def test_a_right_script_makes_the_calls_of_the_gold_program_and_ends_with_its_answer(bundled):

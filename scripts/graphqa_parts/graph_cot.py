@@ -1,22 +1,40 @@
-"""Graph-CoT's single agent, the rival of the routed stages: it looks at the graph step by step, with one function a turn."""
+"""Graph-CoT's single agent, the rival of `graphqa`'s stages: it looks at the graph step by step, one function a turn.
+
+PYTHONPATH=scripts vinelm profile graphqa_parts.graph_cot:workflow --limit 20 --coverage 0.02
+"""
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
+import random
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import replace
+from functools import partial, wraps
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from vinelm.requests.protocols import Vine
-from vinelm.workflows.graphqa.act import Calls
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.template import Loop, Stage, Template
+from vinelm.workflows.graphqa.act import Calls, run_snippet
 from vinelm.workflows.graphqa.graph import GraphStages, finished, retriever
-from vinelm.workflows.graphqa.prompts import AGENT, AGENT_AGAIN, FUNCTIONS, OBSERVED_CHARS
+from vinelm.workflows.graphqa.prompts import FUNCTIONS
+from vinelm.workflows.graphqa.simulated_writer import PROSE, ProgramWriter, Task, gold_of
 from vinelm.workflows.graphqa.source import GraphSource
+from vinelm.workflows.graphqa.workflow import bundled, demo_graphs
 
+AGENT = """You answer a question by looking at a graph step by step. In each turn, say in one sentence what has to be looked up
+next, and call one function. Once you know the answer, call none, and write it alone: names joined by ", ", or a number."""
+AGENT_AGAIN = "Look again whether that is the answer."
+OBSERVED_CHARS = 4000
+"""Characters of one observation that the single agent sees."""
+STEPS = 10
+"""How many steps it may take."""
 NO_OBJECT = "error: the arguments are no JSON object: call the function again"
 
 
@@ -92,3 +110,59 @@ def _observed(said: Mapping[str, Any]) -> str:
     value = said["value"]
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= OBSERVED_CHARS else f"{text[:OBSERVED_CHARS]}… ({len(text)} characters)"
+
+
+class AgentWriter(ProgramWriter):
+    """Gives the agent the calls that a program makes as a script, of which it makes the next one in each turn.
+
+    A turn's script may be right where that of an earlier one was not.
+    """
+
+    def __init__(self, sources: Mapping[str, GraphSource]) -> None:
+        super().__init__(sources)
+        self.writers["agent"] = Task(("wrong_edge", "wrong_entity", "early", "format"), 1.0, self._steps, self._bad_steps, 0.5)
+
+    def _steps(self, request: Request, rng: random.Random) -> str:
+        return self._script(gold_of(request), request)
+
+    def _bad_steps(self, request: Request, kind: str, rng: random.Random) -> str:
+        found = None if kind == "format" else self.mutation_of(request, kind, rng)
+        return PROSE if found is None else self._script(found, request)
+
+    def _script(self, program: str, request: Request) -> str:
+        """The calls that a program makes when it is executed, for an agent that makes one a turn, and what it prints."""
+        calls: list[dict[str, Any]] = []
+
+        def recorded(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(fn)
+            def call(*args: Any, **options: Any) -> Any:
+                given = inspect.signature(fn).bind(*args, **options).arguments
+                listed = {"ids": [given["ids"]]} if isinstance(given.get("ids"), str) else {}
+                calls.append({"name": name, "args": given | listed})
+                return fn(*args, **options)
+
+            return call
+
+        functions = self.source_of(request).functions()
+        printed = run_snippet(program, {name: recorded(name, fn) for name, fn in functions.items()}).printed
+        return json.dumps({"calls": calls, "answer": printed or PROSE})
+
+
+def template() -> Template:
+    """Return the template: a loop of one stage, whose histories merge."""
+    return Template((Loop((Stage("agent"),), times=STEPS, memory=2),), stop="workflow")
+
+
+def workflow() -> Workflow:
+    """Return the agent over the demo databases, with the questions of the bundled workflow."""
+    sources = demo_graphs()
+    stages = bundled()
+    prompts = hashlib.sha256(f"{AGENT}\0{AGENT_AGAIN}\0{OBSERVED_CHARS}".encode()).hexdigest()
+    return replace(
+        stages,
+        name="graphqa-cot",
+        template=template(),
+        build=make_agent_build(sources),
+        writer=AgentWriter(sources),
+        resources={**stages.resources, "prompts": prompts},
+    )
