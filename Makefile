@@ -71,11 +71,12 @@ lint: $(VENV)/.dev ## ruff: style and mistakes
 
 # A folder of links that shows the parts as vinelm.*, for tools that read the source.
 farm:
-	@rm -rf $(TYPING)/vinelm && mkdir -p $(TYPING)/vinelm
+	@rm -rf $(TYPING)/vinelm $(TYPING)/examples && mkdir -p $(TYPING)/vinelm
+	@ln -s "$(CURDIR)/examples" $(TYPING)/examples
 	@for item in vinelm/* controller estimator profiler traces workflows; do ln -s "$(CURDIR)/$$item" "$(TYPING)/vinelm/$$(basename $$item)"; done
 
-types: $(VENV)/.dev farm ## mypy --strict over a link farm that shows the parts as vinelm.*
-	@cd $(TYPING) && MYPYPATH=. "$(CURDIR)/$(BIN)/python" -m mypy --config-file "$(CURDIR)/pyproject.toml" -p vinelm
+types: $(VENV)/.dev farm ## mypy --strict over a link farm that shows the parts as vinelm.*, and over examples/
+	@cd $(TYPING) && MYPYPATH=. "$(CURDIR)/$(BIN)/python" -m mypy --config-file "$(CURDIR)/pyproject.toml" -p vinelm -p examples
 
 $(DOCS)/.installed: pyproject.toml $(VENV)/.demo requirements/docs.txt
 	@echo "installing the tools of the documentation into $(DOCS) ..."

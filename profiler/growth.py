@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from vinelm.judging import LLMJudge
 from vinelm.profiler.execution.fingerprint import SETTING, code_digest
@@ -157,11 +156,10 @@ def _renew_kinds(rows: KeptRows, kinds: Mapping[str, str] | None) -> None:
 # -- what rows showed --------------------------------------------------------------------------------------------------
 
 
-def record_for(signals: Signals, *, is_older: bool = False) -> SignalRecord:
-    """Return what tells one declaration from another; as earlier versions digested its code if ``is_older``."""
-    digest = partial(code_digest, is_older=is_older)
-    signal = signals.signal if signals.signal is None or isinstance(signals.signal, str) else digest(signals.signal)
-    agree = None if signals.agree is None else digest(signals.agree)
+def record_for(signals: Signals) -> SignalRecord:
+    """Return what tells one declaration from another."""
+    signal = signals.signal if signals.signal is None or isinstance(signals.signal, str) else code_digest(signals.signal)
+    agree = None if signals.agree is None else code_digest(signals.agree)
     return SignalRecord(signal=signal, edges=signals.edges, agree=agree, answer=signals.answer)
 
 
@@ -177,13 +175,6 @@ def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
             shown.forget()
         return
     now, every = record_for(signals), store.observations()
-    older = record_for(signals, is_older=True)
-    if before is not None:  # the same code, as an earlier version digested it, is no other declaration
-        before = replace(
-            before,
-            signal=now.signal if before.signal == older.signal else before.signal,
-            agree=now.agree if before.agree == older.agree else before.agree,
-        )
     if before is not None and before.shows_as(now) and not (has_restored and before.is_behind):
         now = replace(before, agree=now.agree, rows=before.rows if before.agree == now.agree else -1)
     elif every:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
-from pathlib import Path
 from typing import Any
 
 from vinelm.adapters.langgraph.exits import resolved
 from vinelm.backends.remote.batches import BatchGate
 from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError, DatasetError, StoreError
+from vinelm.errors import DatasetError
 from vinelm.profiler.execution.batching import BatchingWorker, batched_models, gate_of, through
 from vinelm.profiler.execution.fingerprint import SETTING, store_identity
 from vinelm.profiler.execution.ledger import Ledger
@@ -34,13 +32,11 @@ from vinelm.requests.protocols import Backend, Sampler
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Cell
 from vinelm.template import Template
-from vinelm.traces import ObservationStore, StoreIdentity
-from vinelm.traces.growth.changes import differences
+from vinelm.traces import ObservationStore
 from vinelm.traces.growth.grow import retire_broken
 from vinelm.traces.growth.plan import RequestDigest
 from vinelm.traces.store.batches import BatchRecords
 from vinelm.traces.store.run_state import RunRecords
-from vinelm.traces.store.shared_run import SharedRun, shared_run
 
 
 def profile(
@@ -85,16 +81,15 @@ def profile(
     noted = settings_of(sampler, requests)
     gate = _gate(settings, workflow, catalog, backends, store)
     units = make_units(workflow, catalog, backends if gate is None else through(gate, backends))
-    with interrupts_raised(), shared_run(store) as shared:
+    with interrupts_raised(), store.exclusive():
         worker = keeping(make_worker(settings, units, parts), store)
         if gate is not None:
             worker = BatchingWorker(worker, gate, BatchRecords(store))
         try:
-            with alone(shared, identity, noted):
-                rows = KeptRows(store, units, worker, settings, (*workflow.requests, *requests))
-                bring_up_to_date(rows, identity, digests, kinds)
-                _register(store, workflow, requests, digests)
-                state = _begin(rows, requests, noted, shared, gate)
+            rows = KeptRows(store, units, worker, settings, (*workflow.requests, *requests))
+            bring_up_to_date(rows, identity, digests, kinds)
+            _register(store, workflow, requests, digests)
+            state = _begin(rows, requests, noted, gate)
             if gate is not None:
                 gate.start(BatchRecords(store))
             Scheduler(worker, sampler, state, settings, may_go_on=units.can_go_on).run()
@@ -102,39 +97,10 @@ def profile(
                 state.message += _beside_label(rows, state.cells.first_answers.wrong.values())
         finally:
             worker.close()
-        with alone(shared):
-            state.conclude()
-            if state.executed:
-                classify_new(store, units.signals, settings.on_note)
+        state.conclude()
+        if state.executed:
+            classify_new(store, units.signals, settings.on_note)
         return _result(state, sampler)
-
-
-@contextmanager
-def alone(
-    shared: SharedRun | None, identity: StoreIdentity | None = None, settings: Mapping[str, Any] | None = None
-) -> Iterator[None]:
-    """Begin or end a run while no other run on the store does.
-
-    Raises:
-        StoreError: another run is at work with another workflow, or with other settings.
-    """
-    if shared is None:
-        yield
-        return
-    with shared.alone() as has_others:
-        if has_others and identity is not None and settings is not None:
-            _require_same(shared.store, identity, settings)
-        yield
-
-
-def _require_same(store: ObservationStore, identity: StoreIdentity, settings: Mapping[str, Any]) -> None:
-    last = RunRecords(store).last_settings()
-    changed = differences(store.identity.renewed(identity), identity) or (None if last is None else difference(last, settings))
-    if changed:
-        raise StoreError(
-            f"{store.path}: another run is at work on it, and differs: {changed}: run the same line as it, or wait for its end",
-            code="run-differs",
-        )
 
 
 def _beside_label(rows: KeptRows, wrong: Iterable[Cell]) -> str:
@@ -177,21 +143,13 @@ def _gate(
     """Where calls wait for batches, if the run buys in them; :class:`ConfigError` if it cannot."""
     if settings.batch_prices is None:
         return None
-    if not isinstance(store.path, Path):
-        raise ConfigError(
-            "several runs may share this store, and none may fetch another's batches: use a file as the store",
-            code="batch-prices",
-        )
     return gate_of(batched_models(workflow, catalog, backends), catalog, backends, settings.batch_prices)
 
 
-def _begin(
-    rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any], shared: SharedRun | None, gate: BatchGate | None
-) -> RunState:
+def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any], gate: BatchGate | None) -> RunState:
     """Open the ledger, judge rows that wait for it, note the run's settings in the store, and read its rows."""
     store, units, settings = rows.store, rows.units, rows.settings
-    settings.note(None if shared is None else shared.correct_totals())
-    ledger = Ledger(store, settings.limits, shared=shared, batches=None if gate is None else BatchRecords(store))
+    ledger = Ledger(store, settings.limits, batches=None if gate is None else BatchRecords(store))
     records = RunRecords(store)
     if not settings.keep_going:
         settings.note(_retired_broken_rows(records, units.template))
@@ -207,7 +165,7 @@ def _begin(
         )
     return RunState(
         store, ledger, units, requests,
-        n_older=records.begin(noted), keep_going=settings.keep_going, sampler=_word(noted["sampler"]), shared=shared,
+        n_older=records.begin(noted), keep_going=settings.keep_going, sampler=_word(noted["sampler"]),
         batched=() if gate is None else gate.models,
     )  # fmt: skip
 

@@ -65,8 +65,8 @@ def show(figures: Mapping[str, Any]) -> None:
         from scale_parts.ray_units import show as show_ray
 
         show_ray(figures["ray_units_per_s"])
-    for number, rate in figures.get("postgres_rows_per_s", {}).get("by_processes", {}).items():
-        print(f"PostgreSQL, {number} at a time: {rate:,.0f} rows/s")
+    for size, rate in figures.get("postgres_rows_per_s", {}).get("by_size", {}).items():
+        print(f"PostgreSQL, {size} rows before: {rate:,.0f} rows/s")
     if "drift_false_alarms" in figures:
         alarms = figures["drift_false_alarms"]
         low, high = alarms["interval"]

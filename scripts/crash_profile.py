@@ -6,7 +6,7 @@
 
 Each trial starts the same profile (in processes, threads or inline; a real, small workflow on simulated models) and kills the
 run, its children, both, or the process that they are forked from, at a random moment or inside a named one: during a call, a
-write, a commit, between a reservation and its unit's start, while the store is being made or migrated. Then the same line is
+write, a commit, between a reservation and its unit's start, while the store is being made. Then the same line is
 run again, perhaps killed again, and in the end left alone. Other runs are sent SIGTERM or SIGHUP, once or twice, and must end
 by themselves.
 
@@ -36,7 +36,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-MOMENTS = ("any", "call", "write", "commit", "start", "migration")
+MOMENTS = ("any", "call", "write", "commit", "start", "creation")
 HANGS_S = 300
 TARGETS = ("parent", "child", "both", "server", "SIGTERM", "SIGHUP")
 MODES = (("process", 3), ("thread", 4), ("inline", 1))
@@ -54,7 +54,7 @@ def die(*_):
     how["countdown"] -= 1
     if how["countdown"] == 0:
         os.kill(os.getpid(), signal.SIGKILL)
-if how["moment"] == "migration":
+if how["moment"] == "creation":
     from vinelm.traces.databases import database
     real = database.Database.create_tables
     def create_tables(self, *rest):

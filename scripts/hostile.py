@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 PARTS = {
@@ -41,6 +42,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args()
     results: dict[str, Any] = {}
+    sys.path.append(str(Path(__file__).resolve().parents[1]))  # which has examples/
     for part in options.parts:
         began = time.perf_counter()
         found = dict(import_module(f"hostile_parts.{part}").run(_Progress(part)))

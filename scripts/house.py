@@ -35,7 +35,7 @@ LEVELS = (
     ("profiler", "controller", "workflows"),
     ("evaluation",),
     ("api",),
-    ("running", "examples", "scaffold"),
+    ("running", "scaffold"),
     ("verdicts", "batches"),
     ("reports",),
     ("demo",),
@@ -142,8 +142,6 @@ class House:
         pieces = module.split(".")
         if len(pieces) == 1:
             return "front door"
-        if pieces[1:3] == ["workflows", "examples"]:
-            return "examples"
         return pieces[1] if f"vinelm.{pieces[1]}" in self._packages and pieces[1] not in CORE_FOLDERS else "core"
 
     @cached_property

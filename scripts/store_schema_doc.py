@@ -22,7 +22,7 @@ HEAD = f"""# The observation store
 <!-- Written by scripts/store_schema_doc.py from traces/databases/schema.py: change that file, then run the script. -->
 
 One SQLite file (WAL, `synchronous=FULL`) per workflow. Schema version {schema.SCHEMA_VERSION}:
-an older file is migrated when it is opened, in one transaction; a newer one is rejected. Unknown values are NULL, never 0.
+a file of another version is refused in one line. Unknown values are NULL, never 0.
 No table holds prompts or keys, and answers only where the workflow asks for it (`answer=`); checkpoints hold the workflow's own
 state.
 
@@ -40,7 +40,7 @@ To copy a store during a run, copy `STORE-wal` with it; a copy without it is det
 disk was full is told from such a copy by its note in `STORE.lock`.
 
 `store info`, `store check`, `export` and `estimate` also read a store that may not be written, on a read-only disk for
-example. If it is of an older version, or its write-ahead log is not empty, they read a temporary copy.
+example. If its write-ahead log is not empty, they read a temporary copy.
 
 ## Logs as stores
 

@@ -40,10 +40,6 @@ WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "vinelm.workflows.graphqa.workflow:bundled",
             "questions to a graph: classify; one code action, or plan and up to 3 turns of action and reasoning",
         ),
-        "graphqa-cot": (
-            "vinelm.workflows.graphqa.workflow:bundled_agent",
-            "the same questions by a single agent, which looks at the graph in up to 10 steps (Graph-CoT)",
-        ),
         "support": (
             "vinelm.workflows.support.workflow:support",
             "support tickets: router, three desks (SQL look-ups, article search, none), reply",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 import uuid
-from collections.abc import Sequence
 from typing import Any
 from urllib.error import URLError
 from urllib.request import Request as HttpRequest
@@ -64,19 +63,14 @@ class Endpoint:
     Args:
         catalog: Gives the settings of the model's provider.
         model: The model to call.
-        prompts: The first one is the measured request's, the others take turns.
         others_priority: The parameter ``priority`` of the other requests, for engines that support it (with SGLang's priority
             scheduling, higher values go first; with vLLM's, lower ones).
 
     Raises:
-        ConfigError: There are no prompts, or the model is simulated or recorded: its latency is not real.
+        ConfigError: The model is simulated or recorded: its latency is not real.
     """
 
-    def __init__(
-        self, catalog: Catalog, model: Model, *, prompts: Sequence[str] = PROMPTS, others_priority: int | None = None
-    ) -> None:
-        if not prompts:
-            raise ConfigError("calibration needs at least one prompt")
+    def __init__(self, catalog: Catalog, model: Model, *, others_priority: int | None = None) -> None:
         self.model = model
         options = model.options if others_priority is None else {**model.options, "priority": others_priority}
         self._other = model.model_copy(update={"options": options})
@@ -84,8 +78,7 @@ class Endpoint:
         if model.provider in ("simulated", "recorded"):
             raise ConfigError(f"model {model.name!r} is {model.provider}: its engine has no load to measure")
         self.backend = create_backends(Catalog([model], {model.provider: {**settings, "max_retries": 0}}))[model.provider]
-        self.prompts = tuple(prompts)
-        self._next = itertools.cycle(self.prompts)
+        self._next = itertools.cycle(PROMPTS)
         self._lock = threading.Lock()
         self.spent_usd = 0.0
         """Dollars spent so far."""
@@ -98,7 +91,7 @@ class Endpoint:
         """
         model = self.model if is_target else self._other
         with self._lock:
-            prompt = self.prompts[0] if is_target else next(self._next)
+            prompt = PROMPTS[0] if is_target else next(self._next)
         context = CallContext(stage="calibrate", prefix=(model.name,), clock=WallClock(), on_usage=self._paid)
         try:
             self.backend.chat_model(model, context).invoke(_unique(prompt))
@@ -108,7 +101,7 @@ class Endpoint:
 
     def upper_bound_usd(self, calls: int) -> float:
         """Return the dollars that ``calls`` calls can cost at most (by ``max_tokens`` if the backend gives no bound)."""
-        return calls * max(map(self._bound, self.prompts))
+        return calls * max(map(self._bound, PROMPTS))
 
     def _bound(self, prompt: str) -> float:
         if not isinstance(self.backend, PricesCalls):

@@ -9,7 +9,7 @@ from vinelm.requests.protocols import Invocation
 
 
 class CallFollower(Protocol):
-    """Told of each invocation of a request, without any lock held. Must neither raise nor block."""
+    """Told of each invocation of a request, without any lock held. Must not block; what it raises is noted in the trace."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ class CallFollower(Protocol):
 class RequestWatcher(CallFollower):
     """One request as those see it who watch all requests: told of each invocation, and asked what they say of it.
 
-    Does nothing; the fleet derives from it. Methods must not raise.
+    Does nothing; the fleet derives from it.
     """
 
     __slots__ = ()

@@ -19,7 +19,7 @@ from vinelm.requests.protocols import Invocation
 from vinelm.signals import Outcome
 from vinelm.template.bounds import exceeded_words
 from vinelm.template.kinds import OTHER, learnt_kind, stage_title, without_kinds
-from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.arrays import FloatArray
 
 
 class Replanner:
@@ -28,7 +28,6 @@ class Replanner:
     Args:
         planner: plans over the trie; shared by all requests.
         objective: target and bounds of the request.
-        candidates: nodes to end at, shape (n + 1,); None for all.
         load: the engines' load; None to plan without.
         least_call_usd: returns the dollars reserved for even the smallest call of a model; a model that exceeds what is left
             of ``max_cost_usd`` is not planned. None: money is not checked.
@@ -42,7 +41,6 @@ class Replanner:
     """
 
     __slots__ = (
-        "_candidates",
         "_excluded",
         "_is_off",
         "_kind",
@@ -64,7 +62,6 @@ class Replanner:
         planner: Planner,
         objective: Objective,
         *,
-        candidates: BoolArray | None,
         load: SessionLoad | None,
         least_call_usd: Callable[[str], float] | None,
         raises: bool,
@@ -72,7 +69,7 @@ class Replanner:
         follows: bool,
     ) -> None:
         self._planner, self._objective = planner, objective
-        self._candidates, self._load, self._raises, self._is_off = candidates, load, raises, is_off
+        self._load, self._raises, self._is_off = load, raises, is_off
         self.follows = follows
         self.objectives: tuple[Objective, ...] = (objective,)
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
@@ -151,7 +148,7 @@ class Replanner:
 
     def _best(self, here: _Position, *, without: Collection[str] = ()) -> Decision:
         """The plan that was drawn for the request or, where that fits no more, the best within its objective."""
-        return self._planner.plan_first(self.objectives, candidates=self._candidates, without=without, **here)
+        return self._planner.plan_first(self.objectives, without=without, **here)
 
     @staticmethod
     def _arm(seen: SeenOutcomes, stage: str | frozenset[str], prefix: tuple[str, ...]) -> tuple[str | frozenset[str], str]:

@@ -1,9 +1,8 @@
-"""The rows of one served request, as a profile would have written them. Nothing here may fail or delay the request."""
+"""The rows of one served request, as a profile would have written them. Whoever tells of its calls contains what fails here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock, RLock
 
@@ -99,7 +98,7 @@ class RequestRows:
 
     def began(self, stage: str, path: Path, elapsed_s: float, decision: Decision | None) -> None:
         """An invocation of ``stage`` begins; ``path`` ends with its model."""
-        with suppress(Exception), self._lock:
+        with self._lock:
             if self.kind is not None:
                 stage = stage_title(stage, self.kind)
             known = self._pending.get(path)
@@ -119,7 +118,7 @@ class RequestRows:
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
         """An attempt has ended."""
-        with suppress(Exception), self._lock:
+        with self._lock:
             one = self._pending.get(invocation.prefix)
             if one is None:
                 return
@@ -129,14 +128,14 @@ class RequestRows:
 
     def interrupted(self, path: Path) -> None:
         """The invocation has no result and will be run again."""
-        with suppress(Exception), self._lock:
+        with self._lock:
             one = self._pending.get(path)
             if one is not None:
                 self._close(path, one)
 
     def verdict(self, path: Path, finished: bool) -> None:
         """The workflow's own check has passed or failed the answer after ``path``."""
-        with suppress(Exception), self._lock:
+        with self._lock:
             one = self._pending.get(path)
             if one is not None:
                 one.stopped, one.tools_until_s = finished, self._now()
@@ -145,7 +144,7 @@ class RequestRows:
 
     def shown(self, path: Path, signal: str | None) -> None:
         """The outcome shown by the invocation at the end of ``path``."""
-        with suppress(Exception), self._lock:
+        with self._lock:
             one = self._pending.get(path)
             if one is not None:
                 one.signal = signal
@@ -162,7 +161,7 @@ class RequestRows:
         self._settle(keeps_open=False)
 
     def _settle(self, *, keeps_open: bool) -> None:
-        with suppress(Exception), self._lock:
+        with self._lock:
             certain = len(self._template.certain_stages)
             for path, one in list(self._pending.items()):
                 if one.is_open:

@@ -27,7 +27,6 @@ from vinelm.signals import Outcome
 from vinelm.template import Template
 from vinelm.template.kinds import without_kinds
 from vinelm.tools.speculation import Candidate, Speculation
-from vinelm.trie.arrays import BoolArray
 
 Mode = Literal["enforce", "observe", "off"]
 _MODES, _ON_ERROR = get_args(Mode), get_args(OnError)
@@ -64,8 +63,6 @@ class Session(StopRulePolicy):
             where the trie is too large for ``risk="dp"``; ``"raise"`` raises. An objective with ``on_infeasible="raise"``
             raises for the whole request, and within one that follows its plans.
         fallback: whether another model may answer after a failed call, in mode "enforce"; see :meth:`fallback_model`.
-        can_end: whether the controller may end the request after any answer; False where no edge of the graph is wrapped.
-        candidates: nodes to end at, shape (n + 1,); None for all.
         load: read before each plan, must not block; a :class:`~vinelm.requests.protocols.LoadMonitor` is also notified of this
             request's own calls.
         least_call_usd: returns the dollars reserved for even the smallest call of a model. Under a cap per request, a next
@@ -95,8 +92,6 @@ class Session(StopRulePolicy):
         mode: Mode = "enforce",
         on_error: OnError = "default",
         fallback: bool = False,
-        can_end: bool = True,
-        candidates: BoolArray | None = None,
         load: LoadSource | LoadMonitor | None = None,
         least_call_usd: Callable[[str], float] | None = None,
         default: Callable[[str], str] | None = None,
@@ -129,8 +124,6 @@ class Session(StopRulePolicy):
         self.follows = mode == "enforce" and (follows_plan if canary is None else canary.is_plan)
         self.on_error: OnError = on_error
         self.falls_back = fallback and mode == "enforce"
-        if not can_end:
-            candidates = planner.trie.is_leaf if candidates is None else candidates & planner.trie.is_leaf
         self._load = None if load is None else SessionLoad(load, planner)
         self._default, self._on_spent = default, on_spent
         self._rows, self.evidence = rows, evidence
@@ -149,7 +142,6 @@ class Session(StopRulePolicy):
         self._replanner = Replanner(
             planner,
             objective,
-            candidates=candidates,
             load=self._load,
             least_call_usd=least_call_usd if self.guard is not None else None,
             raises=on_error == "raise",
@@ -250,8 +242,7 @@ class Session(StopRulePolicy):
         ``arms`` are the stages of which one will come, where the template branches; None if they are not known.
         """
         has_ended = finished if self._judge is None else self.has_ended(finished, state)
-        if self.evidence is not None:
-            self.evidence.verdict(prefix, has_ended)
+        self._tell_rows("verdict", prefix, lambda rows: rows.verdict(prefix, has_ended))
         goes_on = not has_ended
         seen = self._replanner.seen
         if goes_on or (seen is not None and seen.goes_on and self.follows):
@@ -263,16 +254,15 @@ class Session(StopRulePolicy):
             goes_on = step.model is not None or (not self.follows and step.stage is not None)
             if has_ended and step.decision is None:
                 goes_on = False
-        if not goes_on and self.evidence is not None:
-            self.evidence.left()
+        if not goes_on:
+            self._tell_rows("left", prefix, lambda rows: rows.left())
         if self._canary is not None:
             self._canary.edge(goes_on)
         return goes_on
 
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
         """Plan by what the invocation at the end of ``prefix`` has shown, where the trie knows what that means."""
-        if self.evidence is not None:
-            self.evidence.shown(prefix, outcome.signal)
+        self._tell_rows("showed", prefix, lambda rows: rows.shown(prefix, outcome.signal))
         with self._lock:
             self._replanner.note_outcome(prefix, outcome)
 
@@ -382,6 +372,14 @@ class Session(StopRulePolicy):
                 if event == "ended":
                     with suppress(Exception):
                         follower.interrupted(path)  # nothing stays under way
+
+    def _tell_rows(self, event: str, path: tuple[str, ...], tell: Callable[[RequestRows], None]) -> None:
+        """Tell those who keep the request's rows, if somebody does, of what no other follower hears."""
+        if self.evidence is not None:
+            try:
+                tell(self.evidence)
+            except Exception as error:
+                self._note_untold(error, event, path)
 
     def _note_untold(self, error: Exception, event: str, path: tuple[str, ...]) -> None:
         note = f"a follower failed ({type(error).__name__}): not told that the invocation {event}"

@@ -4,22 +4,15 @@ Rows and checkpoints of a changed workflow must not be mixed with old ones. Each
 name what changed. Code is digested as its syntax tree, which has no comments, docstrings and layout and is alike under every
 version of Python, with the constants and functions of the same package that it uses. Anything that it reads in other ways
 (files, environment, other packages) belongs in ``Workflow.resources``.
-
-Earlier versions digested the text that the running Python made of the tree (``is_older``). Where a store has that digest of the
-code as it is now, its rows hold, and the digest is renewed.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import inspect
 import json
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -65,10 +58,6 @@ def store_identity(
     parts = fingerprint(workflow, catalog, backends)
     parts |= {f"{SETTING}{name}": json.dumps(value) for name, value in (settings or {}).items()}
 
-    @cache
-    def older() -> dict[str, str]:  # builds the graph once more, and is asked only where a digest differs
-        return fingerprint(workflow, catalog, backends, is_older=True)
-
     return StoreIdentity(
         workflow=workflow.name,
         template=workflow.template.bind(tuple(catalog)).to_dict(),
@@ -77,7 +66,6 @@ def store_identity(
         fingerprint=parts,
         is_simulated=any(backend.is_simulated for backend in backends.values()),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        older_fingerprint=older,
     )
 
 
@@ -91,57 +79,54 @@ def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
     return catalog
 
 
-def fingerprint(
-    workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], *, is_older: bool = False
-) -> dict[str, str]:
-    """Return the digest of each part by name; those of earlier versions if ``is_older``.
+def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, str]:
+    """Return the digest of each part by name.
 
     Parts are ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``interrupts`` and
     ``resource LABEL``.
     """
-    digest = partial(code_digest, is_older=is_older)
     recorder = _Recorder(GraphAdapter(ModelResolver(catalog, backends), template=workflow.template))
     graph = built_by(workflow, recorder)
     builder = getattr(graph, "builder", graph)  # compiled or not
     is_graph = hasattr(builder, "nodes") and hasattr(builder, "branches")
-    parts = {"graph": _digest(_shape(builder) if is_graph else list(_functions_of(graph, digest)))}
-    parts |= {f"stage {name}": digest(fn) for name, fn in recorder.functions.items()}
-    parts |= {f"route {i}": digest(fn) for i, fn in enumerate(recorder.routes, start=1)}
+    parts = {"graph": _digest(_shape(builder) if is_graph else list(_functions_of(graph)))}
+    parts |= {f"stage {name}": code_digest(fn) for name, fn in recorder.functions.items()}
+    parts |= {f"route {i}": code_digest(fn) for i, fn in enumerate(recorder.routes, start=1)}
     for name, node in builder.nodes.items() if is_graph else ():
         function = _function(node)
         if _is_finish(node):
             continue
         if name not in recorder.functions and function is not None:
-            parts[f"node {name}"] = digest(function)
+            parts[f"node {name}"] = code_digest(function)
         elif name not in recorder.functions and holds_stage(node.runnable):
-            parts[f"node {name}"] = _digest(list(_Code(is_older).chain(node.runnable, type(node.runnable).__module__)))
+            parts[f"node {name}"] = _digest(list(_Code().chain(node.runnable, type(node.runnable).__module__)))
     # What a judge is asked may change: its rows are judged again, and stay (profiler/scheduling/kept_rows.py).
-    parts["scorer"] = JUDGED if isinstance(workflow.score, LLMJudge) else digest(workflow.score)
+    parts["scorer"] = JUDGED if isinstance(workflow.score, LLMJudge) else code_digest(workflow.score)
     if workflow.inputs is not None:
-        parts["inputs"] = digest(workflow.inputs)
+        parts["inputs"] = code_digest(workflow.inputs)
     if workflow.answer_interrupt is not None:
-        parts["interrupts"] = digest(workflow.answer_interrupt)
+        parts["interrupts"] = code_digest(workflow.answer_interrupt)
     if workflow.context is not None:
-        parts["context"] = digest(workflow.context)
+        parts["context"] = code_digest(workflow.context)
     if workflow.configurable is not None:
-        parts["configurable"] = digest(workflow.configurable)
+        parts["configurable"] = code_digest(workflow.configurable)
     return parts | {f"resource {label}": digest for label, digest in workflow.resources.items()}
 
 
-def code_digest(target: Callable[..., Any], *, is_older: bool = False) -> str:
+def code_digest(target: Callable[..., Any]) -> str:
     """Return the digest of a callable and of the constants and functions of its package that it uses."""
-    return _digest(list(_Code(is_older).of(target, _package(target))))
+    return _digest(list(_Code().of(target, _package(target))))
 
 
-def _functions_of(app: Any, digest: Callable[[Any], str]) -> Iterator[str]:
+def _functions_of(app: Any) -> Iterator[str]:
     """Digests of the code of an application that is no graph: a function, or an entrypoint of LangGraph's functional API."""
     for node in getattr(app, "nodes", {}).values():
         bound = getattr(node, "bound", None)
         function = held_attribute(bound, "func") or held_attribute(bound, "afunc")
         if function is not None:
-            yield digest(function)
+            yield code_digest(function)
     if not hasattr(app, "nodes"):
-        yield digest(app)
+        yield code_digest(app)
 
 
 class _Recorder(VineInterface):
@@ -190,14 +175,9 @@ def _function(node: Any) -> Any:
 
 
 class _Code:
-    """What code consists of: its own tree, then everything in its package that it refers to, each object once.
+    """What code consists of: its own tree, then everything in its package that it refers to, each object once."""
 
-    Args:
-        is_older: as earlier versions read it.
-    """
-
-    def __init__(self, is_older: bool) -> None:
-        self._is_older = is_older
+    def __init__(self) -> None:
         self._seen: dict[int, Any] = {}
 
     def of(self, target: Any, package: str) -> Iterator[Any]:
@@ -208,7 +188,7 @@ class _Code:
         if isinstance(target, MethodType):
             yield from self.of(target.__func__, package)
         elif isinstance(target, FunctionType):
-            yield _older_source(target) if self._is_older else tree_of(target) or _bytecode(target.__code__)
+            yield tree_of(target) or _bytecode(target.__code__)
             yield from self.values([*(target.__defaults__ or ()), *(target.__kwdefaults__ or {}).values()], package)
             names = sorted(set(code_names(target.__code__)))
             yield from self.values([target.__globals__[name] for name in names if name in target.__globals__], package)
@@ -228,18 +208,17 @@ class _Code:
 
     def _class(self, target: type, package: str) -> Iterator[Any]:
         members = [(k, v) for k, v in sorted(vars(target).items()) if not k.startswith("__") or isinstance(v, FunctionType)]
-        if not self._is_older:
-            tree = tree_of(target)
-            yield tree
-            # What Python makes of a class (a dataclass's methods, an enumeration's tables) is made anew in each version.
-            is_made = set(target.__members__) if issubclass(target, Enum) else set()
-            members = [
-                (name, value)
-                for name, value in members
-                if name not in is_made
-                and not (issubclass(target, Enum) and name.startswith("_") and not isinstance(value, FunctionType))
-                and not (tree is not None and isinstance(value, FunctionType) and tree_of(value) is None)
-            ]
+        tree = tree_of(target)
+        yield tree
+        # What Python makes of a class (a dataclass's methods, an enumeration's tables) is made anew in each version.
+        is_made = set(target.__members__) if issubclass(target, Enum) else set()
+        members = [
+            (name, value)
+            for name, value in members
+            if name not in is_made
+            and not (issubclass(target, Enum) and name.startswith("_") and not isinstance(value, FunctionType))
+            and not (tree is not None and isinstance(value, FunctionType) and tree_of(value) is None)
+        ]
         yield from self.values([value for _, value in members], package)
 
     def values(self, values: list[Any], package: str) -> Iterator[Any]:
@@ -291,18 +270,6 @@ def _plain(value: Any) -> str | None:
     except Exception:  # not a constant: sets, objects, models that cannot be dumped
         return None
     return None
-
-
-def _older_source(function: FunctionType) -> str:
-    """The function's statements as the running Python writes them; its bytecode where there is no source."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):
-        return _bytecode(function.__code__)
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(tree)
 
 
 def _bytecode(code: CodeType) -> str:

@@ -18,11 +18,9 @@ from vinelm.judging import Judgement
 from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.rows.observation import Cell, Observation
 from vinelm.traces import ObservationStore
-from vinelm.traces.databases.running_totals import Totals
 from vinelm.traces.store.batches import BatchRecords
 from vinelm.traces.store.judgements import Judgements
 from vinelm.traces.store.prompts import StoredPrompts
-from vinelm.traces.store.shared_run import SharedRun
 
 FIRST_PROMPT_TOKENS = 2048
 """Length assumed of a prompt before any was observed."""
@@ -95,7 +93,6 @@ class Ledger:
     Args:
         store: the store whose ledger it is; the caller holds it exclusively.
         limits: the budgets: dollars settled and reserved, model calls of all rows and of units in flight.
-        shared: the run, where others may work on the store: budgets then hold for all of them together.
         batches: the store's batches, where units buy in them.
     """
 
@@ -104,12 +101,10 @@ class Ledger:
         store: ObservationStore,
         limits: ProfileLimits,
         *,
-        shared: SharedRun | None = None,
         batches: BatchRecords | None = None,
     ) -> None:
         self.limits = limits
         self._batches = batches
-        self._shared = shared
         self._store = store
         self._lock = threading.RLock()
         self.abandoned = store.abandon_open()
@@ -139,7 +134,6 @@ class Ledger:
         upper_usd: float,
         upper_calls: int = 1,
         *,
-        is_new: bool = True,
         is_batched: bool = False,
         is_paid: bool = False,
     ) -> Reservation:
@@ -150,19 +144,14 @@ class Ledger:
             prefix: the unit's prefix.
             upper_usd: its dollars at most.
             upper_calls: its model calls at most.
-            is_new: it is to make a row; False for a row that is there, which only the run that begins may look at.
             is_batched: all its calls go in batches. What an interrupted run left open for it is replaced, and is the least
                 that is reserved.
             is_paid: it has run: the budget is not asked any more.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
-            UnitTaken: another run executes the unit.
         """
         with self._lock, self._locked():
-            # The claim before the check: a unit that another run pays for must not end this one by its budget.
-            if self._shared is not None and is_new:
-                self._shared.claim(request_id, prefix)
             replaced_usd = self.replaceable.get((request_id, prefix), 0.0) if is_batched else 0.0
             # What was bought for the unit stays reserved until it has ended: others must not take that room. And where it needs
             # no more than that, no budget is asked: its answers are paid, and fetching them is what makes room.
@@ -172,12 +161,9 @@ class Ledger:
             if reason is not None and not is_paid:
                 raise BudgetExhausted(reason)
             # The entry is written before the sums change here: where the store refuses it, nothing is reserved.
-            if self._shared is None:
-                if replaced_usd and self._batches is not None:
-                    self._batches.replace((request_id, prefix))
-                entry = self._store.reserve(request_id, prefix, upper_usd, is_batched=is_batched)
-            else:
-                entry = self._shared.reserve(request_id, prefix, upper_usd, upper_calls)
+            if replaced_usd and self._batches is not None:
+                self._batches.replace((request_id, prefix))
+            entry = self._store.reserve(request_id, prefix, upper_usd, is_batched=is_batched)
             self._reserve(upper_usd)
             if replaced_usd:
                 self.committed_usd -= self.replaceable.pop((request_id, prefix))
@@ -221,10 +207,6 @@ class Ledger:
         with self._lock:
             paid = observation.cost_usd + observation.tool_cost_usd if paid_usd is None else paid_usd
             with self._locked():
-                if self._shared is not None and self._store.has(observation.request_id, observation.prefix):
-                    self._store.settle(reservation.entry, paid)  # a run that took this one for dead was faster
-                    self._close(reservation, paid, observation.calls)
-                    return
                 self._store.add(observation, checkpoint)
                 self._store.settle(reservation.entry, paid)
                 if self._batches is not None:
@@ -254,30 +236,14 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One transaction, undone where the block raises. Other runs on the store wait for its end, and sums are read anew.
+        """One transaction, undone where the block raises.
 
         Raises:
             StoreError: the run does not hold the store any more, so that another may buy the same.
         """
         self._store.database.require_held()
-        if self._shared is None:
-            with self._store.together():
-                yield
-            return
-        with self._shared.writing() as found:
-            self._set(found)
+        with self._store.together():
             yield
-
-    def read_totals(self) -> None:
-        """Read what all runs on the store have spent and reserved, as far as a budget bounds it."""
-        if self._shared is not None:
-            self._set(self._shared.totals())
-
-    def _set(self, found: Totals) -> None:
-        if self.limits.budget_usd is not None:
-            self.committed_usd = float(found.usd)
-        if self.limits.budget_calls is not None:
-            self.calls = found.calls
 
     def _reserve(self, usd: float) -> None:
         self.committed_usd += usd

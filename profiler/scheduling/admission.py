@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from vinelm.errors import BudgetExhausted
 from vinelm.profiler.execution.job import Job
 from vinelm.profiler.scheduling.coverage import Coverage
 from vinelm.profiler.scheduling.observed_cells import AnswersOfToday, FirstRows
@@ -13,7 +12,6 @@ from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
 from vinelm.profiler.scheduling.run_state import Purchase, RunState
 from vinelm.profiler.scheduling.threads import TopUpRequest
 from vinelm.rows.observation import Cell, Observation
-from vinelm.traces.store.shared_run import UnitTaken
 
 MARGIN = 8.0
 """A unit is assumed to cost at most this many times its first reservation: bounds are learned, and may be raised."""
@@ -95,13 +93,7 @@ class _Scan:
             if cell in self._waiting:
                 self._answer(cell)
             elif self._is_free(cell) and self._free > 0:
-                try:
-                    job = self._start(path, length)
-                except UnitTaken:
-                    # The other run pays for it; until its row is read, what the cell may show counts at its most.
-                    self._state.elsewhere.add(cell)
-                    self._pass_remaining(path, length)
-                    continue
+                job = self._start(path, length)
                 # No later unit goes before this one: the cells would no longer be those that a run with one worker executes.
                 if job is None:
                     self._free = 0
@@ -114,8 +106,7 @@ class _Scan:
         return jobs
 
     def _is_free(self, cell: Cell) -> bool:
-        state = self._state
-        return cell not in state.running and cell not in self._earlier and cell not in state.elsewhere
+        return cell not in self._state.running and cell not in self._earlier
 
     def _start(self, path: ActivePath, length: int) -> Job | None:
         ledger = self._state.ledger
@@ -133,10 +124,7 @@ class _Scan:
             return None
         if self._earlier and self._may_stop_before():
             return None
-        try:
-            return self._state.start(cell, upper_usd, upper_calls, Purchase(path.round, path.probability, is_timed))
-        except BudgetExhausted:  # by what another run has reserved since
-            return None
+        return self._state.start(cell, upper_usd, upper_calls, Purchase(path.round, path.probability, is_timed))
 
     def _may_stop_before(self) -> bool:
         """True if the earlier cells may reach the coverage at which the run stops, or show that a stage is broken."""

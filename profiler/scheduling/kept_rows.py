@@ -150,7 +150,7 @@ class PendingRows:
         """The job with its reservation, of nothing at first; None if the budget allows none."""
         try:
             # An answer that equals a judged one costs nothing. The judge's first call raises the reservation.
-            reservation = self._ledger.reserve(*job.cell, 0.0, 0, is_new=False)
+            reservation = self._ledger.reserve(*job.cell, 0.0, 0)
         except BudgetExhausted:
             return None
         return replace(job, judged=self._known.get(job.request.id, {})), reservation

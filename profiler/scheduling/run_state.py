@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -25,10 +24,6 @@ from vinelm.traces import ObservationStore
 from vinelm.traces.store.judgements import Judgements
 from vinelm.traces.store.prompts import StoredPrompts
 from vinelm.traces.store.run_state import RunRecords
-from vinelm.traces.store.shared_run import SharedRun
-
-READ_S = 0.5
-"""How often the rows of other runs are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +50,10 @@ class RunState:
         n_older: how many of the store's rows are older than the run.
         keep_going: go on even if all first rows of a stage fail alike.
         sampler: name of the run's sampler.
-        shared: the run, where others may work on the store.
         batched: names of the models whose calls go in batches.
 
     Attributes:
         running: the reservations of the units in flight.
-        elsewhere: units that another run executed when it was last asked.
         stopped_by: why the run stopped; None while it runs.
         message: why the budget or a broken stage ended it, in one line.
         problem: an exception with which the run ends.
@@ -79,12 +72,9 @@ class RunState:
         n_older: int,
         keep_going: bool = False,
         sampler: str | None = None,
-        shared: SharedRun | None = None,
         batched: Collection[str] = (),
     ) -> None:
         self.batched = frozenset(batched)
-        self.shared, self.elsewhere = shared, set[Cell]()
-        self._read_at = 0.0
         self.signals, self._sampler = units.signals, sampler
         self.store, self.ledger, self.template, self.catalog = store, ledger, units.template, units.catalog
         self.records, self._prompt_key = RunRecords(store), StoredPrompts(store).begin()
@@ -139,32 +129,18 @@ class RunState:
         if not self.cells.has_gap:
             self.records.end()
 
-    # -- other runs ------------------------------------------------------------------------------------------
-
-    def read_others(self) -> None:
-        """Add the rows that other runs have written, at most twice a second; does nothing where there can be none."""
-        if self.shared is None or time.monotonic() < self._read_at + READ_S:
-            return
-        for row in self.shared.new_rows():
-            if (row.request_id, row.prefix) not in self.cells.rows:
-                self.cells.add(row)
-                self._note_label(row)
-        self.elsewhere.clear()  # their run may have died: they are asked for again
-        self.ledger.read_totals()
-        self._read_at = time.monotonic()
-
     # -- units -------------------------------------------------------------------------------------------------
 
     def start(self, cell: Cell, upper_usd: float, upper_calls: int, purchase: Purchase | None = None) -> Job:
         """Reserve the unit's money and return the unit, with the checkpoint that it resumes from.
 
-        Where a state is not kept (by an older version, or of an imported row), the unit executes the invocation again.
+        Where a state is not kept (of an imported row), the unit executes the invocation again.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
         """
         request_id, prefix = cell
-        # First of all: where another run has the unit, or the budget does not allow it, there is nothing to undo.
+        # First of all: where the budget does not allow it, there is nothing to undo.
         is_batched = purchase is not None and self.is_batched(cell, is_timed=purchase.is_timed)
         reservation = self.ledger.reserve(request_id, prefix, upper_usd, upper_calls, is_batched=is_batched)
         parent, n_again = None, 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 import queue
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -81,8 +80,6 @@ class Scheduler:
                         self._admission.answer()
                     self._reporter.report_rows()
                     finished = self._dispatch(jobs, interrupts) or self._collect(interrupts)
-                    if not state.running and not finished and state.elsewhere:
-                        time.sleep(_WAIT_S)  # other runs execute what is left
             except KeyboardInterrupt:
                 self._abandon()
             finally:
@@ -95,7 +92,6 @@ class Scheduler:
         """One transaction: the rows of finished units, and the reservations of those to start."""
         for message in finished:
             self.state.finish(message)
-        self.state.read_others()
         self._commit.advance()
         return self._admission.jobs()
 
@@ -116,7 +112,7 @@ class Scheduler:
                 message = self._threads.messages.get(timeout=_WAIT_S) if not finished else self._threads.messages.get_nowait()
             except queue.Empty:
                 interrupts.check()
-                if finished or self.state.shared or (interrupts.count and self.state.stopped_by is None):
+                if finished or (interrupts.count and self.state.stopped_by is None):
                     break
                 continue
             # Back to the loop at once: this unit holds its worker until it has an answer.

@@ -63,14 +63,14 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "--maximize", "--minimize", "--min-accuracy", "--max-cost-usd", "--max-latency-s", "--cost-budget", "--risk",
         "--objective",
     ),
-    "explain": ("--maximize", "--minimize", "--prefix", "--elapsed-s", "--spent-usd", "--load", "--max-cost-usd"),
+    "explain": ("--maximize", "--minimize", "--prefix", "--elapsed-s", "--load", "--max-cost-usd"),
     "check": ("--models", "--dataset", "--column"),
     "reprice": ("--models", "--store", "--output"),
     "export": ("--output",),
     "report": ("--output-dir",),
     "store": (),
     "trie": (),
-    "calibrate": ("--models", "--model", "--prompts", "--levels", "--repeats", "--delay-s", "--output"),
+    "calibrate": ("--models", "--model", "--levels", "--repeats", "--delay-s", "--output"),
 }  # fmt: skip
 WORDS = {
     "--maximize": ("accuracy",),

@@ -41,7 +41,6 @@ BOUNDARIES = frozenset(
         "RunFinder.invoke",
         "RunFinder.ainvoke",
         "RunFinder._begun",
-        "RunFinder._abegun",
         "at_once",
         "RequestAccount.authorize",
         "RequestAccount.aauthorize",

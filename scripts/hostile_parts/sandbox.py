@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vinelm.workflows.examples.coding import boundary
-from vinelm.workflows.examples.coding.sandbox import run_tests
+from examples.coding import boundary
+from examples.coding.sandbox import run_tests
 
 from .forging_snippets import FLOODING, FORGING
 from .reaching_snippets import REACHING

@@ -1,8 +1,8 @@
-"""Rows a second that runs write into one store: in PostgreSQL with 1, 2 and 4 processes, and in a file beside it.
+"""Rows a second that runs write into one store: in PostgreSQL and in a file beside it.
 
     python scripts/scale_parts/postgres_rows.py [--postgres postgresql://user@host/database] [--json]
 
-Each row goes the way of a profile: its unit is claimed and its dollars are reserved under a cap in one transaction; then the
+Each row goes the way of a profile: its dollars are reserved under a cap in one transaction; then the
 row, its checkpoint and its price are written in a second one. The models are left out, so that the store alone is measured. The
 same is done on a store that holds 10,000 rows, and on one that holds 200,000: a row must not take longer there.
 """
@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,6 @@ from postgres_for_bench import empty_schema, postgres_at
 from vinelm.profiler import ProfileLimits
 from vinelm.profiler.execution.ledger import Ledger
 from vinelm.traces import ObservationStore
-from vinelm.traces.store.shared_run import shared_run
 from vinelm.traces.testing import a_row, an_identity
 
 CAP_USD = 1e6
@@ -45,7 +42,6 @@ _FILLED = 50_000  # rows in memory at a time while a store is filled
 def postgres_rows_per_s(
     postgres: str | None = None,
     *,
-    processes: Sequence[int] = (1, 2, 4),
     units: int = 200,
     rounds: int = 5,
     sizes: Sequence[int] = (10_000, 200_000),
@@ -54,23 +50,20 @@ def postgres_rows_per_s(
 
     Args:
         postgres: address of a server; None starts one of the installed programs on loopback.
-        processes: numbers of processes on one store.
-        units: rows of a round, by all processes together, or into each of the stores.
+        units: rows of a round, into each of the stores.
         rounds: how often each case has its turn.
-        sizes: rows that the store of one process holds before.
+        sizes: rows that a store holds before.
 
     Returns:
-        ``by_processes``: number of processes to rows a second in PostgreSQL. ``by_size`` and ``sqlite_by_size``: rows that the
+        ``by_size`` and ``sqlite_by_size``: rows that the
         store held before (0: a new one) to rows a second of one process. ``growth`` and ``sqlite_growth``: seconds a row in the
         largest store over those in the smallest one of ``sizes``; 1 is flat. ``seconds_per_transaction``: of the server's disk,
         for a transaction of one row.
     """
     with postgres_at(postgres) as server:
         disk_s = _transaction_s(server)
-        by_processes = _by_processes(server, sorted(processes), units, rounds)
         by_size, sqlite_by_size = _by_size(server, (0, *sorted(sizes)), units, rounds)
     return {
-        "by_processes": by_processes,
         "by_size": by_size,
         "growth": by_size[min(sizes)] / by_size[max(sizes)],
         "sqlite_by_size": sqlite_by_size,
@@ -89,45 +82,6 @@ def _transaction_s(server: str) -> float:
             connection.execute("INSERT INTO numbers VALUES (%s)", (number,))
             seconds.append(time.perf_counter() - started)
     return statistics.median(seconds)
-
-
-def _by_processes(server: str, processes: Sequence[int], units: int, rounds: int) -> dict[int, float]:
-    """Rows a second of so many processes on one store. The processes that a round leaves out wait."""
-    context = multiprocessing.get_context("spawn")
-    start, end = context.Barrier(max(processes) + 1), context.Barrier(max(processes) + 1)
-    rates: dict[int, list[float]] = {number: [] for number in processes}
-    with empty_schema(server) as address:
-        ObservationStore.create(address, an_identity()).close()
-        turns = [number for _ in range(rounds) for number in processes]
-        workers = [
-            context.Process(target=_write_in_turns, args=(address, index, turns, units, (start, end)), daemon=True)
-            for index in range(max(processes))
-        ]
-        for worker in workers:
-            worker.start()
-        for number in turns:
-            start.wait()
-            started = time.perf_counter()
-            end.wait()
-            rates[number].append(units // number * number / (time.perf_counter() - started))
-        for worker in workers:
-            worker.join()
-        with ObservationStore.open(address) as store:
-            written, wanted = len(store), sum(units // number * number for number in turns)
-    if written != wanted:
-        raise SystemExit(f"{written} of {wanted} rows were written")
-    return {number: statistics.median(some) for number, some in rates.items()}
-
-
-def _write_in_turns(address: str, index: int, turns: Sequence[int], units: int, barriers: tuple[Barrier, Barrier]) -> None:
-    """One of the processes on a store: it writes its share of the rounds that have as many processes."""
-    start, end = barriers
-    with _run(address) as ledger:
-        for turn, number in enumerate(turns):
-            start.wait()
-            if index < number:
-                _write(ledger, f"p{index}-{turn}", units // number)
-            end.wait()
 
 
 def _by_size(server: str, sizes: Sequence[int], units: int, rounds: int) -> tuple[dict[int, float], dict[int, float]]:
@@ -158,8 +112,8 @@ def _fill(address: str, rows: int) -> None:
 @contextmanager
 def _run(address: str) -> Iterator[Ledger]:
     """The store's side of a run with a cap in dollars."""
-    with ObservationStore.open(address) as store, shared_run(store) as shared:
-        yield Ledger(store, ProfileLimits(budget_usd=CAP_USD), shared=shared)
+    with ObservationStore.open(address) as store, store.exclusive():
+        yield Ledger(store, ProfileLimits(budget_usd=CAP_USD))
 
 
 def _write(ledger: Ledger, name: str, units: int) -> None:
@@ -183,8 +137,6 @@ def main() -> None:
         print(json.dumps({"postgres_rows_per_s": figures}))
         return
     print(f"a transaction of one row: {1000 * figures['seconds_per_transaction']:.1f} ms")
-    for number, rate in figures["by_processes"].items():
-        print(f"PostgreSQL, {number} {'process' if number == 1 else 'processes'}: {rate:,.0f} rows/s")
     for size, rate in figures["by_size"].items():
         beside = figures["sqlite_by_size"][size]
         print(f"1 process, {size:,} rows before: PostgreSQL {rate:,.0f}, a file {beside:,.0f} rows/s")

@@ -35,7 +35,7 @@ def facts_of(capsys, *args):
 
 
 def test_trie_show_has_histories_arms_and_plans(file, capsys):
-    said = text_of(capsys, "trie", "show", file, "--top", "3")
+    said = text_of(capsys, "trie", "show", file)
     for words in (
         "Histories by depth and stage",
         "What follows router",

@@ -72,7 +72,6 @@ def names(folder):
         (["estimate", "app.db", "--max-error", "15"], "(did you mean 0.15?)"),
         (["drift", "app.vine", "--traces", "app.db", "--alpha", "5"],
          "--alpha is 5: it must be a fraction in [0, 1] (did you mean 0.05?)"),
-        (["trie", "show", "app.vine", "--top", "all"], "--top is all: it must be a whole number >= 1"),
         # files of another kind
         (["plan", "app.db", "--maximize", "accuracy"],
          "app.db: this is a store (`vinelm estimate` and `store info` read it), not a trie file"),

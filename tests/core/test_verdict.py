@@ -234,17 +234,6 @@ def test_it_comes_back_from_its_file_as_it_was():
     assert json.loads(json.dumps(found.to_dict()))["advice"] == "switch"
 
 
-def test_a_comparison_of_an_earlier_version_is_still_read():
-    old = plan(0.5, 0.0, 0.1).to_dict()
-    for name in ("best_low", "best_high", "models", "words", "code", "answers", "lost", "accuracy", "cap_usd"):
-        del old[name]
-    data = {"models": {"s": "big"}, "accuracy": 0.9, "cost_usd": 1.0, "requests": 100, "spent_usd": 5.0, "plans": [old]}
-    found = Verdict.of_version_3(data)
-    assert found.plans[0].best_low == found.plans[0].gain_low
-    assert found.advice == "undecided"
-    assert found.sentence.startswith("UNDECIDED: ")
-
-
 # -- what a plan leans on ----------------------------------------------------------------------------------------------
 
 

@@ -9,9 +9,6 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {name: ROOT / name for name in ("controller", "estimator", "profiler", "traces", "workflows")}
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 CODE = re.compile(r"^ *from vinelm\S* import ", re.MULTILINE)
-EXAMPLES = "vinelm.workflows.examples"
-INSIDE = ("workflows/examples/coding/",)
-"""Whose files import from each other."""
 
 
 def sources():
@@ -19,7 +16,7 @@ def sources():
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))):
         for number, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8"))):
             yield f"{page.name}, block {number}", block
-    for folder in ("docs/examples", "workflows/examples"):
+    for folder in ("docs/examples", "examples"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
 
@@ -56,7 +53,7 @@ def is_public(module, name):
         tree = ast.parse(stub.read_text(encoding="utf-8") if stub.exists() else "")
         nodes = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
         return name in {alias.asname or alias.name for node in nodes for alias in node.names}
-    return module.count(".") == 1 or module.endswith(".testing") or module.startswith(f"{EXAMPLES}.")
+    return module.count(".") == 1 or module.endswith(".testing")
 
 
 IMPORTS = [(place, *pair) for place, source in sources() for pair in imported(source)]
@@ -64,11 +61,7 @@ IMPORTS = [(place, *pair) for place, source in sources() for pair in imported(so
 
 
 def test_imports_are_public():
-    found = [
-        f"{place}: from {module} import {name}"
-        for place, module, name in IMPORTS
-        if not (is_public(module, name) or place.startswith(INSIDE))
-    ]
+    found = [f"{place}: from {module} import {name}" for place, module, name in IMPORTS if not is_public(module, name)]
     assert not found, "\n".join(found)
 
 

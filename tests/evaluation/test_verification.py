@@ -193,18 +193,6 @@ def test_the_record_of_another_verification_and_other_files_are_refused_and_stay
         pass
 
 
-def test_the_log_of_an_earlier_version_is_refused_in_one_line(tmp_path):
-    old = tmp_path / "t.verify.jsonl"
-    old.write_text('{"format": "vinelm-verification", "version": 1, "what": {}}\n{"at_most_usd": 0.4}\n')
-    for path in (old, tmp_path / "t.verify.db"):  # beside the new one it would be paid for twice, unseen
-        with pytest.raises(ConfigError, match="serve and pay anew") as caught, serving_record(path, an_identity(), 1.0):
-            pass
-        assert caught.value.code == "old-log"
-        assert "\n" not in str(caught.value)
-    assert old.read_text().count("\n") == 2
-    assert not (tmp_path / "t.verify.db").exists()
-
-
 # -- served ----------------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from langgraph.graph import END, START, StateGraph
 
-from vinelm.workflows.examples.coding.sandbox import run_tests
+from examples.coding.sandbox import run_tests
 
 TRIES = 3
 _FENCE = re.compile(r"```(?:python)?\n(.*?)```", re.S)

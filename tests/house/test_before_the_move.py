@@ -1,8 +1,7 @@
-"""Files made before the house was rebuilt still open, and the bundled workflows are still the same ones.
+"""Rows that were bought before the house was rebuilt, and a trie of then, still give what they gave.
 
-`before/` was made by the last commit of the old house: a store that a coverage goal stopped, a trie of the whole, a
-plan over it, and the digests of every bundled workflow. Those of two examples are of later: the answer of the ReAct agent got
-a key, and the tests of the coding example became expressions.
+`before/` has rows of a store that a coverage goal stopped, a trie of the whole, and a plan over it, all made by the last commit
+of the old house. The store's tables are those of now.
 """
 
 import json
@@ -16,30 +15,18 @@ from vinelm import Catalog, Objective, ObservationStore, load_trie
 from vinelm.backends import create_backends
 from vinelm.controller.planner import Planner
 from vinelm.profiler import ProfileSettings, profile
-from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.traces import check_store
 from vinelm.workflows import load_workflow
 
 BEFORE = Path(__file__).parent / "before"
 MODELS = Catalog.from_file(BEFORE / "models.toml")
-DIGESTS = json.loads((BEFORE / "digests.json").read_text())
-MODULES = {"sql": "sql.app", "react": "react.app", "coding": "coding.app"}
 
 
-def workflow_called(name, monkeypatch):
-    if name == "my_app":
-        monkeypatch.syspath_prepend(str(BEFORE))
-        monkeypatch.delitem(sys.modules, "my_app", raising=False)
-        return load_workflow("my_app:workflow")
-    return load_workflow(f"vinelm.workflows.examples.{MODULES[name]}:workflow" if name in MODULES else name)
-
-
-@pytest.mark.parametrize("name", sorted(DIGESTS))
-def test_digests_that_earlier_versions_made_are_known(name, monkeypatch):
-    """Under the version of Python that made them: they are of the text that it makes of a tree."""
-    workflow = workflow_called(name, monkeypatch)
-    now = fingerprint(workflow, MODELS, create_backends(MODELS, workflow=workflow), is_older=True)
-    assert {**now, "dataset": workflow.dataset_digest} == DIGESTS[name]
+@pytest.fixture
+def workflow(monkeypatch):
+    monkeypatch.syspath_prepend(str(BEFORE))
+    monkeypatch.delitem(sys.modules, "my_app", raising=False)
+    return load_workflow("my_app:workflow")
 
 
 @pytest.fixture
@@ -56,8 +43,7 @@ def test_an_old_store_opens_whole(store):
         assert len(opened) == 110
 
 
-def test_an_old_run_goes_on_where_it_was(store, monkeypatch):
-    workflow = workflow_called("my_app", monkeypatch)
+def test_an_old_run_goes_on_where_it_was(store, workflow):
     backends = create_backends(MODELS, workflow=workflow)
     with ObservationStore.open(store) as opened:
         again = profile(workflow, MODELS, backends, opened, ProfileSettings(coverage=0.3))

@@ -17,12 +17,11 @@ MAY_IMPORT = {
     "evaluation": {"core", "traces", "estimator", "controller"},
 }
 MAY_IMPORT["api"] = set(MAY_IMPORT)
-MAY_IMPORT["running"] = MAY_IMPORT["examples"] = MAY_IMPORT["scaffold"] = MAY_IMPORT["api"] | {"api"}
+MAY_IMPORT["running"] = MAY_IMPORT["scaffold"] = MAY_IMPORT["api"] | {"api"}
 MAY_IMPORT["batches"] = MAY_IMPORT["verdicts"] = MAY_IMPORT["running"] | {"running"}
 MAY_IMPORT["reports"] = MAY_IMPORT["batches"] | {"batches", "verdicts"}
 MAY_IMPORT["demo"] = MAY_IMPORT["reports"] | {"reports"}
 MAY_IMPORT["cli"] = MAY_IMPORT["demo"] | {"demo", "scaffold"}
-MAY_IMPORT["examples"] = MAY_IMPORT["examples"] | {"front door", "cli"}  # applications of their own: they use what a user does
 CONFINED = {
     "sqlalchemy": ("vinelm.traces",),
     "click": ("vinelm.cli",),
@@ -77,10 +76,8 @@ def test_imports_are_absolute():
 
 
 def test_a_class_name_has_one_meaning():
-    """Within the package; the state types of example graphs are the users' own and may share a name."""
     homes = {}
     for name, nodes in HOUSE.nodes.items():
-        if HOUSE.room(name) != "examples":
-            for found in house_script.class_names(nodes):
-                homes.setdefault(found, []).append(name)
+        for found in house_script.class_names(nodes):
+            homes.setdefault(found, []).append(name)
     assert {found: where for found, where in homes.items() if len(where) > 1} == {}

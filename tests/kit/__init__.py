@@ -46,7 +46,10 @@ Toys, workflows to profile whose every row is known; loaded by name in child pro
     ``toys.wired``: on a remote backend whose wire answers by itself; rate limits that count
     ``toys.batched``: generate, check, repair on providers that have batches; killed at each of their events
     ``toys.rounds``: samplers that propose in rounds
-    ``toys.shared_process``, ``toys.paying_process``: programs, several of which share one store
+    ``toys.profiling_process``: a run in a process of its own
+
+Contracts of our own protocols, which each implementation inherits:
+    ``contracts.stores``, ``contracts.workers``, ``contracts.policies``
 
 Wire formats, as the providers document them:
     ``wire.server``: a server on loopback that answers as each test says

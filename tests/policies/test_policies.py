@@ -5,6 +5,8 @@ from typing import ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.contracts.policies import TEMPLATE as SERVED
+from kit.contracts.policies import PolicyContract
 from kit.tables import random_table
 from kit.templates import make_template
 
@@ -12,8 +14,7 @@ from vinelm.clock import VirtualClock
 from vinelm.controller import InFlightLoadMonitor, Planner, Session
 from vinelm.errors import WorkflowError
 from vinelm.objective import Objective
-from vinelm.policies import DefaultPolicy, ForcedPolicy, StaticPolicy, testing
-from vinelm.policies.testing import PolicyContract
+from vinelm.policies import DefaultPolicy, ForcedPolicy, StaticPolicy
 from vinelm.profiler.execution.unit_policy import UnitPolicy
 from vinelm.requests.protocols import Invocation
 from vinelm.requests.workflow import Request
@@ -58,26 +59,26 @@ def test_an_unknown_mode_is_refused():
 
 class TestDefaultPolicy(PolicyContract):
     def make(self):
-        return DefaultPolicy(lambda stage: "m1", clock=VirtualClock(), template=testing.TEMPLATE)
+        return DefaultPolicy(lambda stage: "m1", clock=VirtualClock(), template=SERVED)
 
 
 class TestForcedPolicy(PolicyContract):
     def make(self):
-        return ForcedPolicy(testing.TEMPLATE, ("m0", "m2", "m1"), clock=VirtualClock())
+        return ForcedPolicy(SERVED, ("m0", "m2", "m1"), clock=VirtualClock())
 
 
 class TestUnitPolicy(PolicyContract):
     """It forces one invocation only: every place of the tests is that one."""
 
     def make(self):
-        policy = UnitPolicy(testing.TEMPLATE, ("m0",), VirtualClock(), Request("q", {}))
+        policy = UnitPolicy(SERVED, ("m0",), VirtualClock(), Request("q", {}))
         policy.models = dict.fromkeys(range(3), "m0")
         return policy
 
 
 class TestStaticPolicy(PolicyContract):
     def make(self):
-        return StaticPolicy(testing.TEMPLATE, ("m2", "m0"), clock=VirtualClock())
+        return StaticPolicy(SERVED, ("m2", "m0"), clock=VirtualClock())
 
 
 PLANNER = Planner(random_table(3, n_requests=60, n_models=3, depth=3).annotate())

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from kit.servers.batch_provider import BatchProvider, completion, generated, message
+from kit.servers.postgres_server import postgres_server_url, postgres_url  # noqa: F401 - fixtures
 from kit.toys.batched import KEY, PRICE, PROVIDERS, QUICK, SECRET, answer, entry, loaded, run, settings
 from kit.toys.profiling import State, one_stage
 
@@ -75,6 +76,22 @@ def test_each_call_costs_half_and_waits_with_others(provider, tmp_path):
         assert row.cost_usd == pytest.approx((60 * 1.0 + 10 * 4.0) / 1e6 + cached_usd)
     assert result.committed_usd == pytest.approx(sum(row.cost_usd for row in rows.values()))
     assert content(tmp_path / "s.db")["calls"] == 0
+
+
+@pytest.mark.long
+def test_a_store_in_postgres_has_the_rows_and_dollars_of_a_file(provider, postgres_url, tmp_path):  # noqa: F811
+    made = loaded(provider.url)
+    for address in (tmp_path / "s.db", postgres_url):
+        assert run(made, address).stopped_by == "complete"
+    paid = []
+    for address in (tmp_path / "s.db", postgres_url):
+        with ObservationStore.open(address) as store:
+            paid.append(({(row.request_id, row.prefix): row.cost_usd for row in store.observations()}, store.committed_usd()))
+    assert paid[0][0] == paid[1][0]
+    assert paid[0][1] == pytest.approx(paid[1][1])
+    bought = sum(provider.bought.values())
+    run(made, postgres_url)
+    assert sum(provider.bought.values()) == bought == 2 * len(paid[0][0])
 
 
 def test_the_rows_are_those_of_calls_made_at_once(provider, tmp_path):

@@ -10,10 +10,9 @@ from sqlalchemy import text
 from vinelm.catalog import Catalog, Price
 from vinelm.errors import StoreError
 from vinelm.profiler import ExecutionConfig, ProfileLimits, ProfileSettings, profile
-from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.workflow import Request
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces import ObservationStore, StoreIdentity, check_store, contents_of, export_store, import_export, merge_stores
+from vinelm.traces import ObservationStore, check_store, contents_of, export_store, import_export, merge_stores
 
 
 def cells(rows):
@@ -330,66 +329,3 @@ def test_a_merge_keeps_what_no_longer_holds(tmp_path):
         assert store.committed_usd() == pytest.approx(paid)
     assert run(merged, six, changed)[0] == []
     assert run(merged, six)[0] == []  # and back: everything is there
-
-
-# -- digests of earlier versions ---------------------------------------------------------------------------------------
-
-
-def with_older_digests(path):
-    """Give every identity of a store the digests that earlier versions made, as they stand in their stores."""
-    catalog = catalog_for(toy())
-    now = store_identity(toy(), catalog, {"test": ToyBackend()})
-    with ObservationStore.open(path) as store, store.database.transaction() as connection:
-        for key, table in (("value", "identities"), ("value", "meta")):
-            for old, new in zip(now.fingerprint.values(), older_of(now), strict=True):
-                connection.execute(
-                    text(f"UPDATE {table} SET {key} = replace({key}, :old, :new)"), {"old": f'"{old}"', "new": f'"{new}"'}
-                )
-    with ObservationStore.open(path) as store:
-        assert list(store.identity.fingerprint.values()) != list(now.fingerprint.values())
-
-
-def older_of(identity):
-    older = identity.older_fingerprint()
-    return [older[part] for part in identity.fingerprint]
-
-
-def test_a_store_with_the_digests_of_an_earlier_version_is_taken_on_and_holds_those_of_now(tmp_path):
-    path = tmp_path / "s.db"
-    _, _, before = run(path, toy())
-    with_older_digests(path)
-    calls, notes, rows = run(path, toy())
-    assert (calls, notes, rows) == ([], [], before)
-    now = store_identity(toy(), catalog_for(toy()), {"test": ToyBackend()})
-    with ObservationStore.open(path) as store, store.database.transaction() as connection:
-        assert store.identity.fingerprint == now.fingerprint
-        kept = [StoreIdentity.from_json(value) for (value,) in connection.execute(text("SELECT value FROM identities"))]
-    assert [one.fingerprint for one in kept] == [now.fingerprint]
-
-
-def test_code_that_changed_since_an_earlier_version_is_a_change_of_that_part_alone(tmp_path):
-    path = tmp_path / "s.db"
-    _, _, before = run(path, toy())
-    with_older_digests(path)
-    changed = replace(toy(), build=build_changed)
-    calls, (note,), _ = run(path, changed)
-    assert note.startswith("stage repair since the last run")
-    assert {len(prefix) for _, prefix in calls} == {2, 3}
-    assert len(before) > len(calls)
-
-
-def test_rows_that_an_upgrade_had_retired_hold_again(tmp_path):
-    """An earlier version under a newer Python found other digests, and bought rows of the same code again."""
-    path = tmp_path / "s.db"
-    run(path, toy())
-    with_older_digests(path)
-    run(path, replace(toy(), build=build_changed))
-    calls, _, _ = run(path, toy())
-    assert calls == []
-
-
-def test_an_export_has_no_digests_but_those_of_the_store(tmp_path):
-    identity = store_identity(toy(), catalog_for(toy()), {"test": ToyBackend()})
-    assert "older_fingerprint" not in identity.to_dict()
-    assert StoreIdentity(**identity.to_dict()) == identity
-    assert StoreIdentity.from_json(identity.to_json()).older_fingerprint is None

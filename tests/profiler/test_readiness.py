@@ -310,7 +310,7 @@ def test_prompts_of_a_handful_of_requests_are_compared_and_their_messages_named(
     assert check_workflow(workflow, catalog_for(workflow)).prompts is None
 
 
-@pytest.mark.parametrize("name", ["support", "vinelm.workflows.examples.react.app:workflow"])
+@pytest.mark.parametrize("name", ["support", "examples.react.app:workflow"])
 def test_prompts_of_branches_and_of_agents_are_compared(name):
     workflow = load_workflow(name)
     report = check_workflow(workflow, catalog_for_check(None, workflow.simulated_preset), with_prompts=True)

@@ -66,7 +66,7 @@ def own(tmp_path, monkeypatch):
 def test_what_comes_with_the_package(folder):
     pytest.importorskip("pydantic_monty", reason="the extra graph is not installed")
     assert [name for name, _ in available()] == [
-        "nl2sql", "nl2sql-2", "mathqa", "graphqa", "graphqa-cot", "support", "code", "exams",
+        "nl2sql", "nl2sql-2", "mathqa", "graphqa", "support", "code", "exams",
     ]  # fmt: skip
     for name, description in available():
         assert description
@@ -74,7 +74,7 @@ def test_what_comes_with_the_package(folder):
         workflow = load_workflow(name, dataset=folder if name.startswith("nl2sql") else None)
         assert (workflow.name, len(workflow.requests)) == (
             name,
-            {"support": 228, "mathqa": 638, "graphqa": 191, "code": 376, "exams": 600}.get(name.removesuffix("-cot"), 4),
+            {"support": 228, "mathqa": 638, "graphqa": 191, "code": 376, "exams": 600}.get(name, 4),
         )
     with pytest.raises(ConfigError, match="support takes no dataset"):
         load_workflow("support", dataset=folder)
@@ -101,7 +101,7 @@ def test_a_dataset_is_handed_on(own, spec):
             "nope",
             None,
             ConfigError,
-            "unknown workflow 'nope': use one of nl2sql, nl2sql-2, mathqa, graphqa, graphqa-cot, support, code, exams, or",
+            "unknown workflow 'nope': use one of nl2sql, nl2sql-2, mathqa, graphqa, support, code, exams, or",
         ),
         ("", None, ConfigError, "unknown workflow ''"),
         ("own_flow:", None, ConfigError, "unknown workflow 'own_flow:'"),

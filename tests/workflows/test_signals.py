@@ -14,11 +14,10 @@ SHOWN = {
     "nl2sql": {"error", "empty", "rows"},
     "mathqa": {"holds", "differs", "no answer"},
     "graphqa": {"finished", "facts", "empty", "code error", "refused", "form", None},
-    "graphqa-cot": {"finished", "facts", "empty", "code error", "form"},
     "support": {"error", "empty", "rows", "article", "no article", "reply", "no reply"},
-    "vinelm.workflows.examples.sql.app:workflow": {"error", "empty", "rows"},
-    "vinelm.workflows.examples.react.app:workflow": {"answer", "found", "error"},
-    "vinelm.workflows.examples.plain.app:workflow": {"error", "failed", "passed"},
+    "examples.sql.app:workflow": {"error", "empty", "rows"},
+    "examples.react.app:workflow": {"answer", "found", "error"},
+    "examples.plain.app:workflow": {"error", "failed", "passed"},
 }
 
 
@@ -32,8 +31,7 @@ def test_rows_have_signals_and_classes(tmp_path, name):
     catalog = simulated_catalog()
     backends = create_backends(catalog, workflow=workflow, seed=0)
     with ObservationStore.create(tmp_path / "s.db", store_identity(workflow, catalog, backends)) as store:
-        few, calls = (6, 160) if name == "graphqa-cot" else (3, 80)  # an agent answers after several
-        profile(workflow, catalog, backends, store, ProfileSettings(requests=workflow.requests[:few], budget_calls=calls))
+        profile(workflow, catalog, backends, store, ProfileSettings(requests=workflow.requests[:3], budget_calls=80))
         rows = store.observations()
     assert {row.signal for row in rows if row.failure is None and row.stage != "router"} <= SHOWN[name]
     assert len({row.signal for row in rows} - {None}) >= 2
@@ -47,7 +45,7 @@ def test_rows_have_signals_and_classes(tmp_path, name):
 
 
 def test_the_tests_of_the_coding_loop_are_its_signal():
-    from vinelm.workflows.examples.coding.app import same_code, tests_say
+    from examples.coding.app import same_code, tests_say
 
     right = "def f(x):\n    return x  # so\n"
     assert tests_say({"code": right, "passed": True}) == "passed"

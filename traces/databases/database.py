@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, ColumnElement, Connection, MetaData, create_engine, delete, event
+from sqlalchemy import URL, Connection, MetaData, create_engine, delete, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
@@ -54,9 +54,6 @@ class Database:
     path: Path | PostgresUrl
     not_a_store = "a SQLite file, but not an observation store"
     """What errors call other contents."""
-    is_shareable = False
-    """True if several runs may hold a store at a time."""
-    _data_version: tuple[int] | None = None
     _run_lock: RunLock | None = None
     _open_run: str | None = None
     _fold_at = _LONG_LOG
@@ -93,26 +90,6 @@ class Database:
             with self._connection.begin():
                 yield self._connection
             self._fold_log()
-
-    def is_untouched(self) -> bool:
-        """True if no other connection has written since this was asked last. To be asked inside a transaction."""
-        raw = self._connection.connection.driver_connection
-        before, self._data_version = self._data_version, raw and raw.execute("PRAGMA data_version").fetchone()
-        return before is not None and before == self._data_version
-
-    def require_version(self, found: str | None) -> None:
-        """Raise unless the store has this version's tables; ``found`` is what its ``meta`` says now.
-
-        Raises:
-            StoreError: it was upgraded while it was open.
-        """
-        if found != str(schema.SCHEMA_VERSION):
-            self._data_version = None  # it is asked for again before the next write
-            raise StoreError(
-                f"{self.path}: upgraded to store version {found} while this one, which writes {schema.SCHEMA_VERSION}, was at "
-                "work: upgrade VineLM here and run the same line again",
-                code="store-upgraded",
-            )
 
     def translated(self) -> AbstractContextManager[None]:
         """Turn errors of the database into a one-line :class:`StoreError` that names the store and shows no row."""
@@ -194,10 +171,6 @@ class Database:
                 with suppress(StoreError):
                     self._pragma("wal_autocheckpoint=1000")
                 self._clear_marker(lock, run)
-
-    def open_entries(self) -> ColumnElement[bool]:
-        """Return the condition for entries of the ledger that a run of before has left open."""
-        return schema.ledger.c.settled_usd.is_(None)
 
     def _clear_marker(self, lock: RunLock, run: str) -> None:
         """Clear the marker of a run that ends, which a full disk may refuse; the next opening clears it otherwise."""
@@ -281,20 +254,16 @@ def is_writable(path: Path) -> bool:
 
 
 @contextmanager
-def readable(path: Path, *, is_old: bool = False) -> Iterator[Path]:
+def readable(path: Path) -> Iterator[Path]:
     """Yield a path from which the store can be read: ``path``, or a temporary copy of a store in a read-only folder.
 
     SQLite cannot read a write-ahead log where it may not write beside it.
-
-    Args:
-        path: the store.
-        is_old: the store must be migrated to be read.
 
     Raises:
         StoreError: the copy cannot be made.
     """
     wal = path.with_name(f"{path.name}-wal")
-    if is_writable(path) or not (is_old or (wal.exists() and wal.stat().st_size)):
+    if is_writable(path) or not (wal.exists() and wal.stat().st_size):
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="vinelm-store-") as folder:

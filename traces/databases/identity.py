@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vinelm.catalog import Catalog
@@ -24,8 +24,6 @@ class StoreIdentity:
             mismatch can name what changed.
         is_simulated: whether the models are simulated.
         created_at: ISO time; not compared.
-        older_fingerprint: gives the digests that earlier versions made of the same parts; neither compared nor kept. None:
-            unknown.
     """
 
     workflow: str
@@ -35,13 +33,10 @@ class StoreIdentity:
     fingerprint: Mapping[str, str]
     is_simulated: bool
     created_at: str = field(default="", compare=False)
-    older_fingerprint: Callable[[], Mapping[str, str]] | None = field(default=None, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain fields, of which ``StoreIdentity(**fields)`` is the same identity."""
-        fields = asdict(replace(self, older_fingerprint=None))
-        del fields["older_fingerprint"]
-        return fields
+        return asdict(self)
 
     def to_json(self) -> str:
         """Return canonical JSON text, read by :meth:`from_json`."""
@@ -56,15 +51,6 @@ class StoreIdentity:
     def key(self) -> str:
         """Canonical JSON text without the time of creation: equal for equal identities."""
         return _canonical({**self.to_dict(), "created_at": ""})
-
-    def renewed(self, now: StoreIdentity) -> StoreIdentity:
-        """Return this identity with the digests of ``now`` for the parts that had the same code under an earlier version."""
-        differs = [part for part, digest in self.fingerprint.items() if digest != now.fingerprint.get(part, digest)]
-        if not differs or now.older_fingerprint is None:
-            return self
-        older = now.older_fingerprint()
-        same = {part: now.fingerprint[part] for part in differs if older.get(part) == self.fingerprint[part]}
-        return replace(self, fingerprint={**self.fingerprint, **same})
 
     def bound_template(self) -> Template:
         """Return the template as a :class:`Template`."""

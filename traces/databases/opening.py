@@ -13,10 +13,8 @@ from vinelm.traces.databases import schema
 from vinelm.traces.databases.address import PostgresUrl, StoreAddress
 from vinelm.traces.databases.database import Database, is_writable, read_meta, readable
 from vinelm.traces.databases.identity import StoreIdentity
-from vinelm.traces.databases.migrations import migrate, migrate_in_postgres
 from vinelm.traces.databases.postgres import PostgresDatabase
 from vinelm.traces.databases.recovery import recover
-from vinelm.traces.databases.running_totals import MORE_COLUMNS, add_totals, metadata
 from vinelm.traces.databases.schema import OPEN_LOG, OPEN_RUN, SCHEMA_VERSION
 
 _TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
@@ -62,12 +60,9 @@ def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Databas
     if meta is None:
         raise StoreError(f"{address}: an empty file, not a store: profile a workflow first", code="store-missing")
     found = _identity_in(meta, address, wanted, Database.not_a_store)
-    is_old = int(meta["schema_version"]) < SCHEMA_VERSION
     with ExitStack() as closing:
-        file = closing.enter_context(readable(address, is_old=is_old))
+        file = closing.enter_context(readable(address))
         is_read_only = file == address and not is_writable(address)
-        if is_old:
-            migrate(file)
         if OPEN_RUN in meta:
             # Before SQLite opens it for writing, which would copy a log of another time into the file.
             run = meta[OPEN_RUN]
@@ -78,12 +73,16 @@ def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Databas
 
 
 def _identity_in(meta: dict[str, str], path: StoreAddress, wanted: StoreIdentity | None, kind: str) -> StoreIdentity:
-    """The identity in a store; :class:`StoreError` if it is another one, of a newer version, or there is no store."""
+    """The identity in a store; :class:`StoreError` if it is another one, of another version, or there is no store."""
     try:
         version = int(meta["schema_version"])
-        if version > SCHEMA_VERSION:
+        if version != SCHEMA_VERSION:
             written = f"store version {version}, this one reads {SCHEMA_VERSION}"
-            raise StoreError(f"{path}: written by a newer VineLM ({written}): upgrade VineLM, or use another path")
+            is_newer = version > SCHEMA_VERSION
+            how = "upgrade VineLM" if is_newer else "read it with the VineLM that wrote it"
+            raise StoreError(
+                f"{path}: written by {'a newer' if is_newer else 'an older'} VineLM ({written}): {how}, or use another path"
+            )
         found = StoreIdentity.from_json(meta["identity"])
     except (KeyError, ValueError, TypeError) as error:
         raise StoreError(f"{path}: {kind}: use another path") from error
@@ -132,11 +131,8 @@ def _created_in_postgres(url: PostgresUrl, identity: StoreIdentity) -> PostgresD
             connection.execute(_CREATING)
             if _meta(connection) is not None:
                 raise StoreError(f"{url}: exists already: open it, or use another database", code="store-created")
-            for tables in (schema.metadata, metadata):
-                database.create_tables(tables, connection)
-            for statement in MORE_COLUMNS:
-                connection.exec_driver_sql(statement)
-            add_totals(connection)
+            database.create_tables(schema.metadata, connection)
+            connection.exec_driver_sql("ALTER TABLE requests ADD COLUMN position BIGSERIAL")  # a file has its rowid
             rows = {"schema_version": str(SCHEMA_VERSION), "identity": identity.to_json()}
             connection.execute(insert(schema.meta), [{"key": key, "value": value} for key, value in rows.items()])
             # The number is left to the sequence, which the next identity continues.
@@ -151,7 +147,7 @@ def _opened_in_postgres(url: PostgresUrl, wanted: StoreIdentity | None) -> tuple
     """Open a store and return it with its identity.
 
     Raises:
-        StoreError: there is no store, or it is of a version that is no longer supported.
+        StoreError: there is no store, or it is of another version.
     """
     database = PostgresDatabase(url)
     try:
@@ -159,11 +155,6 @@ def _opened_in_postgres(url: PostgresUrl, wanted: StoreIdentity | None) -> tuple
             meta = _meta(connection)
         if meta is None:
             raise StoreError(f"{url}: no such store: profile a workflow first", code="store-missing")
-        version = meta.get("schema_version", "")
-        if version.isdecimal() and int(version) < SCHEMA_VERSION:
-            with database.transaction() as connection:
-                migrate_in_postgres(connection, url)
-                meta = _meta(connection) or {}
         found = _identity_in(meta, url, wanted, database.not_a_store)
     except BaseException:
         database.close()

@@ -36,7 +36,8 @@ OPEN_RUN = "open_run"
 OPEN_LOG = "open_run_log"
 """Key of ``meta``: the file has all that this run has written, if it has this. While the run lives it is in the log alone."""
 SCHEMA_VERSION = 6
-"""Increased by one with every change of a table, together with a step in ``migrations``. Newer stores are rejected."""
+"""Increased by one with every change of a table, while nothing is released; from the first release on together with a
+step that upgrades older stores. Stores of other versions are rejected."""
 
 RESCORING = "rescoring"
 """Key of ``meta``: retired rows wait to be scored again; the value is the number of the first of them."""
@@ -93,47 +94,12 @@ meta = Table(
 )
 
 
-def _signal_columns() -> tuple[Column[Any], ...]:
-    """A row's label and the terms of its purchase; the last columns of their tables, as in stores that are migrated."""
-    return (
-        Column(
-            "signal", String, comment="what the workflow's signal said after the invocation; NULL: nothing. Since version 5"
-        ),
-        Column("answer", String, comment="the state's keys that answer= names, JSON text; NULL: no answer. Since version 5"),
-        Column("answer_digest", String, comment="sha256 of the answer's JSON text; NULL: no answer. Since version 5"),
-        Column(
-            "answer_class",
-            Integer,
-            comment="class of equal answers within the request, from 0, by depth and prefix; NULL: no answer. Since version 5",
-        ),
-        Column(
-            "is_continued",
-            Boolean,
-            nullable=False,
-            server_default=false(),
-            comment="the workflow's own check had passed an answer before this one, and the path went on. Since version 5",
-        ),
-        Column("sampler", String, comment="the sampler that bought the row; NULL: unknown. Since version 5"),
-        Column("round", Integer, comment="the sampler's round, from 0; NULL: unknown. Since version 5"),
-        Column(
-            "probability",
-            Float,
-            comment="of proposing the path that bought the row, given what was known then; NULL: unknown. Since version 5",
-        ),
-        Column(
-            "list_usd",
-            Float,
-            comment="cost_usd at ordinary prices, where calls were bought in a batch; NULL: cost_usd is. Since version 6",
-        ),
-    )
-
-
 requests = Table(
     "requests",
     metadata,
     Column("request_id", String, primary_key=True, comment="the request's own id in the dataset"),
     Column("digest", String, nullable=False, comment="hash of its dataset row, labels included"),
-    Column("input_digest", String, comment="hash of what the graph is invoked with; NULL: unknown. Since version 3"),
+    Column("input_digest", String, comment="hash of what the graph is invoked with; NULL: unknown"),
     comment="The requests that a profile was asked to sample from, executed or not.",
 )
 
@@ -172,11 +138,37 @@ observations = Table(
         Integer,
         nullable=False,
         server_default=text("1"),
-        comment="what the row was executed with, key into identities. Since version 3",
+        comment="what the row was executed with, key into identities",
     ),
-    Column("recorded_usd", Float, comment="cost_usd as it was charged, if a price has changed since. Since version 3"),
-    Column("arm", String, comment="on a template that branches the stage that came next; NULL: the end. Since version 4"),
-    *_signal_columns(),
+    Column("recorded_usd", Float, comment="cost_usd as it was charged, if a price has changed since"),
+    Column("arm", String, comment="on a template that branches the stage that came next; NULL: the end"),
+    Column("signal", String, comment="what the workflow's signal said after the invocation; NULL: nothing"),
+    Column("answer", String, comment="the state's keys that answer= names, JSON text; NULL: no answer"),
+    Column("answer_digest", String, comment="sha256 of the answer's JSON text; NULL: no answer"),
+    Column(
+        "answer_class",
+        Integer,
+        comment="class of equal answers within the request, from 0, by depth and prefix; NULL: no answer",
+    ),
+    Column(
+        "is_continued",
+        Boolean,
+        nullable=False,
+        server_default=false(),
+        comment="the workflow's own check had passed an answer before this one, and the path went on",
+    ),
+    Column("sampler", String, comment="the sampler that bought the row; NULL: unknown"),
+    Column("round", Integer, comment="the sampler's round, from 0; NULL: unknown"),
+    Column(
+        "probability",
+        Float,
+        comment="of proposing the path that bought the row, given what was known then; NULL: unknown",
+    ),
+    Column(
+        "list_usd",
+        Float,
+        comment="cost_usd at ordinary prices, where calls were bought in a batch; NULL: cost_usd is",
+    ),
     UniqueConstraint("request_id", "prefix", name="one_row_per_cell"),
     comment="One stage invocation of one request, the tools after it included.",
 )
@@ -187,21 +179,14 @@ identities = Table(
     Column("identity_id", Integer, primary_key=True, autoincrement=True, comment="order in which runs first had them"),
     Column("value", String, nullable=False, comment="workflow, template, catalog, dataset and fingerprint, JSON text"),
     Column("since", String, nullable=False, comment="when, ISO time in UTC"),
-    comment="Every identity that the store has had; the current one is also in meta. Since version 3.",
+    comment="Every identity that the store has had; the current one is also in meta.",
 )
-
-_LAST = frozenset(("arm", *(column.name for column in _signal_columns())))
-"""Columns that are the last of both tables, as in stores that are migrated."""
 
 retired = Table(
     "retired",
     metadata,
     Column("retired_id", Integer, primary_key=True, autoincrement=True, comment="order in which rows were retired"),
-    *(
-        Column(column.name, column.type, nullable=column.nullable, comment=column.comment)
-        for column in observations.columns
-        if column.name not in _LAST
-    ),
+    *(Column(column.name, column.type, nullable=column.nullable, comment=column.comment) for column in observations.columns),
     Column("request_digest", String, comment="hash of the request's dataset row when the row was scored"),
     Column("input_digest", String, comment="hash of what the graph was invoked with; NULL: unknown"),
     Column("scored_id", Integer, nullable=False, comment="whose scorer decided success, key into identities"),
@@ -209,11 +194,9 @@ retired = Table(
     Column("state", String, comment="key into blobs: the workflow state after the row; NULL: not kept"),
     Column("reason", String, nullable=False, comment="why the row no longer holds"),
     Column("retired_at", String, nullable=False, comment="when, ISO time in UTC"),
-    Column("arm", String, comment="on a template that branches the stage that came next; NULL: the end. Since version 4"),
-    *_signal_columns(),
     Index("retired_by_state", "state"),
     comment="Rows that no longer hold because something that decides them has changed. Nothing is estimated from them; they "
-    "are used again when the change is undone. Since version 3.",
+    "are used again when the change is undone.",
 )
 
 blobs = Table(
@@ -248,7 +231,7 @@ ledger = Table(
         Boolean,
         nullable=False,
         server_default=false(),
-        comment="all its calls go in batches, which a run that follows fetches: its entry replaces this one. Since version 6",
+        comment="all its calls go in batches, which a run that follows fetches: its entry replaces this one",
     ),
     comment="Spending: every call has an entry, written before it is made.",
 )
@@ -268,7 +251,7 @@ sources = Table(
     Column("digest", String, nullable=False, comment="sha256 of the imported file; of the merged or repriced store's rows"),
     Column("row_count", Integer, nullable=False, comment="number of rows added; reprice: whose dollars changed"),
     Column("added_at", String, nullable=False, comment="when, ISO time in UTC"),
-    comment="Origin of imported, merged and repriced rows. Since version 2.",
+    comment="Origin of imported, merged and repriced rows.",
 )
 
 
@@ -282,7 +265,7 @@ batches = Table(
     Column("calls", Integer, nullable=False, comment="number of its calls"),
     Column("is_closed", Boolean, nullable=False, comment="it has ended, and its answers are stored"),
     Column("recorded_s", Float, nullable=False, comment="when it was recorded, before it was submitted: seconds since 1970"),
-    comment="Batches of model calls that `vinelm profile --batch-prices` bought. Since version 6.",
+    comment="Batches of model calls that `vinelm profile --batch-prices` bought.",
 )
 
 batch_calls = Table(
@@ -295,7 +278,7 @@ batch_calls = Table(
     Column("upper_usd", Float, nullable=False, comment="the most that the call may cost"),
     Column("answer", String, comment="what the provider answered, JSON text; NULL: not known yet"),
     Index("batch_calls_by_cell", "request_id", "prefix"),
-    comment="Calls in batches whose cells have no row yet: a run that dies fetches them. Since version 6.",
+    comment="Calls in batches whose cells have no row yet: a run that dies fetches them.",
 )
 
 

@@ -19,13 +19,6 @@ def changes_between(
     return [*_dataset(before, now, known, wanted), *_models(before, now), *_template(before, now), *_parts(before, now)]
 
 
-def differences(one: StoreIdentity, other: StoreIdentity) -> str | None:
-    """Return in a few words how two runs differ that would work on one store at a time; None if they do not."""
-    dataset = [] if one.dataset_digest == other.dataset_digest else ["another dataset"]
-    words = [*dataset, *_models(one, other), *_template(one, other), *_parts(one, other)]
-    return one.stranger(other) or ", ".join(words) or None
-
-
 def _dataset(
     before: StoreIdentity, now: StoreIdentity, known: Mapping[str, RequestDigest], wanted: Mapping[str, RequestDigest]
 ) -> Iterator[str]:

@@ -94,7 +94,6 @@ def grow(store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, Reque
     """
     with store.database.transaction() as connection:
         growth = _grow(connection, store, now, wanted, assumes_scores=False)
-    store.identity = store.identity.renewed(now)
     if growth is not None:
         store.identity = _aged(now, store.identity)
         with store.database.transaction() as connection:
@@ -178,14 +177,10 @@ def _grow(
     *,
     assumes_scores: bool,
 ) -> Growth | None:
-    before = store.identity.renewed(now)
+    before = store.identity
     stranger = before.stranger(now)
     if stranger:
         raise StoreError(f"{store.path}: {stranger}: use another store, or undo the change", code="store-mismatch")
-    if store.identity.key == now.key:
-        return None
-    retirement.renew_digests(connection, now)
-    schema.set_meta(connection, "identity", before.to_json())
     if before.key == now.key:
         return None
     known = retirement.request_digests(connection)

@@ -20,7 +20,7 @@ _STATE = (
     "SELECT digest FROM checkpoints WHERE checkpoints.request_id = observations.request_id "
     "AND checkpoints.prefix = observations.prefix"
 )
-# Built from our own column names only. Many rows in one statement: in PostgreSQL each one updates the store's running totals.
+# Built from our own column names only. Many rows in one statement.
 _RETIRE = (
     "WITH gone (row_id, request_digest, input_digest, reason) AS (VALUES {values}) "  # noqa: S608
     f"INSERT INTO retired ({_COLUMNS}, request_digest, input_digest, scored_id, state, reason, retired_at) "
@@ -86,15 +86,6 @@ def retired_rows(connection: Connection) -> list[StoredRow]:
 def identities(connection: Connection) -> dict[int, StoreIdentity]:
     """Return every identity that the store has had, by number."""
     return {row.identity_id: StoreIdentity.from_json(row.value) for row in connection.execute(select(schema.identities))}
-
-
-def renew_digests(connection: Connection, now: StoreIdentity) -> None:
-    """Give the identities of a store that an earlier version made the digests of now, for parts whose code is the same."""
-    table = schema.identities
-    for number, identity in identities(connection).items():
-        renewed = identity.renewed(now)
-        if renewed is not identity:
-            connection.execute(update(table).where(table.c.identity_id == number).values(value=renewed.to_json()))
 
 
 def next_retired_id(connection: Connection) -> int:

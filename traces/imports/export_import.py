@@ -36,10 +36,6 @@ from vinelm.traces.store.tool_rows import add_tool_rows, tool_rows
 NOTE = "vinelm.store"
 _FORMAT = 1
 _PREFIX = FIELDS.index("prefix")
-LATER = frozenset(
-    ("signal", "answer", "answer_digest", "answer_class", "is_continued", "sampler", "round", "probability", "list_usd")
-)  # fmt: skip
-"""Columns that exports of earlier versions lack."""
 PROMPT_TOKENS = ("prompt_tokens_static", "prompt_tokens_shared")
 """Columns of an export that no import reads: they follow from all prompts of the store, and are there if it knows them."""
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {}
@@ -271,8 +267,6 @@ def _document(table: Path) -> tuple[dict[str, Any], Path]:
 def _observation(row: Row, where: str) -> Observation:
     values: dict[str, Any] = {}
     for name in FIELDS:
-        if name not in row and name in LATER:
-            continue
         if name not in row:
             raise DatasetError(f"{where}: no column {name!r}: the table must have {', '.join(FIELDS)}")
         value = row[name]

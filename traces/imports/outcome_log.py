@@ -52,7 +52,6 @@ class LogImport:
         stages: names of the invocations in order; the last name repeats.
         depth: the maximum number of invocations on a path; None: the number of rounds, or the length of the longest run.
         stop: the stop rule; None means ``workflow``.
-        keeps_first: keep the first of two rows for one cell instead of raising an error.
     """
 
     columns: LogColumns
@@ -62,7 +61,6 @@ class LogImport:
     stages: tuple[str, ...] = ("answer",)
     depth: int | None = None
     stop: StopRule | None = None
-    keeps_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -199,11 +197,11 @@ def _cascade(
     for answer in answers:
         known = by_request.setdefault(answer.request_id, {})
         first = known.setdefault((answer.model, answer.round or 1), answer)
-        if first is not answer and not settings.keeps_first:
+        if first is not answer:
             which = "" if settings.columns.round is None else f" in round {answer.round}"
             raise DatasetError(
                 f"{table}:{answer.line}: {answer.model!r} answers request {answer.request_id!r} twice{which} (first on line "
-                f"{first.line}): identify requests by more columns, or keep the first answer",
+                f"{first.line}): identify requests by more columns, or keep one of them",
                 code="log-duplicate-answer",
             )
     depth = _cascade_depth(answers, settings)
@@ -268,7 +266,7 @@ def _runs(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport) -
             else:
                 step = replace(answer, stopped=k + 1 == len(steps))
             first = cells.setdefault(key, step)
-            if first is not step and not settings.keeps_first:
+            if first is not step:
                 raise DatasetError(
                     f"{table}:{answer.line}: {cell_name(*key)} is on line {first.line} too: keep one of them",
                     code="log-duplicate-cell",

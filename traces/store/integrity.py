@@ -56,7 +56,7 @@ def check_store(path: Path) -> CheckedStore:
     """Check all that can be checked without the workflow: the file, the rows, the checkpoints, the ledger and the tool
     calls.
 
-    Reads the whole file. Changes nothing, except that a store of an older version is migrated first.
+    Reads the whole file. Changes nothing.
 
     Raises:
         StoreError: the store cannot be opened, or is in PostgreSQL.
@@ -66,7 +66,7 @@ def check_store(path: Path) -> CheckedStore:
         damage = _file_damage(path)
         if damage is not None:
             return CheckedStore(0, 0, 0, 0, (damage,))
-    with ObservationStore.open(path) as store:  # checks the version, recovers, migrates
+    with ObservationStore.open(path) as store:  # checks the version, recovers
         template = store.identity.bound_template()
         try:
             with closing(connect_read_only(store.database.file)) as connection:

@@ -112,7 +112,7 @@ class ObservationStore:
 
     @classmethod
     def open(cls, path: str | Path | PostgresUrl, identity: StoreIdentity | None = None) -> Self:
-        """Open the store at ``path``. A store of an older version is migrated in place.
+        """Open the store at ``path``.
 
         A store that may not be written is opened for reading; where that needs a change (an old version, a write-ahead log), a
         temporary copy is read.
@@ -192,24 +192,9 @@ class ObservationStore:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Begin a transaction of a run: all that this thread writes inside the block is committed at once, or not at all.
-
-        Raises:
-            StoreError: the store has another version by now: it was upgraded while the run was at work. Nothing is written.
-        """
-        with self._database.transaction() as connection:
-            if self._is_together:  # a block within a block of this thread, which has the connection
-                yield
-                return
-            self._is_together = True
-            try:
-                yield
-                # Last: a transaction that reads before it writes may find that it cannot write any more.
-                if not self._database.is_untouched():
-                    version = connection.execute(_META, {"name": "schema_version"}).scalar_one_or_none()
-                    self._database.require_version(version)
-            finally:
-                self._is_together = False
+        """Begin a transaction of a run: all that this thread writes inside the block is committed at once, or not at all."""
+        with self._database.transaction():
+            yield
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -420,10 +405,10 @@ class ObservationStore:
         """Settle all open reservations at their upper bound and return their number.
 
         For reservations of a run that died: its calls may have been made and billed. Only the run that holds the store
-        (:meth:`exclusive`) may call this. Where several runs may hold it, those of a run that is alive stay open.
+        (:meth:`exclusive`) may call this.
         """
         settled = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}
-        is_open = self._database.open_entries()
+        is_open = schema.ledger.c.settled_usd.is_(None)
         with self._database.transaction() as connection:
             return connection.execute(update(schema.ledger).where(is_open).values(settled)).rowcount
 

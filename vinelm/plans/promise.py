@@ -49,7 +49,7 @@ class SelectionOptimism:
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie) -> Self | None:
-        """Return the curve that the trie's ``meta`` holds; None if it was estimated without a check, or by an older version."""
+        """Return the curve that the trie's ``meta`` holds; None if it was estimated without a check."""
         found = (annotated.meta.get("evidence") or {}).get("selection")
         return None if not isinstance(found, Mapping) else cls(**{name: tuple(found[name]) for name in cls.__annotations__})
 

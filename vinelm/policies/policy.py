@@ -29,7 +29,7 @@ class Policy(OneProcess, ABC):
 
     The prefix always comes from the adapter, which reads it from the workflow's own state: LangGraph may retry, replay or
     resume a stage, so a policy must not count calls. All methods may be called from several threads. What every policy must
-    do is tested by :class:`vinelm.policies.testing.PolicyContract`.
+    do is tested by ``tests/kit/contracts/policies.py``.
 
     Attributes:
         invocations: what was recorded, in order, retries and failures included; all of them were paid for.

@@ -16,14 +16,11 @@ from vinelm.running.crew import Crew
 from vinelm.running.request_ledger import RequestLedger
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases import opening
-from vinelm.traces.databases.address import StoreAddress, require_store_file
+from vinelm.traces.databases.address import StoreAddress
 from vinelm.traces.served.served_requests import ServedRequest, ServedRequests
 from vinelm.traces.store.tool_rows import tool_counts
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.outcomes import OUTCOME_ARRAYS
-
-_OLD = b'{"format": "vinelm-verification"'
-"""How the first line of a log began in which earlier versions kept served requests."""
 
 
 @contextmanager
@@ -36,13 +33,12 @@ def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float)
         limit_usd: The most that it may cost in dollars, interrupted runs included; may be infinite.
 
     Raises:
-        ConfigError: The file is the record of another verification, or an earlier version's log.
+        ConfigError: The file is the record of another verification.
         StoreError: It is something else, or another process holds it.
     """
     with ExitStack() as stack:
         if path is None:
             path = Path(stack.enter_context(TemporaryDirectory())) / "served.db"
-        _refuse_old_log(path)
         store = stack.enter_context(opened_record(path, identity))
         stack.enter_context(store.exclusive())
         yield ServingRecord(store, limit_usd)
@@ -62,24 +58,6 @@ def opened_record(path: StoreAddress, identity: StoreIdentity) -> ObservationSto
         store.close()
         raise ConfigError(f"{path}: is the record of something else ({_changed(store.identity, identity)}): name another")
     return store
-
-
-def _refuse_old_log(path: Path) -> None:
-    require_store_file(path)
-    old = path if path.exists() else path.with_suffix(".jsonl")  # where a log stood by default
-    if _is_old_log(old):
-        raise ConfigError(
-            f"{old}: the log of an earlier VineLM, whose requests and dollars cannot be continued: move it away to serve "
-            "and pay anew",
-            code="old-log",
-        )
-
-
-def _is_old_log(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(_OLD)) == _OLD
 
 
 def _changed(found: StoreIdentity, wanted: StoreIdentity) -> str:

@@ -167,10 +167,10 @@ class DecisionGraph:
     @cached_property
     def cost_by_fit(self) -> FloatArray | None:
         """Dollars of the invocation at the position times P(it runs | the models up to it), by fit to resampled requests; shape
-        (positions, fits). None where arms are no outcomes, or the trie has no dollars by fit.
+        (positions, fits). None where arms are no outcomes, or there is one fit only.
         """
         outcomes = self.annotated.outcomes
-        if outcomes is None or outcomes.cost_spread is None or outcomes.cost_spread.shape[1] < 2:
+        if outcomes is None or outcomes.cost_spread.shape[1] < 2:
             return None
         return np.asarray(outcomes.cost_spread[self.nodes], np.float64)
 

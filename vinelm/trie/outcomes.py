@@ -15,10 +15,7 @@ from vinelm.signals.declaration import Label, Outcome
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 OUTCOME_ARRAYS = ("node", "label", "answer_class", "chance", "right", "right_last", "returned", "arm", "spread")
-"""The arrays of :class:`Outcomes`, as they are named in a ``.vine`` file."""
-
-COST_SPREAD = "cost_spread"
-"""The array of :class:`Outcomes` that files of earlier versions lack."""
+"""The arrays of :class:`Outcomes` that are by outcome, as they are named in a ``.vine`` file, which has ``cost_spread`` too."""
 
 
 class Seen(NamedTuple):
@@ -55,7 +52,7 @@ class Outcomes:
         labels: What answers may show.
         cost_spread: By node of the trie and fit to resampled requests: P(the node is reached | the models up to it) times the
             dollars of its invocation; shape (nodes, fits). Of its differences between the fits follows the error of a plan's
-            dollars. None in the files of earlier versions.
+            dollars.
         stages: The workflow's stage of each stage of the trie, by index.
         goes_on: Whether requests may go on after the workflow's own check has passed an answer.
         returns_earlier: Whether an earlier answer may be returned; else the trie's ``arm_success`` and ``success`` are those of
@@ -74,15 +71,15 @@ class Outcomes:
     returned: npt.NDArray[np.int16]
     arm: npt.NDArray[np.int16]
     spread: npt.NDArray[np.float32]
+    cost_spread: npt.NDArray[np.float32]
     returns_earlier: bool = True
-    cost_spread: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if len({len(getattr(self, name)) for name in OUTCOME_ARRAYS}) != 1:
             raise VineLMError("the arrays of the outcomes differ in length")
         if any(getattr(self, name).ndim != 1 + (name == "spread") for name in OUTCOME_ARRAYS):
             raise VineLMError("the outcomes need arrays of one dimension, and of two for spread")
-        if self.cost_spread is not None and (self.cost_spread.ndim != 2 or self.cost_spread.shape[1:] != self.spread.shape[1:]):
+        if self.cost_spread.ndim != 2 or self.cost_spread.shape[1:] != self.spread.shape[1:]:
             raise VineLMError("cost_spread needs two dimensions and as many fits as spread")
 
     @cached_property

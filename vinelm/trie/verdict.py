@@ -406,12 +406,6 @@ class Verdict:
         plans = tuple(ComparedPlan.from_dict(plan) for plan in known.get("plans", ()))
         return cls(**{**known, "plans": plans, "cheaper": tuple(known.get("cheaper", ()))})
 
-    @classmethod
-    def of_version_3(cls, data: Mapping[str, Any]) -> Self:
-        """Return what files kept before there was a verdict: a comparison with what runs today, one interval for each plan."""
-        held = [{**plan, "best_low": plan["gain_low"], "best_high": plan["gain_high"]} for plan in data["plans"]]
-        return cls.from_dict({**data, "plans": held})
-
 
 def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> ComparedPlan:
     """A plan of the frontier between two others, by its dollars.

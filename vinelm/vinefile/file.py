@@ -34,23 +34,20 @@ from vinelm.template import Template
 from vinelm.trie import MergedTrie, Trie
 from vinelm.trie.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
-from vinelm.trie.outcomes import COST_SPREAD, OUTCOME_ARRAYS, Outcomes
+from vinelm.trie.outcomes import OUTCOME_ARRAYS, Outcomes
 from vinelm.trie.verdict import Verdict
 from vinelm.vinefile.structure import check_annotated, check_edges
 
 FORMAT = "vinelm-trie"
 VERSION = 4
-"""Incremented when an older reader would misread the file. Newer readers open older files. Version 2: tries that branch or
-whose loops merge histories. Version 3: with what requests show. Version 4: with a verdict, without which plans
-would be served that are not proven. Each file has the lowest version that can hold it.
-"""
-VERSION_OF_LINEAR, VERSION_OF_BRANCHING, VERSION_OF_SIGNALS = 1, 2, 3
+"""Incremented when an older reader would misread the file. Newer readers open older files."""
 ALIGNMENT = 64
 MAPPED_FROM = 64 * 2**20
 """Size in bytes from which a file is mapped into memory instead of read."""
 _MANIFEST = "manifest.json"
 SIGNALS, OUTCOMES = "signals.", "outcomes."
 """Begin the names of the arrays of what requests show: of the trie, and of its outcomes."""
+_OUTCOME_ARRAYS = (*OUTCOME_ARRAYS, "cost_spread")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same trie gives the same bytes
 _PADDING_ID = 0x4C56  # "VL": our tag of the ZIP extra field that carries the padding
 _LOCAL_HEADER = 30
@@ -152,7 +149,7 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
 def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
     plain: dict[str, Any] = {
         "format": FORMAT,
-        "version": _version(annotated),
+        "version": VERSION,
         "stages": list(annotated.trie.stages),
         "models": list(annotated.trie.models),
         "template": annotated.template.to_dict(),
@@ -172,20 +169,11 @@ def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
         ) from error
 
 
-def _version(annotated: AnnotatedTrie) -> int:
-    if annotated.verdict is not None:
-        return VERSION
-    if annotated.signals is not None:
-        return VERSION_OF_SIGNALS
-    return VERSION_OF_BRANCHING if annotated.template.listed is None else VERSION_OF_LINEAR
-
-
 def _arrays(annotated: AnnotatedTrie) -> dict[str, Array]:
     arrays = _arrays_of(annotated)
     if annotated.signals is not None:
         arrays |= {f"{SIGNALS}{name}": values for name, values in _arrays_of(annotated.signals).items()}
-        found = {name: getattr(annotated.signals.outcomes, name) for name in (*OUTCOME_ARRAYS, COST_SPREAD)}
-        arrays |= {f"{OUTCOMES}{name}": values for name, values in found.items() if values is not None}
+        arrays |= {f"{OUTCOMES}{name}": getattr(annotated.signals.outcomes, name) for name in _OUTCOME_ARRAYS}
     return arrays
 
 
@@ -305,18 +293,11 @@ def _array(content: memoryview) -> Array:
 
 def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -> AnnotatedTrie:
     arrays = {name.removesuffix(".npy"): _array(data) for name, data in members.items() if name.endswith(".npy")}
-    annotated = replace(_trie_of(manifest, arrays), verdict=_verdict(manifest))
+    found = manifest.get("verdict")
+    annotated = replace(_trie_of(manifest, arrays), verdict=None if found is None else Verdict.from_dict(found))
     if "signals" not in manifest:
         return annotated
     return replace(annotated, signals=replace(_signals(manifest, arrays), verdict=annotated.verdict))
-
-
-def _verdict(manifest: Mapping[str, Any]) -> Verdict | None:
-    """The verdict; of an older file its comparison with what ran then."""
-    if "verdict" in manifest:
-        return Verdict.from_dict(manifest["verdict"])
-    before = manifest["meta"].get("today")
-    return Verdict.of_version_3(before) if isinstance(before, Mapping) else None
 
 
 def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> AnnotatedTrie:
@@ -324,8 +305,7 @@ def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> Annota
     about = manifest["signals"]
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
     labels = Outcomes.labels_from(about["labels"])
-    columns: dict[str, Any] = {name: arrays[f"{OUTCOMES}{name}"] for name in OUTCOME_ARRAYS}
-    columns[COST_SPREAD] = arrays.get(f"{OUTCOMES}{COST_SPREAD}")
+    columns: dict[str, Any] = {name: arrays[f"{OUTCOMES}{name}"] for name in _OUTCOME_ARRAYS}
     outcomes = Outcomes(labels, tuple(about["stages"]), bool(about["goes_on"]), **columns)
     return _trie_of({**manifest, "stages": about["arms"], "meta": about["meta"]}, own, outcomes)
 

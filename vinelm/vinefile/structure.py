@@ -73,10 +73,9 @@ def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
         values = getattr(signals, name)
         is_share = bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING)))
         _require(is_share, f"outcomes.{name} is not within [0, 1]")
-    if signals.cost_spread is not None:
-        _require(len(signals.cost_spread) == n, "outcomes.cost_spread has another length than the trie")
-        is_amount = bool(np.all((signals.cost_spread >= 0.0) & (signals.cost_spread <= LARGEST)))
-        _require(is_amount, f"outcomes.cost_spread is negative or larger than {LARGEST:g}")
+    _require(len(signals.cost_spread) == n, "outcomes.cost_spread has another length than the trie")
+    is_amount = bool(np.all((signals.cost_spread >= 0.0) & (signals.cost_spread <= LARGEST)))
+    _require(is_amount, f"outcomes.cost_spread is negative or larger than {LARGEST:g}")
     _require(bool(np.all(signals.right <= signals.chance + ROUNDING)), "outcomes.right is larger than outcomes.chance")
     _require(bool(np.all(signals.right_last <= signals.right + ROUNDING)), "outcomes.right_last is larger than outcomes.right")
     total = np.bincount(node, signals.chance, n)[1:]

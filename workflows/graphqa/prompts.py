@@ -28,11 +28,6 @@ REASON = """You answer a question from a notebook of look-ups in a graph. Answer
 Finish[#] if the last entry of the notebook is the answer as it stands
 Finish[the names separated by commas, or the number] if the notebook holds the answer otherwise
 If something is missing, two lines, "Missing: what has to be looked up" and "Edges: types of edges, separated by commas\""""
-AGENT = """You answer a question by looking at a graph step by step. In each turn, say in one sentence what has to be looked up
-next, and call one function. Once you know the answer, call none, and write it alone: names joined by ", ", or a number."""
-AGENT_AGAIN = "Look again whether that is the answer."
-OBSERVED_CHARS = 4000
-"""Characters of one observation that the single agent sees."""
 NOTEBOOK_CHARS = 24_000
 """About 6,000 tokens: the oldest entries stay, and what does not fit is left out."""
 LEFT_OUT = "(further entries are left out: the notebook is full)"
@@ -111,10 +106,8 @@ def reason_prompt(question: str, notebook: Sequence[str]) -> str:
     return f"Notebook:\n{entries or 'empty'}\n\nQuestion: {question}"
 
 
-def digest(*, single_agent: bool) -> str:
-    """Return a hash of the prompts of the stages, or of the single agent: different prompts are a different workflow."""
-    if single_agent:
-        return hashlib.sha256(f"{AGENT}\0{AGENT_AGAIN}\0{OBSERVED_CHARS}".encode()).hexdigest()
+def digest() -> str:
+    """Return a hash of the prompts: different ones are a different workflow."""
     acts = act_system(""), act_prompt("", "", ""), act_prompt("", None, "")
     shown = (CLASSIFY, *acts, PLAN, REASON, reason_prompt("", ["a"]), LEFT_OUT)
     return hashlib.sha256("\0".join(shown).encode()).hexdigest()

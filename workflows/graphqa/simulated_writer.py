@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import ast
-import inspect
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from typing import Any
 
 from vinelm.errors import DatasetError
 from vinelm.requests.workflow import Request, StageWriter
-from vinelm.workflows.graphqa.act import run_snippet
 from vinelm.workflows.graphqa.dataset import ARMS, edges_in, text_of
 from vinelm.workflows.graphqa.source import GraphSource
 
@@ -21,7 +16,7 @@ PROSE = "The graph has to be searched for the nodes that the question names, and
 _NEAR = 40
 
 
-class _Task:
+class Task:
     """A stage's writer by two functions. ``harder`` scales what the program demands of each skill."""
 
     def __init__(
@@ -37,7 +32,7 @@ class _Task:
 
     def skills(self, request: Request) -> Mapping[str, float]:
         """Return the difficulty of the gold program, each in [0, 1]."""
-        return {name: min(1.0, self._harder * share) for name, share in _skills(_gold(request)).items()}
+        return {name: min(1.0, self._harder * share) for name, share in _skills(gold_of(request)).items()}
 
     def right(self, request: Request, rng: random.Random) -> str:
         """Return a right answer."""
@@ -48,15 +43,14 @@ class _Task:
         return self._mistake(request, kind, rng)
 
 
-class ProgramWriter(_Task):
+class ProgramWriter(Task):
     """Writes for every stage, for requests whose row has a ``program``; by itself it writes the snippet.
 
     Nothing here was measured on a real model. A right plan names the edges of the program and a right reasoning takes the last
     entry of the notebook as the answer: whether it is one, the executed program decides.
 
     Kinds of error in code: a ``wrong_edge``, a ``wrong_entity``, a ``lost_hop``, ``syntax``, ``format`` (no snippet),
-    and ``early``, the name of the entity for an answer. The single agent is given the calls that such a program makes as a
-    script, of which it makes the next one in each turn: a turn's script may be right where that of an earlier one was not.
+    and ``early``, the name of the entity for an answer.
     """
 
     def __init__(self, sources: Mapping[str, GraphSource]) -> None:
@@ -64,72 +58,48 @@ class ProgramWriter(_Task):
             ("wrong_edge", "wrong_entity", "lost_hop", "syntax", "format", "early"), 0.4, self._code, self._bad_code
         )
         self._sources = sources
-        self._writers: dict[str, StageWriter] = {
-            "classify": _Task(("wrong_arm",), 1.6, _arm, lambda request, kind, rng: _other(_arm(request, rng), ARMS, rng), 0.4),
-            "plan": _Task(("wrong_edge", "lost_hop", "format"), 0.9, _plan, self._bad_plan, 0.8),
-            "reason": _Task(("early", "doubt", "format"), 1.2, _finish, _bad_finish, 0.5),
+        self.writers: dict[str, StageWriter] = {
+            "classify": Task(("wrong_arm",), 1.6, _arm, lambda request, kind, rng: _other(_arm(request, rng), ARMS, rng), 0.4),
+            "plan": Task(("wrong_edge", "lost_hop", "format"), 0.9, _plan, self._bad_plan, 0.8),
+            "reason": Task(("early", "doubt", "format"), 1.2, _finish, _bad_finish, 0.5),
             "act_direct": self,
-            "act": _Task(self.kinds, 0.7, self._code, self._bad_code, 0.8),
-            "agent": _Task(("wrong_edge", "wrong_entity", "early", "format"), 1.0, self._steps, self._bad_steps, 0.5),
+            "act": Task(self.kinds, 0.7, self._code, self._bad_code, 0.8),
         }
 
     def at(self, stage: str) -> StageWriter:
         """Return the writer of that stage."""
-        return self._writers[stage]
+        return self.writers[stage]
 
     def _code(self, request: Request, rng: random.Random) -> str:
-        return rng.choice(("```python\n{}\n```", "```python\n{}\n```\n", "```\n{}\n```")).format(_gold(request))
+        return rng.choice(("```python\n{}\n```", "```python\n{}\n```\n", "```\n{}\n```")).format(gold_of(request))
 
     def _bad_code(self, request: Request, kind: str, rng: random.Random) -> str:
-        gold = _gold(request)
+        gold = gold_of(request)
         if kind == "format":
             return PROSE
         if kind == "syntax":
             return f"```python\n{gold.rstrip()[:-1]}\n```"
-        found = self._mutated(request, kind, rng)
+        found = self.mutation_of(request, kind, rng)
         return PROSE if found is None else f"```python\n{found}\n```"
 
-    def _mutated(self, request: Request, kind: str, rng: random.Random) -> str | None:
-        source = self._source(request)
-        tried = (mutated(_gold(request), other, source, rng) for other in (kind, "wrong_entity", "wrong_edge"))
+    def mutation_of(self, request: Request, kind: str, rng: random.Random) -> str | None:
+        """Return the gold program with a mistake of that kind, or of another one; None if none applies."""
+        source = self.source_of(request)
+        tried = (mutated(gold_of(request), other, source, rng) for other in (kind, "wrong_entity", "wrong_edge"))
         return next((found for found in tried if found is not None), None)
 
-    def _steps(self, request: Request, rng: random.Random) -> str:
-        return self._script(_gold(request), request)
-
-    def _bad_steps(self, request: Request, kind: str, rng: random.Random) -> str:
-        found = None if kind == "format" else self._mutated(request, kind, rng)
-        return PROSE if found is None else self._script(found, request)
-
-    def _script(self, program: str, request: Request) -> str:
-        """The calls that a program makes when it is executed, for an agent that makes one a turn, and what it prints."""
-        calls: list[dict[str, Any]] = []
-
-        def recorded(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-            @wraps(fn)
-            def call(*args: Any, **options: Any) -> Any:
-                given = inspect.signature(fn).bind(*args, **options).arguments
-                listed = {"ids": [given["ids"]]} if isinstance(given.get("ids"), str) else {}
-                calls.append({"name": name, "args": given | listed})
-                return fn(*args, **options)
-
-            return call
-
-        functions = self._source(request).functions()
-        printed = run_snippet(program, {name: recorded(name, fn) for name, fn in functions.items()}).printed
-        return json.dumps({"calls": calls, "answer": printed or PROSE})
-
     def _bad_plan(self, request: Request, kind: str, rng: random.Random) -> str:
-        edges = list(edges_in(_gold(request)))
+        edges = list(edges_in(gold_of(request)))
         if kind == "format" or not edges:
             return PROSE
         lost = rng.choice(edges)
         kept = [name for name in edges if name != lost]
         if kind == "wrong_edge" or not kept:
-            kept.append(_other(lost, self._source(request).edge_types, rng))
+            kept.append(_other(lost, self.source_of(request).edge_types, rng))
         return _planned(request, kept)
 
-    def _source(self, request: Request) -> GraphSource:
+    def source_of(self, request: Request) -> GraphSource:
+        """Return the graph that a request asks."""
         return self._sources[request.data.get("graph", "")]
 
 
@@ -188,7 +158,8 @@ def _named(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def _gold(request: Request) -> str:
+def gold_of(request: Request) -> str:
+    """Return the gold program; :class:`DatasetError` if the row has none."""
     if "program" not in request.data:
         raise DatasetError(f"request {request.id!r}: the row has no 'program': simulated models write their snippets from it")
     return str(request.data["program"])
@@ -205,11 +176,11 @@ def _skills(program: str) -> Mapping[str, float]:
 
 
 def _arm(request: Request, rng: random.Random) -> str:
-    return str(request.data.get("arm", ARMS[_gold(request).count("NeighbourCheck(") > 1]))
+    return str(request.data.get("arm", ARMS[gold_of(request).count("NeighbourCheck(") > 1]))
 
 
 def _plan(request: Request, rng: random.Random) -> str:
-    return _planned(request, edges_in(_gold(request)))
+    return _planned(request, edges_in(gold_of(request)))
 
 
 def _planned(request: Request, edges: Sequence[str]) -> str:
@@ -226,7 +197,7 @@ def _bad_finish(request: Request, kind: str, rng: random.Random) -> str:
         return PROSE
     if kind == "doubt":
         return _plan(request, rng)
-    calls = [node for node in ast.walk(ast.parse(_gold(request))) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(ast.parse(gold_of(request))) if isinstance(node, ast.Call)]
     named = [text_of(call.args[0]) for call in calls if _named(call) == "RetrieveNode" and call.args]
     return f"Finish[{next(filter(None, named), 'nothing')}]"
 

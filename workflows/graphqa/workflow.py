@@ -11,7 +11,6 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.workflows.graphqa import prompts
 from vinelm.workflows.graphqa.act import start_sandbox
-from vinelm.workflows.graphqa.cot import make_agent_build
 from vinelm.workflows.graphqa.dataset import LABELS, is_right, load_questions, same_names
 from vinelm.workflows.graphqa.graph import make_build, signal
 from vinelm.workflows.graphqa.questions import drawn
@@ -26,17 +25,14 @@ TURNS = 3
 """How often the multi-hop arm may write code for one question."""
 REPAIRS = 2
 """How often the direct arm may."""
-STEPS = 10
-"""How many steps the single agent may take."""
 
 
-def graphqa(source: GraphSource | Mapping[str, GraphSource], questions: str | Path, *, single_agent: bool = False) -> Workflow:
+def graphqa(source: GraphSource | Mapping[str, GraphSource], questions: str | Path) -> Workflow:
     """Return the workflow over a graph of your own.
 
     Args:
         source: The graph, or several by the names that questions have in ``graph``.
         questions: A file of JSON lines; see :func:`~vinelm.workflows.graphqa.load_questions`.
-        single_agent: Graph-CoT's agent in place of the stages: one that looks step by step.
 
     Raises:
         MissingExtra: pydantic-monty is not installed.
@@ -49,25 +45,19 @@ def graphqa(source: GraphSource | Mapping[str, GraphSource], questions: str | Pa
     sources = dict(given) if isinstance(given, Mapping) else {}
     if not sources or not all(isinstance(one, GraphSource) for one in sources.values()):
         raise ConfigError("source is no graph: give GraphSource.from_sqlite(PATH) or another GraphSource, or several by name")
-    return _workflow(sources, load_questions(questions, sources), single_agent)
+    return _workflow(sources, load_questions(questions, sources))
 
 
-def bundled(dataset: str | Path | None = None, *, single_agent: bool = False) -> Workflow:
+def bundled(dataset: str | Path | None = None) -> Workflow:
     """Return the workflow over the demo databases.
 
     Args:
         dataset: Questions to them, each with its database as ``graph``; None: the bundled questions.
-        single_agent: See :func:`graphqa`.
     """
     start_sandbox()
     sources = demo_graphs()
     requests = drawn(sources) if dataset is None else load_questions(dataset, sources)
-    return _workflow(sources, requests, single_agent)
-
-
-def bundled_agent(dataset: str | Path | None = None) -> Workflow:
-    """Return Graph-CoT's single agent over the demo databases; see :func:`bundled`."""
-    return bundled(dataset, single_agent=True)
+    return _workflow(sources, requests)
 
 
 def template() -> Template:
@@ -76,11 +66,6 @@ def template() -> Template:
     turns = Loop((Stage("act", answerable=False), Stage("reason")), times=TURNS, memory=2)
     arms = Branch({"direct": (direct,), "multi_hop": (Stage("plan", answerable=False), turns)})
     return Template((Stage("classify", answerable=False), arms), stop="workflow")
-
-
-def agent_template() -> Template:
-    """Return the template of the single agent: a loop of one stage, whose histories merge."""
-    return Template((Loop((Stage("agent"),), times=STEPS, memory=2),), stop="workflow")
 
 
 @cache
@@ -92,11 +77,11 @@ def demo_graphs() -> Mapping[str, GraphSource]:
     return {name: GraphSource.from_sqlite(folder / f"{name}.sqlite") for name in DEMOS}
 
 
-def _workflow(sources: Mapping[str, GraphSource], requests: tuple[Request, ...], single_agent: bool) -> Workflow:
+def _workflow(sources: Mapping[str, GraphSource], requests: tuple[Request, ...]) -> Workflow:
     return Workflow(
-        name="graphqa-cot" if single_agent else "graphqa",
-        template=agent_template() if single_agent else template(),
-        build=make_agent_build(sources) if single_agent else make_build(sources),
+        name="graphqa",
+        template=template(),
+        build=make_build(sources),
         requests=requests,
         score=is_right,
         labels=tuple(key for key in LABELS if any(key in request.data for request in requests)),
@@ -107,6 +92,6 @@ def _workflow(sources: Mapping[str, GraphSource], requests: tuple[Request, ...],
         answer=("answer",),
         resources={
             **{f"graph:{name}": source.digest() for name, source in sources.items()},
-            "prompts": prompts.digest(single_agent=single_agent),
+            "prompts": prompts.digest(),
         },
     )

@@ -1,4 +1,4 @@
-"""One request's rows in the fleet: its work under way. Nothing here may fail or delay the request."""
+"""One request's rows in the fleet: its work under way. Whoever tells of its calls contains what fails here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vinelm.requests.protocols import Invocation
 
 
 class SessionRows(RequestWatcher):
-    """The live invocations of one request. Thread-safe; never raises.
+    """The live invocations of one request. Thread-safe.
 
     Args:
         session: number of the conversation; see :func:`~vinelm.controller.session_number`.
@@ -51,28 +51,26 @@ class SessionRows(RequestWatcher):
 
         ``decision`` is the plan that it follows; None if there is none.
         """
-        with suppress(Exception):
-            engine = self._engine_of.get(path[-1])
-            if engine is None:
-                return
-            node = -1
-            if decision is not None:
-                with suppress(KeyError):
-                    node = self._node(decision.node, path[-1], stage)
-            start = InvocationStart(self._session, self._tenant, stage, node, engine, elapsed_s, self._deadline_s)
-            rest = None if decision is None else partial(expected_rest, decision)
-            self._slots.append((path, self._live.begin(start, rest), engine))
+        engine = self._engine_of.get(path[-1])
+        if engine is None:
+            return
+        node = -1
+        if decision is not None:
+            with suppress(KeyError):
+                node = self._node(decision.node, path[-1], stage)
+        start = InvocationStart(self._session, self._tenant, stage, node, engine, elapsed_s, self._deadline_s)
+        rest = None if decision is None else partial(expected_rest, decision)
+        self._slots.append((path, self._live.begin(start, rest), engine))
 
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
         """Note that the invocation begins to wait for its engine's rate limits, or was sent: to this replica, if to one."""
-        with suppress(Exception):
-            for known, slot, engine in self._slots:
-                if known == path:
-                    if waits:
-                        self._live.queue(slot, engine)
-                    else:
-                        self._live.run(slot, sent_to)
-                    return
+        for known, slot, engine in self._slots:
+            if known == path:
+                if waits:
+                    self._live.queue(slot, engine)
+                else:
+                    self._live.run(slot, sent_to)
+                return
 
     def standing(self, stage: str, priority: float) -> SupportsFloat:
         """Return the priority of a call whose request has ``priority``: with what the fleet's orders say, as they change."""
@@ -90,15 +88,15 @@ class SessionRows(RequestWatcher):
 
     def interrupted(self, path: tuple[str, ...]) -> None:
         """The same for one that has no result."""
-        with suppress(Exception):
-            for item in self._slots:
-                if item[0] == path:
-                    self._slots.remove(item)  # before it ends: its place may be given to another at once
-                    try:
-                        self._live.end(item[1])
-                    except Exception:
-                        self._slots.append(item)  # it ends with the request
-                    return
+        item = next((item for item in self._slots if item[0] == path), None)
+        if item is None:
+            return
+        self._slots.remove(item)  # before it ends: its place may be given to another at once
+        try:
+            self._live.end(item[1])
+        except BaseException:
+            self._slots.append(item)  # it ends with the request
+            raise
 
     def __del__(self) -> None:
         """A request that was dropped in the middle has nothing under way any more."""

@@ -22,6 +22,7 @@ from vinelm.controller import (
     calibrate_endpoint,
     load_curves,
 )
+from vinelm.controller.load.calibration_client import PROMPTS
 from vinelm.controller.load.engine_metrics import vllm_requests
 from vinelm.errors import ConfigError, VineLMError
 
@@ -50,6 +51,7 @@ limits = {{ gpu-1 = {{ concurrency = 1 }} }}
 INTERRUPTIBLE = """
 import signal, sys
 from vinelm.cli.main import main
+from vinelm.controller.load.calibration_client import PROMPTS
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
 sys.exit(main())
 """
@@ -162,8 +164,7 @@ def test_without_yes_nothing_is_sent_and_the_bill_is_stated(engine, capsys, tmp_
 
 
 def test_the_calls_are_those_stated_and_the_curve_is_what_vinelm_reads(engine, capsys, tmp_path):
-    (tmp_path / "prompts.txt").write_text("How many items?\n\nMean price?\nNames?\n")
-    args = [*SMALL, "--prompts", "prompts.txt", "--others-priority", "9"]
+    args = [*SMALL, "--others-priority", "9"]
     assert main(["calibrate", "gpu-1", *args, "--yes", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["calls"], len(engine.asked)) == (15, 15)
@@ -176,7 +177,7 @@ def test_the_calls_are_those_stated_and_the_curve_is_what_vinelm_reads(engine, c
     assert len(set(texts)) == 15  # no prompt cache can answer
     targets = [text for text, body in zip(texts, engine.asked, strict=True) if "priority" not in body]
     assert len(targets) == 7
-    assert all(text.endswith("How many items?") for text in targets)
+    assert all(text.endswith(PROMPTS[0]) for text in targets)
     assert {body["priority"] for body in engine.asked if "priority" in body} == {9}
 
     curve = load_curves("slowdown.json")["gpu-1"]
@@ -286,8 +287,6 @@ def test_an_endpoint_that_refuses_gets_one_call(engine, capsys, tmp_path):
         (["gpu-1", "--levels", "0,-1"], ("level 0",)),
         (["gpu-1", "--repeats", "0"], ("--repeats",)),
         (["gpu-1", "--delay-s", "nan"], ("--delay-s is nan",)),
-        (["gpu-1", "--prompts", "none.txt"], ("none.txt", "cannot read the prompts")),
-        (["gpu-1", "--prompts", "empty.txt"], ("empty.txt", "has no prompts")),
         (["gpu-1", "-o", "none/slowdown.json"], ("none/slowdown.json", "make the folder")),
         (["gpu-1", "-o", "empty.txt"], ("empty.txt", "holds no slowdown curves")),
         (["gpu-1", "-o", "slowdown.toml"], ("slowdown.toml", ".json")),

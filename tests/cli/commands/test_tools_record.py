@@ -10,7 +10,7 @@ pytest.importorskip("langchain")
 
 from vinelm.cli.main import main
 
-REACT = "vinelm.workflows.examples.react.app:workflow"
+REACT = "examples.react.app:workflow"
 MODELS = """
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage

@@ -44,7 +44,7 @@ def test_show_prints_provenance_prices_and_the_frontier(annotated, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     save_trie("t.vine", annotated)
-    assert main(["trie", "show", "t.vine", "--top", "3"]) == 0
+    assert main(["trie", "show", "t.vine"]) == 0
     text = capsys.readouterr().out
     for words in ("t.vine: 14 paths", "exact", "2026-01-01", "Pareto frontier of accuracy and cost: ", "Paths by depth"):
         assert words in text

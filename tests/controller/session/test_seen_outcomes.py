@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from kit.contracts.policies import PolicyContract
 from kit.worlds.outcomes import random_outcome_trie
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session
 from vinelm.objective import Objective
-from vinelm.policies.testing import PolicyContract
 from vinelm.requests.protocols import Invocation
 from vinelm.rows.observation import Usage
 from vinelm.signals import Outcome

@@ -1,6 +1,5 @@
 import threading
 
-import numpy as np
 import pytest
 from kit.tables import random_table
 
@@ -220,15 +219,6 @@ def test_calls_under_way_are_counted_out_and_in_once_each_however_they_end(plann
     assert in_flight() == 1.0
     other.record(ran(("m0",), failure="server"))
     assert in_flight() == 0.0
-
-
-def test_a_graph_that_cannot_be_ended_early_is_planned_to_its_leaves(planner):
-    session, _ = session_of(planner, Objective(minimize="cost"), can_end=False)
-    model = session.next_model("generate", ())
-    leaves = np.flatnonzero(planner.trie.is_leaf)
-    cheapest = leaves[planner.annotated.path_cost_usd[leaves].argmin()]
-    assert session.decisions[0].target == cheapest
-    assert session.should_continue((model,), False, {}) is True
 
 
 def test_the_oracle_stop_asks_the_judge_and_only_the_judge():

@@ -21,6 +21,7 @@ def outcomes(**fields):
         "right": np.array([0.0, 0.1, 0.4, 0.1, 0.5, 0.4]), "right_last": np.array([0.0, 0.1, 0.4, 0.1, 0.5, 0.1]),
         "returned": np.array([-1, 0, 0, 0, 0, 0], np.int16), "arm": np.array([1, 2, 3, -1, -1, -1], np.int16),
         "spread": np.array([[0.0, 0.0], [0.05, 0.15], [0.4, 0.4], [0.1, 0.1], [0.4, 0.6], [0.3, 0.5]], np.float32),
+        "cost_spread": np.zeros((4, 2), np.float32),
     }  # fmt: skip
     return Outcomes(**(given | fields))
 

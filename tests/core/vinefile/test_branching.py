@@ -1,7 +1,5 @@
 """``.vine`` files of tries that branch."""
 
-import json
-import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -50,11 +48,6 @@ def with_array(annotated, name, values):
     return replace(annotated, trie=Trie(stages=annotated.trie.stages, models=annotated.trie.models, **arrays))
 
 
-def version_of(path):
-    with zipfile.ZipFile(path) as archive:
-        return json.loads(archive.read("manifest.json"))["version"]
-
-
 @pytest.mark.parametrize("mmap", [True, False])
 def test_it_comes_back_whole(tmp_path, mmap):
     annotated = branching_trie()
@@ -63,12 +56,6 @@ def test_it_comes_back_whole(tmp_path, mmap):
     assert_same(loaded, annotated)
     assert loaded.is_contingent
     np.testing.assert_allclose(loaded.reach, annotated.reach)
-    assert version_of(tmp_path / "a.vine") == 2, "an older reader would take the arms for models of one stage"
-
-
-def test_a_linear_trie_is_still_written_for_older_readers(tmp_path):
-    save_trie(tmp_path / "a.vine", make_trie())
-    assert version_of(tmp_path / "a.vine") == 1
 
 
 def test_reach_is_the_product_of_the_arms():

@@ -111,7 +111,7 @@ def test_another_file_is_refused_in_one_line(tmp_path: Path, content: bytes) -> 
 
 
 def test_a_newer_file_asks_for_an_upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vinefile, "VERSION_OF_LINEAR", 99)
+    monkeypatch.setattr(vinefile, "VERSION", 99)
     save_trie(tmp_path / "a.vine", make_trie())
     monkeypatch.undo()
     with pytest.raises(TrieFileError, match=r"format 99, written by a newer VineLM.*upgrade"):

@@ -35,7 +35,7 @@ def test_a_saved_merged_trie_comes_back_whole(tmp_path, template, mmap):
     save_trie(tmp_path / "b.vine", loaded)
     assert (tmp_path / "b.vine").read_bytes() == (tmp_path / "a.vine").read_bytes()
     manifest = json.loads(zipfile.ZipFile(tmp_path / "a.vine").read("manifest.json"))
-    assert manifest["version"] == 2
+    assert manifest["version"] == 4
 
 
 def test_another_memory_than_the_templates_is_refused(tmp_path):

@@ -1,13 +1,13 @@
 """The contract of workers: in this process, and in fresh ones."""
 
 import pytest
+from kit.contracts.workers import WorkerContract
 from kit.toys.priced import load_priced
 
 from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.profiler.executor import make_worker
-from vinelm.profiler.testing import WorkerContract
 
 
 def worker_of(execution):

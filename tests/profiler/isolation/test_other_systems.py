@@ -91,7 +91,7 @@ IMPORT_ALL = """
 import importlib, pkgutil, vinelm
 left = []
 for found in pkgutil.walk_packages(vinelm.__path__, "vinelm."):
-    if found.name.startswith(("vinelm.profiler.isolation.", "vinelm.workflows.examples")) or "__main__" in found.name:
+    if found.name.startswith(("vinelm.profiler.isolation.", "examples")) or "__main__" in found.name:
         continue
     try:
         importlib.import_module(found.name)
@@ -131,7 +131,7 @@ ONE_PLACE = (
     "vinelm/io/operating_system.py",
     "profiler/isolation/",
     "profiler/cluster/bridge.py",  # refused where processes cannot be forked
-    "workflows/examples/coding/",  # the sandbox: Linux only, and refused elsewhere
+    "examples/coding/",  # the sandbox: Linux only, and refused elsewhere
     "workflows/limited/",  # used only where processes can be forked
 )
 

@@ -195,7 +195,7 @@ def test_a_damaged_parquet_or_gzip_is_one_line(tmp_path):
     assert not (tmp_path / "b.db").exists()
 
 
-def test_what_rows_showed_goes_along_and_an_export_from_before_signals_is_read(tmp_path):
+def test_what_rows_showed_goes_along(tmp_path):
     record = SignalRecord(signal="status", answer=("sql",), rows=1, intransitive=2)
     with filled(tmp_path / "s.db", [a_row("q1", signal="passed", answer="1", answer_digest="d", answer_class=0)]) as store:
         ShownRows(store).set_classes({}, record)
@@ -204,19 +204,6 @@ def test_what_rows_showed_goes_along_and_an_export_from_before_signals_is_read(t
     with ObservationStore.open(tmp_path / "back.db") as store:
         assert ShownRows(store).record == record
         assert store.observations()[0].answer_class == 0
-    table = tmp_path / "r.csv"
-    first = ("signal", "answer", "answer_digest", "answer_class", "is_continued", "sampler", "round", "probability")
-    header, line = table.read_text(encoding="utf-8").splitlines()
-    places = [k for k, name in enumerate(header.split(",")) if name not in first]
-    old = "".join(",".join(text.split(",")[k] for k in places) + "\n" for text in (header, line))
-    table.write_text(old, encoding="utf-8")
-    side = json.loads(side_file(table).read_text(encoding="utf-8"))
-    del side["sha256"], side["signals"]
-    side_file(table).write_text(json.dumps(side), encoding="utf-8")
-    import_export(table, tmp_path / "old.db")
-    with ObservationStore.open(tmp_path / "old.db") as store:
-        assert ShownRows(store).record is None
-        assert store.observations() == [a_row("q1")]
 
 
 @pytest.mark.parametrize("name", NAMES)

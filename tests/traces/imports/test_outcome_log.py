@@ -128,15 +128,10 @@ def test_prices_of_a_catalog(tmp_path):
     assert "latency is unknown" in found.notes[0]
 
 
-def test_of_two_rows_the_first_may_be_kept(tmp_path):
-    _, rows, _, _ = imported(tmp_path, ANSWERS + "7,a,1,9,9\n", keeps_first=True)
-    assert cells(rows)["7", ("a",)].cost_usd == 0.1
-
-
 @pytest.mark.parametrize(
     ("text", "change", "words"),
     [
-        (ANSWERS + "7,a,1,9,9\n", {}, r":6: 'a' answers request '7' twice \(first on line 2\).*keep the first"),
+        (ANSWERS + "7,a,1,9,9\n", {}, r":6: 'a' answers request '7' twice \(first on line 2\).*keep one of them"),
         (ANSWERS, {"columns": {"request": ("nr",)}}, r":2: no column 'nr': the table has id, model, right, usd, secs"),
         (ANSWERS.replace("7,a,0", "7,a,perhaps"), {}, ":2: right is 'perhaps': it must be 0 or 1"),
         (ANSWERS.replace("0.5", "nan"), {}, ":5: usd is 'nan': it must be a finite number >= 0"),
@@ -293,7 +288,6 @@ def ledger(path):
         (ANSWERS, {"depth": 3}, 1.1),
         (ROUNDS, {"columns": {"round": "round"}}, 1.5),
         (ROUNDS.replace("7,a,0", "7,a,1"), {"columns": {"round": "round"}}, 1.5),  # nothing comes to the second answers of a
-        (ANSWERS + "7,a,1,9,9\n", {"keeps_first": True}, 10.1),
         (RUNS, {"columns": RUN_COLUMNS, "stop": None}, 1.2),
     ],
 )

@@ -4,13 +4,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from kit.contracts.stores import StoreContract
 from kit.servers.postgres_server import connected
 
 from vinelm.errors import StoreError
 from vinelm.traces import ObservationStore, check_store, contents_of
 from vinelm.traces.databases.address import PostgresUrl, address_of
 from vinelm.traces.databases.schema import SCHEMA_VERSION
-from vinelm.traces.testing import StoreContract, a_row, an_identity
+from vinelm.traces.testing import a_row, an_identity
 
 
 @pytest.mark.long
@@ -134,36 +135,3 @@ def test_a_server_that_goes_away_in_a_transaction_is_one_line_and_keeps_what_was
     postgres_server.start()
     with ObservationStore.open(postgres_server.url) as store:
         assert store.observations() == [a_row("q1")]
-
-
-@pytest.mark.long
-def test_a_store_of_the_version_before_opens_with_everything_in_it(postgres_url):
-    """As one that the version before has left: without what the last step adds."""
-    with ObservationStore.create(postgres_url, an_identity()) as store:
-        store.add(a_row("q1"))
-        before = store.observations()
-    with connected(postgres_url) as connection:
-        columns = connection.execute(_COLUMNS).fetchall()
-        for statement in (
-            "ALTER TABLE observations DROP COLUMN list_usd",
-            "ALTER TABLE observations ALTER COLUMN latency_s SET NOT NULL",
-            "ALTER TABLE retired DROP COLUMN list_usd",
-            "ALTER TABLE retired ALTER COLUMN latency_s SET NOT NULL",
-            "ALTER TABLE ledger DROP COLUMN is_batched",
-            "DROP TABLE batch_calls",
-            "DROP TABLE batches",
-            "UPDATE meta SET value = '5' WHERE key = 'schema_version'",
-        ):
-            connection.execute(statement)
-        connection.commit()
-    with ObservationStore.open(postgres_url, an_identity()) as store:
-        assert store.observations() == before
-        store.add(a_row("q1", ("small", "large"), list_usd=0.5))
-    with connected(postgres_url) as connection:
-        assert connection.execute(_COLUMNS).fetchall() == columns
-    with ObservationStore.open(postgres_url) as store:
-        assert store.observations()[1].list_usd == 0.5
-
-
-_COLUMNS = """SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns
-    WHERE table_schema = current_schema() ORDER BY 1, 2"""

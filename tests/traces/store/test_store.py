@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import fields
 
 import pytest
+from kit.contracts.stores import StoreContract
 
 from vinelm.errors import StoreError
 from vinelm.rows.observation import Observation
@@ -15,7 +16,7 @@ from vinelm.traces import ObservationStore
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.traces.store.rows import decode_prefix, encode_prefix
-from vinelm.traces.testing import StoreContract, a_row, an_identity
+from vinelm.traces.testing import a_row, an_identity
 
 
 class TestSqliteStore(StoreContract):

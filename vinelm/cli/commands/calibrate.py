@@ -11,8 +11,6 @@ from vinelm.cli.console import echo, print_json, progress, say, show_table
 from vinelm.cli.options import flag, option, output_options
 from vinelm.cli.quantities import SECONDS, Count
 from vinelm.errors import ConfigError
-from vinelm.io.file_kinds import unread
-from vinelm.io.reading import read_text
 from vinelm.reports import usd
 
 if TYPE_CHECKING:
@@ -24,11 +22,6 @@ if TYPE_CHECKING:
 @click.argument("endpoint")
 @option("--models TOML", "Catalog that has a model on ENDPOINT.", Path, required=True)
 @option("--model NAME", "Model to call [default: the catalog's first model on ENDPOINT].", into="name")
-@option(
-    "--prompts FILE",
-    "Prompts, one per line; the measured request uses the first [default: five built-in prompts].",
-    Path,
-)
 @option("--levels N,N", "Numbers of concurrent requests to measure at.", default="0,1,2,4,8,16,32")
 @option("--repeats N", "Measurements at each level.", Count(1), default=50)
 @option("--delay-s S", "Head start of the concurrent requests.", SECONDS, default=2.0)
@@ -79,12 +72,11 @@ def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experi
     """Validate all inputs before a call is sent."""
     from vinelm.catalog import Catalog
     from vinelm.controller import Endpoint
-    from vinelm.controller.load.calibration_client import PROMPTS, model_on
+    from vinelm.controller.load.calibration_client import model_on
 
     catalog = Catalog.from_file(settings["models"])
-    prompts = PROMPTS if settings["prompts"] is None else _prompts(settings["prompts"])
     model = model_on(catalog, endpoint, settings["name"])
-    target = Endpoint(catalog, model, prompts=prompts, others_priority=settings["others_priority"])
+    target = Endpoint(catalog, model, others_priority=settings["others_priority"])
     experiment = target.experiment(levels=_levels(settings["levels"]), repeats=settings["repeats"], delay_s=settings["delay_s"])
     return target, experiment
 
@@ -94,19 +86,6 @@ def _levels(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise ConfigError(f"--levels {text}: use whole numbers separated by commas, such as 0,1,2,4,8") from None
-
-
-def _prompts(path: Path) -> tuple[str, ...]:
-    try:
-        lines = read_text(path).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{path}: cannot read the prompts ({unread(path, error)}): use a text file with one prompt per line"
-        ) from error
-    prompts = tuple(line.strip() for line in lines if line.strip())
-    if not prompts:
-        raise ConfigError(f"{path}: has no prompts: use a text file with one prompt per line")
-    return prompts
 
 
 def _state(facts: dict[str, Any], settings: dict[str, Any], *, as_json: bool) -> None:

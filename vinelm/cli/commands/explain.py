@@ -13,7 +13,7 @@ from vinelm.cli.console import print_json, say, show_table, stdout
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
 from vinelm.cli.inputs import in_options, objective_of, say_changed_prices
 from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
-from vinelm.cli.quantities import SECONDS, USD
+from vinelm.cli.quantities import SECONDS
 from vinelm.errors import ConfigError
 from vinelm.meant import did_you_mean
 from vinelm.reports import percent, seconds, usd
@@ -50,7 +50,6 @@ _NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_lat
 )
 @option("--arm STAGE", "The stage that comes next, where several may [default: not known yet].")
 @option("--elapsed-s S", "Seconds since the request arrived [default: the estimate].", SECONDS)
-@option("--spent-usd USD", "Dollars spent so far [default: the estimate].", USD)
 @option("--load ENGINE=S", "Current extra seconds per invocation on an engine; repeatable.", into="loads", multiple=True)
 @json_option
 def command(
@@ -60,7 +59,6 @@ def command(
     prefix: str,
     arm: str | None,
     elapsed_s: float | None,
-    spent_usd: float | None,
     loads: tuple[str, ...],
     as_json: bool,
     **bounds: Any,
@@ -89,7 +87,7 @@ def command(
         here: dict[str, Any] = {
             "node": node,
             "elapsed_s": expected_s if elapsed_s is None else elapsed_s,
-            "spent_usd": expected_usd if spent_usd is None else spent_usd,
+            "spent_usd": expected_usd,
             "load": _loads(annotated, loads),
             "stage": None if arm is None else _arm(annotated, node, arm),
         }
@@ -100,11 +98,12 @@ def command(
             both = [planner.plan(one, **here) for one in (mixture.low, mixture.high)]
             if both[0].words != both[1].words:  # else the requests of both go on alike from here
                 shares, decisions = (1.0 - mixture.share, mixture.share), both
-    _check_effect(objective, elapsed_s, spent_usd)
+    if elapsed_s is not None and objective.max_latency_s is None:
+        raise ConfigError("--elapsed-s has no effect without --max-latency-s: leave it out, or set that bound")
     if as_json:
         _print_json(objective, shares, decisions)
         return
-    _show_moment(decisions[0], is_expected=elapsed_s is None and spent_usd is None)
+    _show_moment(decisions[0], is_expected=elapsed_s is None)
     for share, decision in zip(shares, decisions, strict=True):
         if share < 1.0:
             say(f"{percent(share)} of the requests follow this plan:", bold=True)
@@ -123,14 +122,6 @@ def _show_decision(decision: Decision) -> None:
         show_tree(decision, "The chosen plan")
     for line in decision.sentences.splitlines():
         say(line)
-
-
-def _check_effect(objective: Objective, elapsed_s: float | None, spent_usd: float | None) -> None:
-    """Refuse the time or money used so far where no bound of the objective depends on it."""
-    if elapsed_s is not None and objective.max_latency_s is None:
-        raise ConfigError("--elapsed-s has no effect without --max-latency-s: leave it out, or set that bound")
-    if spent_usd is not None and objective.cost_budget != "per_request":
-        raise ConfigError("--spent-usd has no effect without --cost-budget per_request: leave it out, or set that budget")
 
 
 def _used(annotated: AnnotatedTrie, nodes: list[int]) -> tuple[float, float]:

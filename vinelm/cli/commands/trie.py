@@ -10,8 +10,7 @@ import click
 from vinelm.cli.commands.trie_diff import command as diff_command
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.contingent_output import arm_facts, show_arms, show_frontier
-from vinelm.cli.options import SuggestingGroup, json_option, option, path_argument
-from vinelm.cli.quantities import Count
+from vinelm.cli.options import SuggestingGroup, json_option, path_argument
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import oracle_words
 
@@ -30,6 +29,8 @@ SHOWN = (
     "vinelm",
 )
 """Keys of the provenance in the table; ``--json`` has all of them."""
+_MOST_PLANS = 15
+"""Of the frontier that are shown."""
 
 
 @click.group("trie", cls=SuggestingGroup, for_file="show", short_help="Inspect and compare annotated tries.")
@@ -44,9 +45,8 @@ def command() -> None:
 
 @command.command("show", short_help="Show provenance, counts, prices and the best paths.")
 @path_argument("file")
-@option("--top N", "Maximum number of frontier paths to show.", Count(1), default=15)
 @json_option
-def show(*, file: Path, top: int, as_json: bool) -> None:
+def show(*, file: Path, as_json: bool) -> None:
     """Show the provenance of the trie in FILE, its observations by depth, its models' prices, and its best paths.
 
     The best paths are the Pareto frontier of accuracy and cost, cheapest first. Where the graph branches, they are contingent
@@ -58,16 +58,16 @@ def show(*, file: Path, top: int, as_json: bool) -> None:
 
     annotated = load_trie(file)
     if as_json:
-        print_json(_everything(annotated, file, top))
+        print_json(_everything(annotated, file))
         return
-    _show(annotated, file, top)
+    _show(annotated, file)
 
 
-def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any]:
+def _everything(annotated: AnnotatedTrie, file: Path) -> dict[str, Any]:
     from vinelm.estimator.prompt_cache import follow_ups
     from vinelm.evaluation.plans.plans_over import plans_over
 
-    trie, found = annotated.trie, plans_over(annotated).frontier(top)
+    trie, found = annotated.trie, plans_over(annotated).frontier(_MOST_PLANS)
     return {
         "file": str(file),
         "paths": trie.n_nodes,
@@ -139,7 +139,7 @@ def signals_words(signals: AnnotatedTrie) -> str:
 # -- tables ----------------------------------------------------------------------------------------------------
 
 
-def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
+def _show(annotated: AnnotatedTrie, file: Path) -> None:
     from vinelm.evaluation.plans.plans_over import plans_over
 
     meta = annotated.meta
@@ -153,7 +153,7 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
     show_arms(annotated)
     _show_models(annotated)
     _show_follow_ups(annotated)
-    show_frontier(plans_over(annotated).frontier(top))
+    show_frontier(plans_over(annotated).frontier(_MOST_PLANS))
     if meta.get("is_simulated"):
         echo("Simulated models: prices and answers are not those of real models.")
     if oracle := oracle_words(annotated.template.stop):

@@ -271,7 +271,7 @@ class RunFinder:
         Raises:
             WorkflowError: the node runs outside of a graph's run.
         """
-        return self._begun(Place(stage, config, runtime, options, value=carried), self._find_node)
+        return at_once(self._begun(Place(stage, config, runtime, options, value=carried), self._find_node, is_async=False))
 
     async def ainvoke(
         self,
@@ -282,7 +282,7 @@ class RunFinder:
         **options: Unpack[InvokeOptions],
     ) -> InvocationScope:
         """Like :meth:`invoke`, without blocking the event loop while the checkpointer is asked what the request has paid."""
-        return await self._abegun(Place(stage, config, runtime, options, value=carried), self._find_node)
+        return await self._begun(Place(stage, config, runtime, options, value=carried), self._find_node, is_async=True)
 
     def call(
         self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
@@ -298,38 +298,25 @@ class RunFinder:
             options: ``objective`` (where neither the graph nor the with-block names one), ``limits`` and ``falls_back`` of
                 :class:`InvokeOptions`.
         """
-        return self._begun(Place(stage, config, runtime, options), self._find_call)
+        return at_once(self._begun(Place(stage, config, runtime, options), self._find_call, is_async=False))
 
     async def acall(
         self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
     ) -> InvocationScope:
         """Like :meth:`call`, without blocking the event loop while the checkpointer is asked what the request has paid."""
-        return await self._abegun(Place(stage, config, runtime, options), self._find_call)
+        return await self._begun(Place(stage, config, runtime, options), self._find_call, is_async=True)
 
     # -- one invocation ------------------------------------------------------------------------------------------
 
-    def _begun(self, place: Place, find: Callable[[Place], GraphRun]) -> InvocationScope:
-        """The invocation, on the stage's default model where VineLM itself fails."""
+    async def _begun(self, place: Place, find: Callable[[Place], GraphRun], *, is_async: bool) -> InvocationScope:
+        """The invocation, on the stage's default model where VineLM itself fails; waits only if ``is_async``."""
         try:
             run = find(place)
             account = run.request_account
             if account is not None and not account.is_open and place.config is not None:
-                at_once(run.open_account(self._beginning(place, place.config), is_async=False))
+                await run.open_account(self._beginning(place, place.config), is_async=is_async)
             return self._scope(run, place)
         except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
-            raise
-        except Exception as error:
-            return self._default_scope(place, error)
-
-    async def _abegun(self, place: Place, find: Callable[[Place], GraphRun]) -> InvocationScope:
-        """The same for a caller that can wait."""
-        try:
-            run = find(place)
-            account = run.request_account
-            if account is not None and not account.is_open and place.config is not None:
-                await run.open_account(self._beginning(place, place.config), is_async=True)
-            return self._scope(run, place)
-        except (VineLMError, GraphBubbleUp):
             raise
         except Exception as error:
             return self._default_scope(place, error)

@@ -1,0 +1,1 @@
+"""Contracts of our own protocols, as tests: see `kit`."""
