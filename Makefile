@@ -63,7 +63,7 @@ test-all: test docs $(VENV)/.ray ## the tests, then the long ones (installs Ray;
 	@$(PYTEST) -m long
 	@$(DOCS)/bin/python scripts/notebooks.py --check
 	@$(BIN)/python scripts/check_planner.py
-	@$(BIN)/python scripts/crash_profile.py
+	@$(BIN)/python tests/attacks/crash_profile.py
 
 lint: $(VENV)/.dev ## ruff: style and mistakes
 	@$(BIN)/ruff check .

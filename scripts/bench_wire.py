@@ -22,8 +22,10 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "attacks"))
 from hostile_parts.wires import MODEL, WIRES, Wire
 from result_files import add_results_option, provenance, write_results
 

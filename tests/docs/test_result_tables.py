@@ -37,7 +37,7 @@ def test_the_pages_quote_the_results(script):
 def test_result_files_say_what_made_them(script):
     for path in sorted((ROOT / "results").glob("*")):
         found = script.reader(ROOT)(path.name)
-        made = re.fullmatch(r"python (scripts/\w+\.py)((?: [^/\s]+)*)", found["command"])
+        made = re.fullmatch(r"python ((?:scripts|tests/attacks)/\w+\.py)((?: [^/\s]+)*)", found["command"])
         assert made, f"{path.name}: {found['command']!r}: a script of this repository, and no path of a machine"
         assert (ROOT / made[1]).is_file(), path.name
         assert re.fullmatch(r"[0-9a-f]{40}( \+ changes)?", found["commit"]), path.name

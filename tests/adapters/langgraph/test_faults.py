@@ -6,8 +6,8 @@ from kit.catalogs import make_catalog
 from kit.tables import random_table
 from kit.templates import make_template
 from langchain_core.tracers import context as tracing
-
 from scripts.hostile_parts import faults
+
 from vinelm import VineLM
 from vinelm.controller import Planner, Session
 from vinelm.errors import CallRefused, InfeasibleError

@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from attack_paths import SHARED
+
+ROOT = Path(__file__).resolve().parents[3]
 CALLS_OF_PYTHON = 700_000
 """Calls of Python functions in a first import and the first requests, about: an interrupt falls on one of them."""
 CHILD = """
@@ -20,8 +22,8 @@ moments, calls = [int(one) for one in sys.argv[1:]], 0
 
 def serve():
     from vinelm import VineLM, VineMiddleware  # first: what the application imports by itself is not ours to keep whole
-    from scripts.hostile_parts.chat_way import ChatWay
-    from scripts.hostile_parts.staged_way import StagedWay
+    from hostile_parts.chat_way import ChatWay
+    from hostile_parts.staged_way import StagedWay
     ChatWay().serve("invoke, cap", "chat")
     StagedWay().serve("async, no cap", "staged")
 
@@ -58,6 +60,8 @@ def run(progress: Callable[[str], object], *, processes: int = 60, seed: int = 5
 def _broken(moments: list[str]) -> str:
     """Why a process does not work after the interrupts; empty if it does."""
     command = [sys.executable, "-c", CHILD, *moments]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    ended = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": SHARED}, capture_output=True, text=True, check=False, timeout=300
+    )
     last = ended.stderr.strip().splitlines()[-1:] or ["no message"]
     return "" if ended.returncode == 0 else f"interrupted at {', '.join(moments)}: {last[0][:200]}"

@@ -16,9 +16,9 @@ from threading import Lock
 from typing import Any
 
 import httpx
+from attack_paths import SCRIPTS
 from redis_for_bench import OwnRedis
 
-SCRIPTS = Path(__file__).resolve().parents[1]
 STARTING_S = 60.0
 ENDING_S = 60.0
 

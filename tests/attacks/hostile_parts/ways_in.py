@@ -160,10 +160,8 @@ def run(
 
 @contextmanager
 def _redis() -> Iterator[str | None]:
-    try:
-        from redis_for_bench import own_redis
-    except ImportError:
-        from scripts.redis_for_bench import own_redis
+    from redis_for_bench import own_redis
+
     try:
         manager = own_redis()
         server = manager.__enter__()

@@ -18,8 +18,8 @@ from typing import Any
 
 import httpx
 import ormsgpack
-from hostile_parts.service import ROOT, _make_trie, _wait
 
+from hostile_parts.service import ROOT, _make_trie, _wait
 from vinelm.errors import StoreError
 from vinelm.profiler.execution.state_types import StateSerializer
 from vinelm.requests.names import scoped

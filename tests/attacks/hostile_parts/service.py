@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CASES = 600
 EXPECTED = (200, 400, 413, 429)
 """What a caller may be told: an answer, or that the request was not one."""

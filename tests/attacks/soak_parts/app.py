@@ -9,8 +9,8 @@ from typing import Any, TypedDict
 import numpy as np
 from langgraph.graph import END, START, StateGraph
 from openai import OpenAI
-from soak_parts import stepped_clock
 
+from soak_parts import stepped_clock
 from vinelm import Loop, Stage, Template, Workflow
 from vinelm.catalog import Catalog
 from vinelm.requests.workflow import Request

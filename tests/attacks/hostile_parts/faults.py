@@ -229,10 +229,3 @@ def _attack(
                     found["untold"].append(where)
                 if "a prompt and a key" in notes:
                     found["told_prompt"].append(where)
-
-
-if __name__ == "__main__":
-    import json
-
-    report = run(lambda line: None)
-    print(json.dumps(report, indent=1))

@@ -1,17 +1,15 @@
 """Lying servers against each of LangChain's packages under VineLM's meter: time, money and memory of each call.
 
-Runs on loopback, for minutes; ``python -m scripts.hostile_parts.servers`` prints the counts.
+Runs on loopback, for minutes; ``python tests/attacks/hostile.py --parts servers`` prints the counts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime
-import json
 import math
 import os
 import resource
-import sys
 import threading
 import time
 from collections import Counter
@@ -225,9 +223,3 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-if __name__ == "__main__":
-    facts = run(lambda line: print(line, file=sys.stderr, flush=True))
-    print(json.dumps(facts, indent=1))
-    sys.exit(1 if facts["got_through"] else 0)

@@ -1,6 +1,6 @@
 """Attacks by model-written SQL: statements that write, read other files, outlast their time, or flood memory or disk."""
 
-# ruff: noqa: E501, S608
+# ruff: noqa: E501
 
 from __future__ import annotations
 

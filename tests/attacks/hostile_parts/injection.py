@@ -12,7 +12,7 @@ from typing import Any
 
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
 
-HOUSE = Path(__file__).resolve().parents[2]
+HOUSE = Path(__file__).resolve().parents[3]
 OURS = tuple(f"{HOUSE / top}/" for top in ("vinelm", "controller"))
 
 

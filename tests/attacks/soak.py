@@ -1,6 +1,6 @@
 """Serves for minutes while everything around breaks, and counts what was lost.
 
-    python scripts/soak.py --minutes 10
+    python tests/attacks/soak.py --minutes 10
 
 Four serving processes (`deploy/service.py`) with a real Redis answer steady requests over the real client from engines on
 loopback. A seed decides what breaks when: Redis restarts, empty or not; an engine dies or stalls; the trie is replaced, or
@@ -21,6 +21,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from attack_paths import SCRIPTS, SHARED
 from openai import OpenAI
 from result_files import add_results_option, provenance, write_results
 from soak_parts import app, bookkeeping
@@ -34,7 +35,6 @@ from vinelm.catalog import Catalog
 from vinelm.traces import ObservationStore
 from vinelm.vinefile import save_trie
 
-SCRIPTS = Path(__file__).resolve().parent
 ENGINES = ("east", "west-a", "west-b")
 AMPLE, TIGHT = "acme", "trial"
 CAPS_USD = {AMPLE: 1000.0, TIGHT: 3.0}
@@ -80,7 +80,7 @@ class Soak:
         command += [word for tenant, usd in CAPS_USD.items() for word in ("--daily-usd", f"{tenant}={usd}")]
         command += ["--tokens", str(self.tokens)]
         command += ["--watch-s", "2" if number % 2 else "100000"]  # the others are told by SIGHUP
-        environment = {**self.clocks[number].environment, "PYTHONPATH": str(SCRIPTS), "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**self.clocks[number].environment, "PYTHONPATH": SHARED, "OPENBLAS_NUM_THREADS": "1"}
         return Server(number, command, environment, self.folder / f"server-{number}.log")
 
     def run(self) -> dict[str, Any]:

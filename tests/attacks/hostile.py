@@ -17,6 +17,8 @@ import time
 from importlib import import_module
 from typing import Any
 
+import attack_paths  # noqa: F401 - where some parts find what they import
+
 PARTS = {
     "servers": "lying servers x providers",
     "faults": "faults in our own methods, on_error='default'",

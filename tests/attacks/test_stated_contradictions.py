@@ -1,10 +1,9 @@
 """Servers whose usage contradicts itself, on every wire, sync, async, whole, streamed: the dearest reading is booked."""
 
 import pytest
-
-from scripts.hostile_parts import contradictions  # noqa: F401 - adds its kinds
-from scripts.hostile_parts.lies import KINDS
-from scripts.hostile_parts.servers import run
+from hostile_parts import contradictions  # noqa: F401 - adds its kinds
+from hostile_parts.lies import KINDS
+from hostile_parts.servers import run
 
 ODD = {kind.name for kind in KINDS if kind.bill}
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from soak_parts import app
 from soak_parts.faults import KINDS, STEPS_S, Fault
 from soak_parts.processes import Server
-
 from vinelm.vinefile import save_trie
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 import httpx
+
 from soak_parts.bookkeeping import Asked, Interval, overlaps, question, token
 from soak_parts.processes import Server
 

@@ -1,8 +1,8 @@
 """Kill a profile with SIGKILL again and again, run it to its end, compare the store with an undisturbed one.
 
-    python scripts/crash_profile.py               # 200 kills
-    python scripts/crash_profile.py --kills 20    # a few
-    python scripts/crash_profile.py --pauses 20   # SIGSTOP and SIGCONT in place of SIGKILL
+    python tests/attacks/crash_profile.py               # 200 kills
+    python tests/attacks/crash_profile.py --kills 20    # a few
+    python tests/attacks/crash_profile.py --pauses 20   # SIGSTOP and SIGCONT in place of SIGKILL
 
 Each trial starts the same profile (in processes, threads or inline; a real, small workflow on simulated models) and kills the
 run, its children, both, or the process that they are forked from, at a random moment or inside a named one: during a call, a
@@ -34,7 +34,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+from attack_paths import SHARED
 
 MOMENTS = ("any", "call", "write", "commit", "start", "migration")
 HANGS_S = 300
@@ -103,7 +103,7 @@ class Trial:
 
 def start(code: str, *arguments: str) -> subprocess.Popen:
     """A process of its own that runs that code. Its stdout is text."""
-    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([SHARED, os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths}
     return subprocess.Popen([sys.executable, "-c", code, *arguments], env=environment, stdout=subprocess.PIPE, text=True)
 

@@ -1,11 +1,11 @@
-"""The part of ``scripts/hostile.py`` with lying servers: a few lies in full, and that it would notice what gets through."""
+"""The part of ``hostile.py`` with lying servers: a few lies in full, and that it would notice what gets through."""
 
 import dataclasses
 
 import pytest
+from hostile_parts.lies import KINDS
+from hostile_parts.servers import Call, run
 
-from scripts.hostile_parts.lies import KINDS
-from scripts.hostile_parts.servers import Call, run
 from vinelm.rows.observation import Usage
 
 SOME = (

@@ -28,6 +28,7 @@ from contextlib import closing, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import attack_paths  # noqa: F401 - first: where the rest is
 import redis
 from fleet_parts.workload import fleet_workload
 from redis_for_bench import own_redis
