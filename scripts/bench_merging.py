@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import places  # noqa: F401 - first: where the oracles are
+from kit.oracles.contingent_checks import plan_at
 from result_files import add_results_option, provenance, write_results
-from science.contingent_checks import plan_at
 from simulated_agent import AgentTruth
 from simulated_agent_graph import profiled_agent
 

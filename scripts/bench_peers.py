@@ -30,14 +30,13 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 from peers_parts.figures import by_question, lines_changed, paired, served
 from peers_parts.questions import APPS, PRICES, STAGES, TODAY, Question, questions
 from result_files import add_results_option, provenance, write_results
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = Path(__file__).parent / "peers_parts"
+SOURCES = ROOT / "apps" / "peers_apps"
 DOLLARS = {"linear": 6.0, "branching": 1.5, "agent": 0.08}
 """For choosing: each model alone on 60 to 130 questions; 2 to 5 % of what every path on every question costs."""
 LONGEST_S = 3600
@@ -193,7 +192,7 @@ class Bench:
     def peer(self, app: str, peer: str, choosing: list[Question], held_out: list[Question]) -> Run:
         """Choose with the dollars, then serve; a peer that fails has the last line that it printed."""
         home = self.folder / app / peer
-        source = (PARTS / "apps" / f"{app}.py").read_text(encoding="utf-8")
+        source = (SOURCES / f"{app}.py").read_text(encoding="utf-8")
         prepare(home, app, source, choosing)
         started = time.perf_counter()
         try:

@@ -22,10 +22,9 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "attacks"))
+import places  # noqa: F401 - first: where the attacks are
 from hostile_parts.wires import MODEL, WIRES, Wire
 from result_files import add_results_option, provenance, write_results
 

@@ -23,7 +23,6 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(HERE / "scripts"))
 
 from house_parts import measured  # noqa: E402 - found by the line before
 

@@ -4,7 +4,7 @@
     python scripts/shapes.py --json              # one object
     python scripts/shapes.py --shape router      # one of them
 
-Each shape stands in ``tests/shapes/NAME``: ``graph_before.py`` as its public tutorial writes it, ``graph.py`` with VineLM. Per
+Each shape stands in ``apps/shapes/NAME``: ``graph_before.py`` as its public tutorial writes it, ``graph.py`` with VineLM. Per
 shape:
 
 - ``supported``: whether it was checked, profiled, estimated, planned and served; ``failed`` says what went wrong otherwise.
@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))  # before this folder, which has a module of the same name
+sys.path.insert(0, str(ROOT / "apps"))  # before this folder, which has a module of the same name
 
 from shapes.measuring import Service, best_fixed_plan, expected, fixed_plans, profiled  # noqa: E402
 
@@ -141,7 +141,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def changed_lines(name: str) -> int:
     """Lines that are changed, added or removed between the two graphs; blank ones do not count."""
-    folder = ROOT / "tests" / "shapes" / name
+    folder = ROOT / "apps" / "shapes" / name
     old, new = ((folder / file).read_text(encoding="utf-8").splitlines() for file in ("graph_before.py", "graph.py"))
     count = 0
     for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():

@@ -1,4 +1,4 @@
-"""Lets the attacks import what `scripts/` has: the fake engine, the servers, result files. Import it first."""
+"""Lets the attacks import what `scripts/` and `tests/kit` have: engines, servers, oracles, result files. Import it first."""
 
 import os
 import sys
@@ -8,5 +8,4 @@ ATTACKS = Path(__file__).resolve().parent
 SCRIPTS = ATTACKS.parents[1] / "scripts"
 SHARED = os.pathsep.join(map(str, (ATTACKS, SCRIPTS)))
 """Value of PYTHONPATH for a process that an attack starts."""
-if str(SCRIPTS) not in sys.path:
-    sys.path.append(str(SCRIPTS))
+sys.path.extend(str(folder) for folder in (SCRIPTS, ATTACKS.parent) if str(folder) not in sys.path)

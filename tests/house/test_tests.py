@@ -4,8 +4,8 @@ import ast
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-OTHERS = ("attacks", "examples_before", "house/before", "shapes")
-"""Attacks, which run by themselves, too, and applications as their users write them, which tests read as files."""
+OTHERS = ("attacks", "house/before")
+"""Attacks, which run by themselves, too, and an application as its users wrote it, which tests read as a file."""
 
 
 def test_helpers_stand_in_the_kit():

@@ -22,7 +22,7 @@ def test_the_ways_take_turns_and_are_timed():
 def test_every_provider_reads_what_the_server_writes(provider, monkeypatch, tmp_path):
     for name, value in bench_wire.KEYS.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("WARM", 1)
+    monkeypatch.setattr(bench_wire, "WARM", 1)
     file = tmp_path / "wire.json"
     words = ["bench_wire.py", "--provider", provider, "--calls", "2", "--at-once", "3", "--results", str(file)]
     monkeypatch.setattr(sys, "argv", words)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from science.random_cases import random_annotated
+from kit.oracles.random_cases import random_annotated
 
 from vinelm import AnnotatedTrie, Objective, load_trie, save_trie
 from vinelm.controller import Planner

@@ -1,8 +1,8 @@
 """A ReAct agent of LangChain with a tool."""
 
-from first_trial_parts.apps.questions import MODELS, asked, requests, said_last
 from langchain.agents import create_agent
 
+from trial_apps.questions import MODELS, asked, requests, said_last
 from vinelm import Loop, Stage, Template, VineLM, Workflow
 
 vine = VineLM(MODELS)

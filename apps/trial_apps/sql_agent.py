@@ -3,11 +3,11 @@
 import sqlite3
 from typing import TypedDict
 
-from first_trial_parts.apps.questions import MODELS, answered, requests
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END, START, StateGraph
 
+from trial_apps.questions import MODELS, answered, requests
 from vinelm import Loop, Stage, Template, VineLM, Workflow
 
 vine = VineLM(MODELS)

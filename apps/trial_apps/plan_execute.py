@@ -2,10 +2,10 @@
 
 from typing import TypedDict
 
-from first_trial_parts.apps.questions import MODELS, answered, requests
 from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel, Field
 
+from trial_apps.questions import MODELS, answered, requests
 from vinelm import Loop, Stage, Template, VineLM, Workflow
 
 vine = VineLM(MODELS)

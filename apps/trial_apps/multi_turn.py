@@ -1,9 +1,9 @@
 """A chat over several turns of one thread."""
 
-from first_trial_parts.apps.questions import MODELS, asked, requests, said_last
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
+from trial_apps.questions import MODELS, asked, requests, said_last
 from vinelm import Stage, Template, VineLM, Workflow
 
 vine = VineLM(MODELS)

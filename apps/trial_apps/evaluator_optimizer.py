@@ -2,12 +2,12 @@
 
 from typing import Literal, TypedDict
 
-from first_trial_parts.apps.questions import MODELS, answered, requests
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel, Field
 
+from trial_apps.questions import MODELS, answered, requests
 from vinelm import Loop, Stage, Template, VineLM, Workflow
 
 vine = VineLM(MODELS)

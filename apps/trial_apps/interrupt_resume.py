@@ -2,11 +2,11 @@
 
 from typing import TypedDict
 
-from first_trial_parts.apps.questions import MODELS, answered, requests
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 
+from trial_apps.questions import MODELS, answered, requests
 from vinelm import Stage, Template, VineLM, Workflow
 
 vine = VineLM(MODELS)

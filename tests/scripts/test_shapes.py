@@ -12,6 +12,7 @@ pytest.importorskip("langchain")
 
 from shapes.kit import MODELS, catalog
 from shapes.measuring import Service, best_fixed_plan, bound, expected, fixed_plans, profiled
+
 from vinelm import Objective
 from vinelm.api import VineLM
 from vinelm.api.estimation import estimate_store
@@ -19,7 +20,7 @@ from vinelm.backends import OfflineChatModel
 from vinelm.profiler import check_workflow
 
 ROOT = Path(__file__).parents[2]
-FOLDER = Path(__file__).parent
+FOLDER = ROOT / "apps" / "shapes"
 MOST_CHANGED_LINES = {
     "router": 2,
     "corrective_rag": 5,

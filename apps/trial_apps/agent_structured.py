@@ -1,9 +1,9 @@
 """The same agent with a typed answer, routed by the middleware."""
 
-from first_trial_parts.apps.questions import MODELS, asked, requests
 from langchain.agents import create_agent
 from pydantic import BaseModel, Field
 
+from trial_apps.questions import MODELS, asked, requests
 from vinelm import Loop, Stage, Template, VineChatModel, VineLM, VineMiddleware, Workflow
 
 

@@ -1,9 +1,9 @@
 """An agent inside a node: its calls are in a subgraph, and are replayed while profiling."""
 
-from first_trial_parts.apps.questions import MODELS, asked, requests, said_last
 from langchain.agents import create_agent
 from langgraph.graph import END, START, MessagesState, StateGraph
 
+from trial_apps.questions import MODELS, asked, requests, said_last
 from vinelm import Stage, Template, VineLM, Workflow
 
 vine = VineLM(MODELS)

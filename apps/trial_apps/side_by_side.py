@@ -2,9 +2,9 @@
 
 from typing import TypedDict
 
-from first_trial_parts.apps.questions import MODELS, answered, requests
 from langgraph.graph import START, StateGraph
 
+from trial_apps.questions import MODELS, answered, requests
 from vinelm import VineLM, Workflow
 
 vine = VineLM(MODELS)

@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 import numpy as np
-from science.random_cases import _model
 
+from kit.oracles.random_cases import _model
 from vinelm.catalog import Catalog
 from vinelm.errors import TemplateError
 from vinelm.template import END, Branch, Loop, Stage, Template

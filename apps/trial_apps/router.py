@@ -2,10 +2,10 @@
 
 from typing import Literal, TypedDict
 
-from first_trial_parts.apps.questions import MODELS, answered, requests
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
 
+from trial_apps.questions import MODELS, answered, requests
 from vinelm import VineLM, Workflow
 
 vine = VineLM(MODELS)

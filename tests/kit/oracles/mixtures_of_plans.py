@@ -9,13 +9,13 @@ from itertools import count
 
 import numpy as np
 from freeze_parts.tries import Draw, merged, signals
-from science.branching_cases import annotated_at_random
-from science.contingent_brute_force import ContingentQuestion
-from science.contingent_checks import MOST_PLANS, number_of_plans, small_branching
-from science.merged_plans import all_plans, arm_rates, worth
-from science.random_cases import _model, random_annotated
 from scipy.optimize import linprog
 
+from kit.oracles.branching_cases import annotated_at_random
+from kit.oracles.contingent_brute_force import ContingentQuestion
+from kit.oracles.contingent_checks import MOST_PLANS, number_of_plans, small_branching
+from kit.oracles.merged_plans import all_plans, arm_rates, worth
+from kit.oracles.random_cases import _model, random_annotated
 from vinelm.catalog import Catalog
 from vinelm.controller.planner import Planner
 from vinelm.objective import Objective

@@ -13,11 +13,12 @@ import random
 import sys
 import time
 
-from merged_checks import check_merged
-from science.brute_force import brute_force
-from science.contingent_checks import check_averages, check_prices, check_request_bounds, small_branching
-from science.mixtures_of_plans import check_mixtures
-from science.random_cases import grid_annotated, random_annotated, random_question
+import attack_paths  # noqa: F401 - first: where the oracles are
+from kit.oracles.brute_force import brute_force
+from kit.oracles.contingent_checks import check_averages, check_prices, check_request_bounds, small_branching
+from kit.oracles.merged_checks import check_merged
+from kit.oracles.mixtures_of_plans import check_mixtures
+from kit.oracles.random_cases import grid_annotated, random_annotated, random_question
 
 from vinelm.controller import Planner
 from vinelm.controller.planning import frontier

@@ -1,9 +1,9 @@
 """A chatbot with a tool, written as a graph; its node is wrapped."""
 
-from first_trial_parts.apps.questions import MODELS, asked, requests, said_last
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
+from trial_apps.questions import MODELS, asked, requests, said_last
 from vinelm import Loop, Stage, Template, VineLM, Workflow
 
 

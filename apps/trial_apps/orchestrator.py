@@ -3,11 +3,11 @@
 import operator
 from typing import Annotated, TypedDict
 
-from first_trial_parts.apps.questions import MODELS, answered, requests
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 from pydantic import BaseModel, Field
 
+from trial_apps.questions import MODELS, answered, requests
 from vinelm import Stage, Template, VineLM, Workflow
 
 vine = VineLM(MODELS)

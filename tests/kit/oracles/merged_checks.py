@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from freeze_parts.tries import Draw, merged
-from science.merged_plans import all_plans, arm_rates, best_within, worth
 
+from kit.oracles.merged_plans import all_plans, arm_rates, best_within, worth
 from vinelm.controller import Planner
 from vinelm.objective import Objective
 from vinelm.trie.annotated_trie import AnnotatedTrie

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from science.branching_cases import random_branching
-from science.contingent_brute_force import ContingentQuestion, Measured, rank_of
-
+from kit.oracles.branching_cases import random_branching
+from kit.oracles.contingent_brute_force import ContingentQuestion, Measured, rank_of
 from vinelm.controller.planner import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.limits import Admissible
