@@ -26,7 +26,7 @@ simulated. "replicas": two engines, requests placed by what their first prompts 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -41,7 +41,7 @@ from batch_parts.loads import KEY, NAMES, Load, load
 from batch_parts.orders import OURS, RIVALS, fitting, placed, ranks, served, served_by_us
 from batch_parts.rival import rival
 from batch_parts.throughput import REQUESTS, throughput
-from result_files import add_results_option, provenance, write_results
+from studies import Options, study
 
 from vinelm.batches.order import depth_first
 from vinelm.prompts.shape import shape_of
@@ -208,30 +208,28 @@ def _rival_lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
 MEASURES = {"order": orders, "landing": landed, "rival": rival, "throughput": throughputs, "memory": memory}
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with tatqa.jsonl.gz and the others")
-    parser.add_argument("--recorded", type=Path, metavar="DIR", help="with outcomes/; default: the folder of --data")
-    parser.add_argument("--contexts", type=int, help="TAT-QA's contexts; default: all")
-    parser.add_argument("--quick", action="store_true", help="few contexts, cells and runs")
-    parser.add_argument("--runs", type=int, default=200, help="simulated batches whose drift is steady (default 200)")
-    parser.add_argument("--requests", type=int, nargs="+", default=THROUGHPUTS, help="of runs whose throughput is compared")
-    parser.add_argument("--rounds", type=int, default=1, help="such runs of each arm (default 1)")
-    parser.add_argument("--only", choices=MEASURES, help="measure one of them")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_results_option(parser)
-    options = parser.parse_args(words)
+    options = {
+        "--recorded": (Path, "with outcomes/; default: the folder of --data", {"metavar": "DIR"}),
+        "--contexts": (int, "TAT-QA's contexts; default: all"),
+        "--quick": (False, "few contexts, cells and runs"),
+        "--runs": (200, "simulated batches whose drift is steady (default 200)"),
+        "--requests": (THROUGHPUTS, "of runs whose throughput is compared"),
+        "--rounds": (1, "such runs of each arm (default 1)"),
+        "--only": (None, "measure one of them", {"choices": MEASURES}),
+        "--jobs": (2, "processes"),
+    }
+    return study(__doc__, options, measured, table, data="with tatqa.jsonl.gz and the others", words=words)
+
+
+def measured(options: Options) -> dict[str, Any]:
     options.recorded = options.recorded or options.data.parent
-    made = provenance(options)
     found = {}
     for name in [options.only] if options.only else MEASURES:
         found |= MEASURES[name](options)
-    if options.results is not None:
-        write_results(options.results, made, found)
-    print(json.dumps(found) if options.json else "\n".join(table(found)))
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,13 +7,14 @@ Four stages, each with a static part, and requests that several calls send, with
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import sys
 import time
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
+
+from studies import study
 
 from vinelm.prompts.radix import PromptTree
 from vinelm.prompts.shape import shape_of
@@ -69,13 +70,10 @@ def _best(work) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=100_000)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    found = measured(arguments.calls)
-    print(json.dumps(found, indent=1) if arguments.json else "\n".join(f"{name:22} {value:,}" for name, value in found.items()))
-    return 0
+    def lines(found: dict[str, Any]) -> Iterator[str]:
+        return (f"{name:22} {value:,}" for name, value in found.items())
+
+    return study(__doc__, {"--calls": (100_000, "")}, lambda options: measured(options.calls), lines)
 
 
 if __name__ == "__main__":

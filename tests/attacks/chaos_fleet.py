@@ -10,8 +10,6 @@ replaced. A call that was under way in a killed process counts at its upper boun
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import os
 import random
@@ -24,6 +22,7 @@ import time
 import uuid
 import warnings
 from collections import deque
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -32,7 +31,7 @@ import attack_paths  # noqa: F401 - first: where the rest is
 import redis
 from fleet_parts.workload import fleet_workload
 from redis_for_bench import own_redis
-from result_files import add_results_option, provenance, write_results
+from studies import Options, study
 
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.controller import FleetConfig, GlobalLoop, RedisLink
@@ -282,22 +281,27 @@ def chaos(kills: int, workers: int, cap_usd: float, limit: int, seed: int) -> di
 
 def main() -> int:
     """Print what was counted; 1 if a cap or a limit was passed, a call failed, or a replaced leader was obeyed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--cap", type=float, default=3.0, help="dollars of the tenant's day")
-    parser.add_argument("--limit", type=int, default=300, help="calls a minute")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    add_results_option(parser)
-    options = parser.parse_args()
-    made = provenance(options)
-    found = chaos(options.kills, options.workers, options.cap, options.limit, options.seed)
-    if options.results:
-        write_results(options.results, made, found)
-    print(json.dumps(found) if options.json else "\n".join(f"{name:24} {value:g}" for name, value in found.items()))
+    options = {
+        "--kills": (200, ""),
+        "--workers": (4, ""),
+        "--cap": (3.0, "dollars of the tenant's day"),
+        "--limit": (300, "calls a minute"),
+        "--seed": (0, ""),
+    }
+
+    def measured(given: Options) -> dict[str, float]:
+        return chaos(given.kills, given.workers, given.cap, given.limit, given.seed)
+
+    return study(__doc__, options, measured, lines, fails=broke)
+
+
+def lines(found: dict[str, float]) -> Iterator[str]:
+    return (f"{name:24} {value:g}" for name, value in found.items())
+
+
+def broke(found: dict[str, float]) -> bool:
     overspent, overrun = found["spent_usd"] > found["cap_usd"] + 1e-9, found["most_calls_in_a_minute"] > found["limit"]
-    return int(bool(overspent or overrun or found["failed"] or found["orders_of_a_replaced_leader"]))
+    return bool(overspent or overrun or found["failed"] or found["orders_of_a_replaced_leader"])
 
 
 if __name__ == "__main__":

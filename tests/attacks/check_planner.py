@@ -7,11 +7,11 @@ merged, plans without bounds are exact; with bounds the gap to the best plan of 
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import sys
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import attack_paths  # noqa: F401 - first: where the oracles are
 from kit.oracles.brute_force import brute_force
@@ -19,6 +19,7 @@ from kit.oracles.contingent_checks import check_averages, check_prices, check_re
 from kit.oracles.merged_checks import check_merged
 from kit.oracles.mixtures_of_plans import check_mixtures
 from kit.oracles.random_cases import grid_annotated, random_annotated, random_question
+from studies import Options, study
 
 from vinelm.controller import Planner
 from vinelm.controller.planning import frontier
@@ -29,18 +30,23 @@ from vinelm.errors import InfeasibleError
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--queries", type=int, default=20_000)
-    parser.add_argument(
-        "--large", type=int, default=20_000, help="questions on tries of 340 to 5,460 paths, against a full scan"
-    )
-    parser.add_argument("--branching", type=int, default=10_000, help="random tries that branch")
-    parser.add_argument("--merged", type=int, default=2_000, help="random tries that merge histories")
-    parser.add_argument("--mixtures", type=int, default=300, help="random tries of each kind whose plans are mixed")
-    parser.add_argument("--per-trie", type=int, default=25)
-    parser.add_argument("--seed", type=int, default=20261121)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = {
+        "--queries": (20_000, ""),
+        "--large": (20_000, "questions on tries of 340 to 5,460 paths, against a full scan"),
+        "--branching": (10_000, "random tries that branch"),
+        "--merged": (2_000, "random tries that merge histories"),
+        "--mixtures": (300, "random tries of each kind whose plans are mixed"),
+        "--per-trie": (25, ""),
+        "--seed": (20261121, ""),
+    }
+    return study(__doc__, options, measured, lines, fails=lambda found: found["mismatches"])
+
+
+def lines(found: dict[str, Any]) -> Iterator[str]:
+    return (f"{name:24} {value}" for name, value in found.items())
+
+
+def measured(options: Options) -> dict[str, Any]:
     started = time.perf_counter()
     mismatches, feasible, ties, looked_up, nodes = [], 0, 0, 0, 0
     for done in range(0, options.queries, options.per_trie):
@@ -58,29 +64,22 @@ def main() -> int:
                 looked_up += "candidates" not in asked and expected[1]
             if found != expected:
                 mismatches.append(f"{objective}, {asked}: expected {expected}, found {found}")
-    large = check_large(options.large, options.seed, mismatches)
-    branching = check_branching(options.branching, options.seed, mismatches)
     result = {
         "queries": options.queries,
         "feasible": feasible,
         "tied": ties,
         "from_frontiers_at_most": looked_up,
-        "large_queries": large,
+        "large_queries": check_large(options.large, options.seed, mismatches),
         "mean_nodes": nodes / (options.queries / options.per_trie),
-        **branching,
+        **check_branching(options.branching, options.seed, mismatches),
         **check_merged(options.merged, options.seed, mismatches),
         **check_mixtures(options.mixtures, options.seed, mismatches),
         "mismatches": len(mismatches),
         "seconds": round(time.perf_counter() - started, 1),
     }
-    if options.json:
-        print(json.dumps(result))
-    else:
-        for name, value in result.items():
-            print(f"{name:24} {value}")
     for line in mismatches[:10]:
         print(line, file=sys.stderr)
-    return 1 if mismatches else 0
+    return result
 
 
 def check_large(queries: int, seed: int, mismatches: list[str]) -> int:

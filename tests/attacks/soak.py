@@ -11,25 +11,24 @@ above its limit.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from attack_paths import SCRIPTS, SHARED
 from openai import OpenAI
-from result_files import add_results_option, provenance, write_results
 from soak_parts import app, bookkeeping
 from soak_parts.callers import Callers, bare_failures
 from soak_parts.events import Events
 from soak_parts.faults import schedule
 from soak_parts.processes import Engine, Redis, Server, require_redis
 from soak_parts.stepped_clock import SteppedClock
+from studies import Options, study
 
 from vinelm.catalog import Catalog
 from vinelm.traces import ObservationStore
@@ -55,7 +54,7 @@ class Soak:
         options: of the command line.
     """
 
-    def __init__(self, folder: Path, options: argparse.Namespace) -> None:
+    def __init__(self, folder: Path, options: Options) -> None:
         self.folder, self.options = folder, options
         self.clocks = [SteppedClock(folder / f"clock-{number}") for number in range(options.servers)]
         self.engines = {name: Engine(name, folder, LATENCY_S) for name in ENGINES}
@@ -182,32 +181,32 @@ def breaches(found: dict[str, Any]) -> list[str]:
 
 def main() -> int:
     """Print what was found; 1 if something was lost, counted twice, or above its limit."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--servers", type=int, default=4)
-    parser.add_argument("--callers", type=int, default=16)
-    parser.add_argument("--think-s", type=float, default=2.0, help="mean seconds of a caller between two requests")
-    parser.add_argument("--limit", type=int, default=400, help="calls a minute of each engine")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="folder for logs and stores; by default a temporary one")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    add_results_option(parser)
-    options = parser.parse_args()
+    options = {
+        "--minutes": (10.0, ""),
+        "--servers": (4, ""),
+        "--callers": (16, ""),
+        "--think-s": (2.0, "mean seconds of a caller between two requests"),
+        "--limit": (400, "calls a minute of each engine"),
+        "--seed": (0, ""),
+        "--keep": (Path, "folder for logs and stores; by default a temporary one", {"dest": "folder"}),
+    }
+    return study(__doc__, options, measured, lines, fails=lambda found: found["breaches"])
+
+
+def measured(options: Options) -> dict[str, Any]:
     require_redis()
     warnings.simplefilter("ignore")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    made, began_s = provenance(options), time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        if options.keep:
-            options.keep.mkdir(parents=True, exist_ok=True)
-        found = Soak(options.keep or Path(folder), options).run()
-    told = breaches(found)
-    found["breaches"] = told
-    found["took_s"] = time.monotonic() - began_s
-    if options.results:
-        write_results(options.results, made, found)
-    print(json.dumps(found) if options.json else "\n".join(f"{name:24} {value}" for name, value in found.items()))
-    return int(bool(told))
+    began_s = time.monotonic()
+    with tempfile.TemporaryDirectory() as temporary:
+        if options.folder:
+            options.folder.mkdir(parents=True, exist_ok=True)
+        found = Soak(options.folder or Path(temporary), options).run()
+    return {**found, "breaches": breaches(found), "took_s": time.monotonic() - began_s}
+
+
+def lines(found: dict[str, Any]) -> Iterator[str]:
+    return (f"{name:24} {value}" for name, value in found.items())
 
 
 if __name__ == "__main__":
