@@ -31,7 +31,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench_prompt_shapes import measured
 from dollars_parts.own_marks import OwnMarks
 from dollars_parts.replay import Bill, Cell, Method, Prompt, Replay, Sent, bound_usd, prompts_of, reused
 from dollars_parts.server import serving
@@ -342,7 +341,6 @@ def measure(options: Options, folder: Path) -> dict[str, Any]:
         "table": table(found),
         "summary": summary(found),
         "control": control,
-        **shape_costs(),
     }
 
 
@@ -355,15 +353,6 @@ def show(cell: Mapping[str, Any]) -> None:
             words = " ".join(f"{name} {percent:.1f}" for name, percent in it["saved_percent"].items())
             differ = [name for name, is_equal in it.get("rows_equal", {}).items() if not is_equal]
             print(f"{head} {how:6s} {it['calls']:5d} calls: {words}{f'  ROWS DIFFER: {differ}' if differ else ''}", flush=True)
-
-
-def shape_costs(calls: int = 20_000) -> dict[str, float]:
-    """Microseconds of hashing and keeping a shape, and the most MB of a tree of 100,000 calls while it is labelled."""
-    costs = measured(calls)
-    return {
-        "shapes_us_per_call": costs["hash_us"] + costs["pack_us"],
-        "shapes_mb_per_1e5": costs["peak_mib_with_labels"] * 1e5 / calls * 2**20 / 1e6,
-    }
 
 
 def main() -> int:
@@ -385,7 +374,7 @@ def measured_cells(options: Options) -> dict[str, Any]:
 
 
 def totals(found: dict[str, Any]) -> str:
-    return json.dumps({key: found[key] for key in ("summary", "shapes_us_per_call", "shapes_mb_per_1e5")}, indent=1)
+    return json.dumps(found["summary"], indent=1)
 
 
 if __name__ == "__main__":
