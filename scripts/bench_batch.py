@@ -41,7 +41,7 @@ from batch_parts.loads import KEY, NAMES, Load, load
 from batch_parts.orders import OURS, RIVALS, fitting, placed, ranks, served, served_by_us
 from batch_parts.rival import rival
 from batch_parts.throughput import REQUESTS, throughput
-from studies import Options, study
+from studies import Options, each, study, table
 
 from vinelm.batches.order import depth_first
 from vinelm.prompts.shape import shape_of
@@ -117,9 +117,8 @@ def orders(options: argparse.Namespace) -> dict[str, Any]:
     windows, memories = ((8, 64), (2**14, 2**16)) if options.quick else (WINDOWS, MEMORIES)
     asked = [(name, options.data, contexts, *one) for name in NAMES for one in product(memories, windows)]
     on_two = [(name, options.data, contexts, memory, 32) for name in NAMES for memory in memories]
-    with ProcessPoolExecutor(options.jobs) as pool:
-        cells = list(pool.map(_cell, asked, chunksize=len(windows)))
-        two = list(pool.map(_replicas, on_two, chunksize=len(memories)))
+    cells = list(each(_cell, asked, jobs=options.jobs, chunk=len(windows)))
+    two = list(each(_replicas, on_two, jobs=options.jobs, chunk=len(memories)))
     missed = [one for one in cells if one["over_best"] > NEAR]
     return {
         "order": {
@@ -166,7 +165,7 @@ def _landings(runs: int) -> Iterator[tuple[str, bool, int, int]]:
             yield bounded, moving, max(runs // 4, 5) if moving else runs, 5000
 
 
-def table(found: dict[str, Any]) -> Iterator[str]:
+def lines(found: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the figures for people."""
     if "order" in found:
         yield from _order_lines(found)
@@ -178,14 +177,17 @@ def table(found: dict[str, Any]) -> Iterator[str]:
         yield ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in one.items())
 
 
+ORDER_COLUMNS = {
+    "load": "{load}", "memory": "{memory}", "W": "{window}", "over best": "{over_best:.3f}",
+    "over arrival": "{faster_than_arrival:.2f}", "best": "{best}",
+}  # fmt: skip
+
+
 def _order_lines(found: dict[str, Any]) -> Iterator[str]:
     order = found["order"]
     yield f"order, simulated engine: within 2 % of the best in {order['within_2_percent']} of {order['cells']} cells, "
     yield f"at worst {order['worst']:.3f} times as long"
-    yield f"{'load':<26}{'memory':>8}{'W':>5}  {'over best':>9}  {'over arrival':>12}  best"
-    for one in order["each"]:
-        speed = f"{one['faster_than_arrival']:>12.2f}"
-        yield f"{one['load']:<26}{one['memory']:>8}{one['window']:>5}  {one['over_best']:>9.3f}  {speed}  {one['best']}"
+    yield from table(order["each"], ORDER_COLUMNS)
     for one in found["replicas"]:
         yield f"two engines, {one['load']}, memory {one['memory']}: {one['faster_than_turns']:.3f} times as fast by prefix"
     for one in found["ordering"]:
@@ -220,7 +222,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "--only": (None, "measure one of them", {"choices": MEASURES}),
         "--jobs": (2, "processes"),
     }
-    return study(__doc__, options, measured, table, data="with tatqa.jsonl.gz and the others", words=words)
+    return study(__doc__, options, measured, lines, data="with tatqa.jsonl.gz and the others", words=words)
 
 
 def measured(options: Options) -> dict[str, Any]:

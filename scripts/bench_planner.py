@@ -22,7 +22,7 @@ import numpy as np
 from planner_rivals import dfs_time, python_induction_time, slice_time
 from planner_tries import KINDS, branching_trie, impossible, objectives, synthetic
 from stage_overhead import stage_overhead
-from studies import Options, study
+from studies import Options, study, table
 
 from vinelm.controller import Planner
 from vinelm.objective import Objective
@@ -54,7 +54,8 @@ def measured(options: Options) -> dict[str, Any]:
     known = [(n_models, turns) for n_models, turns, size in BRANCHING if size <= options.max_nodes]
     branching = [row for n_models, turns in known for row in bench_branching(n_models, turns, options)]
     overhead = stage_overhead()
-    for line in branching_lines(branching):
+    told = ["-" if row["python_us"] is None else f"{row['python_us']:.0f}" for row in branching]
+    for line in table([row | {"python": text} for row, text in zip(branching, told, strict=True)], BRANCHING_COLUMNS):
         options.say(line)
     options.say(", ".join(f"{name} {value:.0f}" for name, value in overhead.items()))
     return {"replans": rows, "branching": branching, **overhead}
@@ -180,14 +181,12 @@ def path_time(nodes: int, options) -> float:
     return fresh_time(planner, unasked(annotated, "max A | C", 200, options.seed), [None] * 200)
 
 
-def branching_lines(rows) -> Iterator[str]:
-    yield f"{'nodes':>9} {'branching':16}  fresh_us   p99_us  (cpu)  again_us  python_us  path_us"
-    for row in rows:
-        python = "-" if row["python_us"] is None else f"{row['python_us']:.0f}"
-        yield (
-            f"{row['nodes']:9,} {row['objective']:16} {row['fresh_median_us']:9.1f} {row['p99_us']:8.0f} "
-            f"{row['fresh_median_cpu_us']:6.0f} {row['again_median_us']:9.1f} {python:>10} {row['path_us']:8.1f}"
-        )
+BRANCHING_COLUMNS = {
+    "nodes": "{nodes:,}", "branching": "{objective}", "fresh_us": "{fresh_median_us:.1f}", "p99_us": "{p99_us:.0f}",
+    "(cpu)": "{fresh_median_cpu_us:.0f}", "again_us": "{again_median_us:.1f}", "python_us": "{python}",
+    "path_us": "{path_us:.1f}",
+}  # fmt: skip
+"""By head, of the table of tries that branch; the comparison in Python is made on small tries alone."""
 
 
 def unasked(annotated: AnnotatedTrie, kind: str, count: int, seed: int) -> list[Objective]:

@@ -18,8 +18,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from itertools import product
+from itertools import islice, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -267,6 +267,11 @@ def tried(shape: str, requests: int, seed: int) -> list[Found]:
     return found
 
 
+def world(cell: tuple[str, int, int]) -> list[dict[str, Any]]:
+    """The results of a world as plain JSON."""
+    return [asdict(one) for one in tried(*cell)]
+
+
 def assignments(template: Template) -> Iterator[dict[str, str]]:
     """Every model for every stage."""
     names = [stage.name for stage in template.stages]
@@ -306,15 +311,19 @@ def main() -> int:
         "--requests": ("120,300", "labelled requests, separated by commas"),
         "--workers": (2, ""),
         "--first": (0, "seed of the first world"),
+        "--kept": (Path, "file of the worlds so far: the same line takes up a run that ended early", {"metavar": "FILE"}),
     }
     return study(__doc__, options, measured)
 
 
 def measured(options: Options) -> dict[str, Any]:
     rows, every = [], []
-    for shape, requests in product(options.shapes.split(","), map(int, options.requests.split(","))):
-        seeds = range(options.first, options.first + options.worlds)
-        for found in zip(*each(partial(tried, shape, requests), seeds, jobs=options.workers), strict=True):
+    sizes = list(product(options.shapes.split(","), map(int, options.requests.split(","))))
+    cells = [(*size, options.first + number) for size in sizes for number in range(options.worlds)]
+    worlds = each(world, cells, jobs=options.workers, kept=options.kept)
+    for _ in sizes:
+        for same_loss in zip(*islice(worlds, options.worlds), strict=True):
+            found = [Found(**one) for one in same_loss]
             every += found
             rows.append(summary(found))
             options.say(line(rows[-1]))

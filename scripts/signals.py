@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from signals_parts.protocol import Settings, SplitResult, Task, run_task
 from signals_parts.results import page_figures, require_measured
 from signals_parts.systems import Loaded, load_tables
 from signals_parts.text import as_text
-from studies import Options, study
+from studies import Options, each, study
 
 from vinelm.errors import ConfigError
 from vinelm.estimator import ESTIMATORS
@@ -111,11 +110,7 @@ def measured(  # noqa: PLR0917
         Task(table=one.table, depth=depth, sampler=sampler, seed=seed, settings=settings, asked=one.asked)
         for seed in range(settings.splits)
     ]
-    if jobs > 1:
-        with ProcessPoolExecutor(jobs) as pool:
-            found = list(pool.map(run_task, tasks))
-    else:
-        found = [run_task(task) for task in tasks]
+    found = list(each(run_task, tasks, jobs=jobs))
     say(f"{name}, depth {depth}, {sampler}: {len(found)} splits in {time.monotonic() - started:.0f} s")
     return found
 

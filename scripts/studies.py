@@ -18,6 +18,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -69,16 +70,12 @@ def study(
     made = provenance(given)
     given.say = _silent if given.json else _said
 
-    def write(figures: Any) -> None:
-        if given.results is not None:
-            write_results(given.results, made, dict(page(figures) if page else figures))
-
-    given.keep = write
+    given.keep = partial(_keep, given.results, made, page)
     try:
         found = measure(given)
     except InputError as error:
         return _refused(error)
-    write(found)
+    given.keep(found)
     if given.json:
         print(json.dumps(found, indent=1))
     elif lines is not None and (told := lines(found)) is not None:
@@ -94,6 +91,7 @@ def each(
     told: str = "",
     kept: Path | None = None,
     start: str | None = None,
+    chunk: int = 1,
 ) -> Iterator[Any]:
     """Measure every cell, in as many processes, and yield what is found in the order of the cells.
 
@@ -105,6 +103,7 @@ def each(
         kept: A file with a JSON line for each cell, so that a study that ended early measures only the rest when it is run
             again with the same options. What is measured must be plain JSON then.
         start: How processes are started, "spawn" where threads forbid forks.
+        chunk: Cells that one process gets at a time; those that share what it loads.
     """
     cells = list(cells)
     done = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()] if kept and kept.exists() else []
@@ -112,7 +111,8 @@ def each(
     rest = cells[len(done) :]
     pool = ProcessPoolExecutor(jobs, mp_context=get_context(start)) if jobs > 1 and rest else None
     try:
-        for number, found in enumerate((map if pool is None else pool.map)(measure, rest), len(done) + 1):
+        results = map(measure, rest) if pool is None else pool.map(measure, rest, chunksize=chunk)
+        for number, found in enumerate(results, len(done) + 1):
             if kept:
                 with kept.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(found) + "\n")
@@ -134,6 +134,11 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> Iter
         yield "  ".join([first.ljust(widths[0]), *map(str.rjust, others, widths[1:])])
 
 
+def named(found: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each figure, for studies whose figures stand for themselves."""
+    return (f"{name:24} {value:g}" if isinstance(value, float) else f"{name:24} {value}" for name, value in found.items())
+
+
 def _kind(default: Any) -> dict[str, Any]:
     """How argparse reads a value like the default."""
     if isinstance(default, type):
@@ -148,6 +153,11 @@ def _kind(default: Any) -> dict[str, Any]:
 def _refused(why: object) -> int:
     print(f"error: {why}", file=sys.stderr)
     return 2
+
+
+def _keep(file: Path | None, made: dict[str, str], page: Callable[[Any], Mapping[str, Any]] | None, found: Any) -> None:
+    if file is not None:
+        write_results(file, made, dict(page(found) if page else found))
 
 
 def _said(line: object = "") -> None:

@@ -22,7 +22,6 @@ import time
 import uuid
 import warnings
 from collections import deque
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -31,7 +30,7 @@ import attack_paths  # noqa: F401 - first: where the rest is
 import redis
 from fleet_parts.workload import fleet_workload
 from redis_for_bench import own_redis
-from studies import Options, study
+from studies import Options, named, study
 
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.controller import FleetConfig, GlobalLoop, RedisLink
@@ -292,11 +291,7 @@ def main() -> int:
     def measured(given: Options) -> dict[str, float]:
         return chaos(given.kills, given.workers, given.cap, given.limit, given.seed)
 
-    return study(__doc__, options, measured, lines, fails=broke)
-
-
-def lines(found: dict[str, float]) -> Iterator[str]:
-    return (f"{name:24} {value:g}" for name, value in found.items())
+    return study(__doc__, options, measured, named, fails=broke)
 
 
 def broke(found: dict[str, float]) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import attack_paths  # noqa: F401 - first: where the oracles are
@@ -19,7 +18,7 @@ from kit.oracles.contingent_checks import check_averages, check_prices, check_re
 from kit.oracles.merged_checks import check_merged
 from kit.oracles.mixtures_of_plans import check_mixtures
 from kit.oracles.random_cases import grid_annotated, random_annotated, random_question
-from studies import Options, study
+from studies import Options, named, study
 
 from vinelm.controller import Planner
 from vinelm.controller.planning import frontier
@@ -39,11 +38,7 @@ def main() -> int:
         "--per-trie": (25, ""),
         "--seed": (20261121, ""),
     }
-    return study(__doc__, options, measured, lines, fails=lambda found: found["mismatches"])
-
-
-def lines(found: dict[str, Any]) -> Iterator[str]:
-    return (f"{name:24} {value}" for name, value in found.items())
+    return study(__doc__, options, measured, named, fails=lambda found: found["mismatches"])
 
 
 def measured(options: Options) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from soak_parts.events import Events
 from soak_parts.faults import schedule
 from soak_parts.processes import Engine, Redis, Server, require_redis
 from soak_parts.stepped_clock import SteppedClock
-from studies import Options, study
+from studies import Options, named, study
 
 from vinelm.catalog import Catalog
 from vinelm.traces import ObservationStore
@@ -190,7 +189,7 @@ def main() -> int:
         "--seed": (0, ""),
         "--keep": (Path, "folder for logs and stores; by default a temporary one", {"dest": "folder"}),
     }
-    return study(__doc__, options, measured, lines, fails=lambda found: found["breaches"])
+    return study(__doc__, options, measured, named, fails=lambda found: found["breaches"])
 
 
 def measured(options: Options) -> dict[str, Any]:
@@ -203,10 +202,6 @@ def measured(options: Options) -> dict[str, Any]:
             options.folder.mkdir(parents=True, exist_ok=True)
         found = Soak(options.folder or Path(temporary), options).run()
     return {**found, "breaches": breaches(found), "took_s": time.monotonic() - began_s}
-
-
-def lines(found: dict[str, Any]) -> Iterator[str]:
-    return (f"{name:24} {value}" for name, value in found.items())
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import gzip
 import json
 import random
 import sys
+from argparse import Namespace
 
 import compare_policies as script
 import numpy as np
@@ -36,10 +37,8 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def found(data):
     with pytest.MonkeyPatch.context() as patch:
-        options = ("--tables", "exams", "--splits", "1", "--depth", "2", "--coverage", "0.3")
-        patch.setattr(sys, "argv", ["compare_policies.py", "--data", str(data), *options])
         patch.setattr(sys.modules["signals_parts.equal_spend"], "N_BUDGETS", 5)
-        return script.run(script.parsed())
+        return script.run(Namespace(data=data, tables="exams", splits=1, depth=2, coverage=0.3))
 
 
 def test_every_method_spends_what_is_asked_where_it_can(found):
