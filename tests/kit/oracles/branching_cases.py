@@ -28,7 +28,7 @@ def random_branching(rng: random.Random, *, max_models: int = 3, max_nodes: int 
     while True:
         models = tuple(f"m{i}" for i in range(rng.randint(1, max_models)))
         try:
-            template = Template(_steps(rng, rng.randint(2, 3), _stages(rng, models))).bind(models)
+            template = Template(random_steps(rng, rng.randint(2, 3), random_stages(rng, models))).bind(models)
             trie = Trie.from_template(template) if not template.is_linear else None
         except TemplateError:
             continue
@@ -70,7 +70,8 @@ def _shares(rng: random.Random, count: int) -> list[int]:
     return [high - low for low, high in zip([0, *cuts], [*cuts, 8], strict=True)] if count else []
 
 
-def _stages(rng: random.Random, models: tuple[str, ...]) -> list[Stage]:
+def random_stages(rng: random.Random, models: tuple[str, ...]) -> list[Stage]:
+    """Four stages, each with some of the models; most may answer."""
     stages = []
     for name in "abcd":
         allowed = tuple(rng.sample(models, rng.randint(1, len(models))))
@@ -78,7 +79,8 @@ def _stages(rng: random.Random, models: tuple[str, ...]) -> list[Stage]:
     return stages
 
 
-def _steps(rng: random.Random, length: int, stages: list[Stage]) -> tuple[Step, ...]:
+def random_steps(rng: random.Random, length: int, stages: list[Stage]) -> tuple[Step, ...]:
+    """Steps of these stages, with branches and bounded loops nested at most ``length`` deep."""
     steps: list[Step] = []
     for _ in range(rng.randint(1, length)):
         kind = rng.random()
@@ -87,9 +89,9 @@ def _steps(rng: random.Random, length: int, stages: list[Stage]) -> tuple[Step, 
         elif kind < 0.9:
             arms: dict[str, tuple[Step, ...]] = {}
             for label in range(rng.randint(2, 3)):
-                arm = _steps(rng, length - 1, stages) if rng.random() < 0.8 else ()
+                arm = random_steps(rng, length - 1, stages) if rng.random() < 0.8 else ()
                 arms[str(label)] = (*arm, END) if rng.random() < 0.3 else arm
             steps.append(Branch(arms))
         else:
-            steps.append(Loop(_steps(rng, length - 1, stages), 2, early_exit=rng.random() < 0.5))
+            steps.append(Loop(random_steps(rng, length - 1, stages), 2, early_exit=rng.random() < 0.5))
     return tuple(steps)
