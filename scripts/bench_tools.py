@@ -21,6 +21,7 @@ from urllib.request import urlopen
 
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool as plain_tool
@@ -58,7 +59,7 @@ class Scripted(BaseChatModel):
         return self.bind(tools=["bound"])
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        raise NotImplementedError
+        return generate_from_stream(self._stream(messages, stop, run_manager, **kwargs))
 
     def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
         done = sum(isinstance(one, ToolMessage) for one in messages)
