@@ -62,8 +62,8 @@ test-times: $(VENV)/.dev ## run them all, and write which are the slowest
 test-all: test docs $(VENV)/.ray ## the tests, then the long ones (installs Ray; Debian: apt install postgresql redis-server prometheus curl): the site, brute force, kills and resumes
 	@$(PYTEST) -m long
 	@$(DOCS)/bin/python scripts/notebooks.py --check
-	@$(BIN)/python scripts/check_planner.py
-	@$(BIN)/python scripts/crash_profile.py
+	@$(BIN)/python tests/attacks/check_planner.py
+	@$(BIN)/python tests/attacks/crash_profile.py
 
 lint: $(VENV)/.dev ## ruff: style and mistakes
 	@$(BIN)/ruff check .

@@ -1,1 +1,1 @@
-"""Three example applications routed by VineLM; ``tests/examples_before`` has each graph without it (docs/langgraph.md)."""
+"""Three example applications routed by VineLM; ``apps/examples_before`` has each graph without it (docs/langgraph.md)."""

@@ -26,7 +26,7 @@ simulated. "replicas": two engines, requests placed by what their first prompts 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -41,7 +41,7 @@ from batch_parts.loads import KEY, NAMES, Load, load
 from batch_parts.orders import OURS, RIVALS, fitting, placed, ranks, served, served_by_us
 from batch_parts.rival import rival
 from batch_parts.throughput import REQUESTS, throughput
-from result_files import add_results_option, provenance, write_results
+from studies import Options, each, study, table
 
 from vinelm.batches.order import depth_first
 from vinelm.prompts.shape import shape_of
@@ -117,9 +117,8 @@ def orders(options: argparse.Namespace) -> dict[str, Any]:
     windows, memories = ((8, 64), (2**14, 2**16)) if options.quick else (WINDOWS, MEMORIES)
     asked = [(name, options.data, contexts, *one) for name in NAMES for one in product(memories, windows)]
     on_two = [(name, options.data, contexts, memory, 32) for name in NAMES for memory in memories]
-    with ProcessPoolExecutor(options.jobs) as pool:
-        cells = list(pool.map(_cell, asked, chunksize=len(windows)))
-        two = list(pool.map(_replicas, on_two, chunksize=len(memories)))
+    cells = list(each(_cell, asked, jobs=options.jobs, chunk=len(windows)))
+    two = list(each(_replicas, on_two, jobs=options.jobs, chunk=len(memories)))
     missed = [one for one in cells if one["over_best"] > NEAR]
     return {
         "order": {
@@ -166,7 +165,7 @@ def _landings(runs: int) -> Iterator[tuple[str, bool, int, int]]:
             yield bounded, moving, max(runs // 4, 5) if moving else runs, 5000
 
 
-def table(found: dict[str, Any]) -> Iterator[str]:
+def lines(found: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the figures for people."""
     if "order" in found:
         yield from _order_lines(found)
@@ -178,14 +177,17 @@ def table(found: dict[str, Any]) -> Iterator[str]:
         yield ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in one.items())
 
 
+ORDER_COLUMNS = {
+    "load": "{load}", "memory": "{memory}", "W": "{window}", "over best": "{over_best:.3f}",
+    "over arrival": "{faster_than_arrival:.2f}", "best": "{best}",
+}  # fmt: skip
+
+
 def _order_lines(found: dict[str, Any]) -> Iterator[str]:
     order = found["order"]
     yield f"order, simulated engine: within 2 % of the best in {order['within_2_percent']} of {order['cells']} cells, "
     yield f"at worst {order['worst']:.3f} times as long"
-    yield f"{'load':<26}{'memory':>8}{'W':>5}  {'over best':>9}  {'over arrival':>12}  best"
-    for one in order["each"]:
-        speed = f"{one['faster_than_arrival']:>12.2f}"
-        yield f"{one['load']:<26}{one['memory']:>8}{one['window']:>5}  {one['over_best']:>9.3f}  {speed}  {one['best']}"
+    yield from table(order["each"], ORDER_COLUMNS)
     for one in found["replicas"]:
         yield f"two engines, {one['load']}, memory {one['memory']}: {one['faster_than_turns']:.3f} times as fast by prefix"
     for one in found["ordering"]:
@@ -208,30 +210,28 @@ def _rival_lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
 MEASURES = {"order": orders, "landing": landed, "rival": rival, "throughput": throughputs, "memory": memory}
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with tatqa.jsonl.gz and the others")
-    parser.add_argument("--recorded", type=Path, metavar="DIR", help="with outcomes/; default: the folder of --data")
-    parser.add_argument("--contexts", type=int, help="TAT-QA's contexts; default: all")
-    parser.add_argument("--quick", action="store_true", help="few contexts, cells and runs")
-    parser.add_argument("--runs", type=int, default=200, help="simulated batches whose drift is steady (default 200)")
-    parser.add_argument("--requests", type=int, nargs="+", default=THROUGHPUTS, help="of runs whose throughput is compared")
-    parser.add_argument("--rounds", type=int, default=1, help="such runs of each arm (default 1)")
-    parser.add_argument("--only", choices=MEASURES, help="measure one of them")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_results_option(parser)
-    options = parser.parse_args(words)
+    options = {
+        "--recorded": (Path, "with outcomes/; default: the folder of --data", {"metavar": "DIR"}),
+        "--contexts": (int, "TAT-QA's contexts; default: all"),
+        "--quick": (False, "few contexts, cells and runs"),
+        "--runs": (200, "simulated batches whose drift is steady (default 200)"),
+        "--requests": (THROUGHPUTS, "of runs whose throughput is compared"),
+        "--rounds": (1, "such runs of each arm (default 1)"),
+        "--only": (None, "measure one of them", {"choices": MEASURES}),
+        "--jobs": (2, "processes"),
+    }
+    return study(__doc__, options, measured, lines, data="with tatqa.jsonl.gz and the others", words=words)
+
+
+def measured(options: Options) -> dict[str, Any]:
     options.recorded = options.recorded or options.data.parent
-    made = provenance(options)
     found = {}
     for name in [options.only] if options.only else MEASURES:
         found |= MEASURES[name](options)
-    if options.results is not None:
-        write_results(options.results, made, found)
-    print(json.dumps(found) if options.json else "\n".join(table(found)))
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

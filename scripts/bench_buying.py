@@ -11,11 +11,10 @@ before it without; spend is what the plan costs on the held-out half, divided by
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,13 @@ from typing import Any
 import numpy as np
 from bench_estimator import buy
 from recorded_spider import Study
-from result_files import add_results_option, provenance, write_results
 from science.recorded_table import RecordedTable
 from science.replay import follow
 from science.restricted_plans import best_workflow_level
+from studies import Options, study
 
 from vinelm import AnnotatedTrie, Objective
 from vinelm.controller import Planner
-from vinelm.errors import InputError
 from vinelm.estimator import make_estimator
 from vinelm.estimator.validation.checks import validate_estimate
 from vinelm.plans.promise import Promise
@@ -102,38 +100,33 @@ def line(result: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with nl2sql/ and outcomes/")
-    parser.add_argument("--stop", choices=("workflow", "oracle"), default="workflow", help="stop rule (default %(default)s)")
-    parser.add_argument("--coverage", type=float, default=0.02, help="share of the exhaustive dollars to spend (default 0.02)")
-    parser.add_argument("--seeds", type=int, default=10, help="splits to average over (default 10)")
-    parser.add_argument("--sampler", action="append", dest="samplers", help=f"repeatable; default: {', '.join(SAMPLERS)}")
-    parser.add_argument("--promises", action="store_true", help="correct promises for selection, by four more fits")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    add_results_option(parser)
-    arguments = parser.parse_args()
-    made = provenance(arguments)
-    if arguments.data is None:
-        parser.error("say where the recorded data is: --data DIR or VINELM_DATA=DIR")
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            table = Study.load(Path(arguments.data), Path(folder), "latent").table.with_stop(arguments.stop)
-        results = run(table, arguments)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if arguments.results:
-        by_sampler = {one["sampler"]: one for one in results}
-        write_results(arguments.results, made, {"stop": arguments.stop, "seeds": arguments.seeds, "samplers": by_sampler})
-    if arguments.json:
-        print(json.dumps({"about": " ".join((__doc__ or "").split()), "stop": arguments.stop, "results": results}, indent=1))
-        return 0
-    print(f"{arguments.stop} stop, {arguments.seeds} splits, {arguments.coverage:.1%} of the exhaustive dollars")
+    options = {
+        "--stop": ("workflow", "stop rule (default %(default)s)", {"choices": ("workflow", "oracle")}),
+        "--coverage": (0.02, "share of the exhaustive dollars to spend (default 0.02)"),
+        "--seeds": (10, "splits to average over (default 10)"),
+        "--sampler": (None, f"repeatable; default: {', '.join(SAMPLERS)}", {"action": "append", "dest": "samplers"}),
+        "--promises": (False, "correct promises for selection, by four more fits"),
+    }
+    return study(__doc__, options, measured, lines, page=page_figures, data="folder with nl2sql/ and outcomes/")
+
+
+def measured(options: Options) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        table = Study.load(Path(options.data), Path(folder), "latent").table.with_stop(options.stop)
+    about = {name: vars(options)[name] for name in ("stop", "seeds", "coverage")}
+    return {"about": " ".join((__doc__ or "").split()), **about, "results": run(table, options)}
+
+
+def page_figures(found: dict[str, Any]) -> dict[str, Any]:
+    by_sampler = {one["sampler"]: one for one in found["results"]}
+    return {"stop": found["stop"], "seeds": found["seeds"], "samplers": by_sampler}
+
+
+def lines(found: dict[str, Any]) -> Iterator[str]:
+    yield f"{found['stop']} stop, {found['seeds']} splits, {found['coverage']:.1%} of the exhaustive dollars"
     heads = ("VineLM", "static", "gain", "+/-", "MAE", "promised", "spend", "rows")
-    print(f"{'':12} " + " ".join(f"{head:>8}" for head in heads))
-    for result in results:
-        print(line(result))
-    return 0
+    yield f"{'':12} " + " ".join(f"{head:>8}" for head in heads)
+    yield from map(line, found["results"])
 
 
 if __name__ == "__main__":

@@ -12,14 +12,11 @@ requests are hard (`priced_by_difficulty.py`) show the bias of dollars and secon
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
-import json
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,10 +27,10 @@ from branching_bench import branching_line, run_branching
 from estimator_figures import page_figures
 from long_loop_bench import long_loop_line, run_long_loop
 from priced_by_difficulty import priced_line, run_priced
-from result_files import add_results_option, provenance, write_results
 from science.recorded_answers import answers_table
 from science.recorded_table import RecordedTable
 from simulated_truths import SHAPES, TRUTHS, make_truth
+from studies import Options, study
 
 from vinelm.catalog import Catalog
 from vinelm.estimator import ObservationTable, RateEstimator, make_estimator
@@ -227,7 +224,7 @@ def _misses(truth: Truth, fitted: AnnotatedTrie, floor: float) -> bool:
 # -- running ---------------------------------------------------------------------------------------------------
 
 
-def run(name: str, table: RecordedTable, settings: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def run(name: str, table: RecordedTable, settings: Options) -> Iterator[dict[str, Any]]:
     truth = Truth.of(table)
     for sampler in settings.samplers:
         for coverage in settings.coverages:
@@ -264,54 +261,39 @@ def fit_and_judge(name: str, cells: ObservationTable, table: RecordedTable, trut
     return judge(truth, fitted) | {"fit_s": seconds}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of a table")
-    parser.add_argument("--quick", action="store_true", help="5 seeds, 0.5 and 2 %%, no slow baselines")
-    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder of the real data")
-    parser.add_argument("--table", action="append", help="only tables whose name contains this (repeatable)")
-    parser.add_argument("--held-out", action="store_true", help="systems and truths kept back from development")
-    parser.add_argument("--seeds", type=int)
-    parser.add_argument("--sampler", action="append", dest="samplers", help="cascade (the default), priced; repeatable")
-    parser.add_argument("--coverage", action="append", type=float, dest="coverages")
-    add_results_option(parser)
-    settings = parser.parse_args()
-    made = provenance(settings)
-    settings.data = Path(settings.data) if settings.data else None
-    settings.slow = not settings.quick
-    settings.seeds = settings.seeds or (5 if settings.quick else 20)
-    settings.samplers = settings.samplers or ["cascade"]
-    settings.coverages = settings.coverages or ([0.005, 0.02] if settings.quick else list(COVERAGES))
+def main() -> int:
+    options = {
+        "--quick": (False, "5 seeds, 0.5 and 2 %%, no slow baselines"),
+        "--table": (None, "only tables whose name contains this (repeatable)", {"action": "append"}),
+        "--held-out": (False, "systems and truths kept back from development"),
+        "--seeds": (int, ""),
+        "--sampler": (None, "cascade (the default), priced; repeatable", {"action": "append", "dest": "samplers"}),
+        "--coverage": (float, "", {"action": "append", "dest": "coverages"}),
+    }
+    data = "folder of the real data"
+    return study(__doc__, options, measured, page=lambda found: page_figures(found["results"]), data=data, needs_data=False)
+
+
+def measured(options: Options) -> dict[str, Any]:
+    options.slow = not options.quick
+    options.seeds = options.seeds or (5 if options.quick else 20)
+    options.samplers = options.samplers or ["cascade"]
+    options.coverages = options.coverages or ([0.005, 0.02] if options.quick else list(COVERAGES))
+    asked, truth_seed = (options.table, options.coverages, options.seeds), HELD_OUT_SEED if options.held_out else 0
     results = []
-    for name, table in tables(settings.data, settings.table, held_out=settings.held_out):
-        for result in run(name, table, settings):
+
+    def tell(found: Iterable[dict[str, Any]], line: Callable[[dict[str, Any]], str]) -> None:
+        for result in found:
             results.append(result)
-            if not settings.json:
-                print(line(result), flush=True)
+            options.say(line(result))
+
+    for name, table in tables(options.data, options.table, held_out=options.held_out):
+        tell(run(name, table, options), line)
         print(f"done: {name}", file=sys.stderr, flush=True)
-    truth_seed = HELD_OUT_SEED if settings.held_out else 0
-    for result in run_branching(settings.table, settings.coverages, settings.seeds, truth_seed=truth_seed):
-        results.append(result)
-        if not settings.json:
-            print(branching_line(result), flush=True)
-    for result in run_priced(
-        settings.table,
-        settings.coverages,
-        settings.seeds,
-        truth_seed=truth_seed,
-        rows=lambda table, coverage, seed: table.cells(buy(table, "cascade", coverage, seed)),
-    ):
-        results.append(result)
-        if not settings.json:
-            print(priced_line(result), flush=True)
-    for result in run_long_loop(settings.table, settings.seeds):
-        results.append(result)
-        if not settings.json:
-            print(long_loop_line(result), flush=True)
-    if settings.results:
-        write_results(settings.results, made, page_figures(results))
-    if settings.json:
-        print(json.dumps({"head": " ".join((__doc__ or "").split()), "results": results}, indent=1))
+    tell(run_branching(*asked, truth_seed=truth_seed), branching_line)
+    tell(run_priced(*asked, truth_seed=truth_seed, rows=lambda of, *how: of.cells(buy(of, "cascade", *how))), priced_line)
+    tell(run_long_loop(options.table, options.seeds), long_loop_line)
+    return {"head": " ".join((__doc__ or "").split()), "results": results}
 
 
 def line(result: dict[str, Any]) -> str:
@@ -325,4 +307,4 @@ def line(result: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,8 +14,6 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import sys
@@ -23,8 +21,6 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
-from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
@@ -32,8 +28,8 @@ from fleet_parts.loop_rounds import loop_rounds
 from fleet_parts.publishers import ENGINES, EVERY_S, publishers
 from planner_tries import synthetic
 from redis_for_bench import redis_at
-from result_files import add_results_option, provenance, write_results
 from stage_overhead import SilentBackend
+from studies import Options, study
 
 from vinelm import VineLM
 from vinelm.controller import (
@@ -44,6 +40,7 @@ from vinelm.controller import (
     RedisLink,
     SlowdownCurve,
 )
+from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 
 PARTS = ("snapshots", "decision", "invocation", "loop", "simulation")
@@ -140,13 +137,13 @@ def invocation(url: str, rounds: int = 80, per_round: int = 10) -> dict[str, flo
     return {"without_us": bare, "with_us": told, "fleet_added_us": told - bare}
 
 
-def simulation(options: argparse.Namespace, keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+def simulation(options: Options, keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     """What knowing the others' load is worth; needs simpy and SciPy, which the other parts do not.
 
     ``keep`` is given the figures of the cases so far after each case, so that a run which is ended early leaves something.
     """
     from fleet_parts.simulation import FleetSetting
-    from fleet_parts.study import Case, page_figures, study
+    from fleet_parts.study import Case, page_figures, simulated
     from fleet_parts.workload import TRACES
 
     began = time.perf_counter()
@@ -156,18 +153,24 @@ def simulation(options: argparse.Namespace, keep: Callable[[dict[str, Any]], obj
     about = {"seeds": list(seeds), "requests": options.requests, "processes": setting.processes, "slo_s": setting.slo_s}
     found: dict[str, Any] = {}
     done = []
-    for one in study(cases, setting, options.workers):
+    for one in simulated(cases, setting, options.workers):
         done.append(one)
         found = {**about, **page_figures(done), "run_s": time.perf_counter() - began}
         keep(found)
     return found
 
 
-def measured(options: argparse.Namespace, parts: list[str], keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """The figures of these parts; ``keep`` is given those that there are so far."""
+def measured(options: Options) -> dict[str, Any]:
+    """The figures of the parts."""
+    parts = set(options.parts)
+    if "simulation" in parts and options.data is None:
+        print("left out: the simulation needs real arrivals: --data DIR or VINELM_DATA=DIR", file=sys.stderr)
+        parts.remove("simulation")
+    elif "simulation" in parts and not (options.data / "arrivals").is_dir():
+        raise ConfigError(f"--data {options.data}: has no folder arrivals")
     found: dict[str, Any] = {"load_average": os.getloadavg()[0]}  # what else ran on the cores when the measurement began
-    with redis_at(options.redis) if set(parts) - {"simulation"} else nullcontext("") as url:
-        if {"snapshots", "decision"} & set(parts):
+    with redis_at(options.redis) if parts - {"simulation"} else nullcontext("") as url:
+        if {"snapshots", "decision"} & parts:
             found["snapshots"], view = snapshots(url, options.views)
         if "decision" in parts:
             found["decision"] = decision(view)
@@ -176,13 +179,8 @@ def measured(options: argparse.Namespace, parts: list[str], keep: Callable[[dict
         if "loop" in parts:
             found["loop"] = loop_rounds(url, options.rounds)
     if "simulation" in parts:
-        found["simulation"] = simulation(options, lambda some: keep({**found, "simulation": some}))
-    keep(found)
+        found["simulation"] = simulation(options, lambda some: options.keep({**found, "simulation": some}))
     return found
-
-
-def _forget(figures: dict[str, Any]) -> None:
-    """Nobody asked for a file of results."""
 
 
 def shown(found: dict[str, Any], name: str = "") -> None:
@@ -196,35 +194,20 @@ def shown(found: dict[str, Any], name: str = "") -> None:
             print(f"{name + '/' + key:64} {value}")
 
 
-def main() -> None:
+def main() -> int:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="run these only [default: all]")
-    parser.add_argument("--redis", help="URL of a Redis; by default one of our own is started")
-    parser.add_argument("--views", type=int, default=20, help="views to read")
-    parser.add_argument("--rounds", type=int, default=40, help="rounds of the global loop")
-    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with arrivals/")
-    parser.add_argument("--seeds", type=int, default=3, help="of the simulation, for each trace of arrivals")
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--requests", type=int, default=1000, help="of each run of the simulation")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that simulate [default: all cores]")
-    add_results_option(parser)
-    options = parser.parse_args()
-    parts = list(options.parts)
-    if "simulation" in parts and options.data is None:
-        print("left out: the simulation needs real arrivals: --data DIR or VINELM_DATA=DIR", file=sys.stderr)
-        parts.remove("simulation")
-    elif "simulation" in parts and not (options.data / "arrivals").is_dir():
-        parser.error(f"--data {options.data}: has no folder arrivals")
-    made = provenance(options)
-    keep = partial(write_results, options.results, made) if options.results else _forget
-    found = measured(options, parts, keep)
-    if options.json:
-        print(json.dumps(found))
-        return
-    shown(found)
+    options = {
+        "--parts": (PARTS, "run these only [default: all]", {"choices": PARTS}),
+        "--redis": (None, "URL of a Redis; by default one of our own is started"),
+        "--views": (20, "views to read"),
+        "--rounds": (40, "rounds of the global loop"),
+        "--seeds": (3, "of the simulation, for each trace of arrivals"),
+        "--first-seed": (0, ""),
+        "--requests": (1000, "of each run of the simulation"),
+        "--workers": (os.cpu_count(), "processes that simulate [default: all cores]"),
+    }
+    return study(__doc__, options, measured, shown, data="folder with arrivals/", needs_data=False)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

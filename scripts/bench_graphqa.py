@@ -13,7 +13,6 @@ models, and models of which one is best; the bundled workflow from profile to se
 
 from __future__ import annotations
 
-import argparse
 import bisect
 import gzip
 import json
@@ -23,16 +22,15 @@ import statistics
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
 from graphqa_parts import budgets, eager, hostile, pipeline
 from langchain_core.messages import AIMessage
-from result_files import add_results_option, provenance, write_results
+from studies import each, study
 
+from vinelm.errors import ConfigError
 from vinelm.workflows import load_workflow
 from vinelm.workflows.graphqa import GraphSource, graphqa, run_snippet
 from vinelm.workflows.graphqa.dataset import calls_in, is_right
@@ -295,14 +293,14 @@ def measured(folder, limit, examples):
     return result
 
 
-def figures(part, args):
+def figures(part, *, data, limit, examples):
     """The figures of one part, by their names in the result."""
     print(f"{part} ...", file=sys.stderr, flush=True)
     if part == "counted":
-        return measured(args.data, args.limit, args.examples)
+        return measured(data, limit, examples)
     if part == "eager":
-        rows = rows_of(args.data, args.limit)[::EAGER_EVERY]
-        return {"eager": eager.measured(workflow_of(args.data, rows, eager.SlowSource)[0])}
+        rows = rows_of(data, limit)[::EAGER_EVERY]
+        return {"eager": eager.measured(workflow_of(data, rows, eager.SlowSource)[0])}
     if part == "pipeline":
         return {"pipeline": pipeline.measured()}
     bundled, graphs = load_workflow("graphqa"), demo_graphs()
@@ -311,31 +309,27 @@ def figures(part, args):
     return {part: (budgets.measured if part == "routing" else budgets.verdict)(bundled, graphs)}
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of the graph and its questions")
-    parser.add_argument("--limit", type=int, help="only so many questions")
-    parser.add_argument("--examples", type=int, default=2000, help="assumed tokens of Graph-CoT's instructions and examples")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these")
-    parser.add_argument("--workers", type=int, default=1, help="parts that are measured at a time")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_results_option(parser)
-    args = parser.parse_args(argv)
-    if not (args.data / "questions.jsonl.gz").is_file():
-        print(f"error: {args.data}: no questions.jsonl.gz: name the folder of the graph", file=sys.stderr)
-        return 2
-    origin, result = provenance(args), {}
-    with ProcessPoolExecutor(args.workers, mp_context=get_context("spawn")) as pool:
-        for found in pool.map(partial(figures, args=args), args.parts):
-            result |= found
-    if args.results:
-        write_results(args.results, origin, result)
-    if args.json:
-        print(json.dumps(result))
-        return 0
-    for name, part in result.items():
-        print(name, json.dumps(part, indent=2) if isinstance(part, dict) else part)
-    return 0
+def main(words=None):
+    options = {
+        "--limit": (int, "only so many questions"),
+        "--examples": (2000, "assumed tokens of Graph-CoT's instructions and examples"),
+        "--parts": (PARTS, "only these", {"choices": PARTS}),
+        "--workers": (1, "parts that are measured at a time"),
+    }
+    return study(__doc__, options, all_measured, lines, data="folder of the graph and its questions", words=words)
+
+
+def all_measured(options):
+    if not (options.data / "questions.jsonl.gz").is_file():
+        raise ConfigError(f"{options.data}: no questions.jsonl.gz: name the folder of the graph")
+    asked = {name: vars(options)[name] for name in ("data", "limit", "examples")}
+    found = each(partial(figures, **asked), options.parts, jobs=options.workers, start="spawn")
+    return {name: value for part in found for name, value in part.items()}
+
+
+def lines(found):
+    for name, part in found.items():
+        yield f"{name} {json.dumps(part, indent=2) if isinstance(part, dict) else part}"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ planning over 584 paths. Throughput runs whole requests of three calls over the 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import datetime
 import gc
@@ -15,12 +14,14 @@ import multiprocessing
 import os
 import statistics
 import time
-from typing import Annotated, TypedDict
+from collections.abc import Iterator
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langgraph.graph import END, START, StateGraph
+from studies import Options, study
 
 from vinelm import AnnotatedTrie, Catalog, Loop, Model, Objective, Price, Stage, Template, VineChatModel, VineLM, VineMiddleware
 from vinelm.backends import OfflineChatModel, create_backends
@@ -338,12 +339,15 @@ async def _throughput(models, seconds, rounds):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--repeats", type=int, default=400, help="runs of three invocations per figure")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each throughput measurement")
-    parser.add_argument("--rounds", type=int, default=5, help="throughput measurements of each kind")
-    options = parser.parse_args()
+    options = {
+        "--repeats": (400, "runs of three invocations per figure"),
+        "--seconds": (3.0, "of each throughput measurement"),
+        "--rounds": (5, "throughput measurements of each kind"),
+    }
+    return study(__doc__, options, all_measured, lines)
+
+
+def all_measured(options: Options) -> dict[str, Any]:
     measured = {make.__name__: both_ways(make, options.repeats) for make in (stage, chat_model, middleware, noop_middleware)}
     added = {f"{name}_us": ours for name, (ours, _) in measured.items()}
     added["bare_stage_us"] = measured["stage"][1]
@@ -351,26 +355,21 @@ def main() -> int:
     added["middleware_over_noop_us"] = {way: round(ours[way] - anyones[way], 1) for way in ours}
     over_bare = {way: round(added["stage_us"][way] / us, 3) for way, us in added["bare_stage_us"].items()}
     rates = throughput(options.seconds, options.rounds)
-    result = {
-        **added,
-        "stage_over_bare": over_bare,
-        "throughput_ratio": {n: row["ratio"] for n, row in rates.items()},
-        "throughput": rates,
-    }
-    if options.json:
-        print(json.dumps(result))
-        return 0
-    print("added per invocation, µs (aim: at most 150)")
-    for name, values in added.items():
-        print(f"  {name:23} sync {values['sync']:7.1f}   async {values['async']:7.1f}")
-    print(
-        f"  {'stage over bare stage':23} sync {over_bare['sync']:7.3f}   async {over_bare['async']:7.3f}   (aim: at most 0.30)"
-    )
-    print("requests a second against a server of 50 ms, three calls each (aim: ratio at least 0.95)")
-    for concurrent, row in rates.items():
+    ratios = {n: row["ratio"] for n, row in rates.items()}
+    return {**added, "stage_over_bare": over_bare, "throughput_ratio": ratios, "throughput": rates}
+
+
+def lines(found: dict[str, Any]) -> Iterator[str]:
+    yield "added per invocation, µs (aim: at most 150)"
+    for name, values in found.items():
+        if name.endswith("_us"):
+            yield f"  {name:23} sync {values['sync']:7.1f}   async {values['async']:7.1f}"
+    over = found["stage_over_bare"]
+    yield f"  {'stage over bare stage':23} sync {over['sync']:7.3f}   async {over['async']:7.3f}   (aim: at most 0.30)"
+    yield "requests a second against a server of 50 ms, three calls each (aim: ratio at least 0.95)"
+    for concurrent, row in found["throughput"].items():
         per_s = f"bare {row['bare_per_s']:7.1f}  routed {row['routed_per_s']:7.1f}"
-        print(f"  {concurrent:>4} at once  {per_s}  ratio {row['ratio']:.3f}")
-    return 0
+        yield f"  {concurrent:>4} at once  {per_s}  ratio {row['ratio']:.3f}"
 
 
 if __name__ == "__main__":

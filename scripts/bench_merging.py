@@ -7,7 +7,6 @@ fault. *estimated*: all tries are fitted to the same rows. The long agent is pro
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -19,10 +18,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from result_files import add_results_option, provenance, write_results
-from science.contingent_checks import plan_at
+import places  # noqa: F401 - first: where the oracles are
+from kit.oracles.contingent_checks import plan_at
 from simulated_agent import AgentTruth
 from simulated_agent_graph import profiled_agent
+from studies import Options, study
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.plan import ContingentPlan
@@ -47,25 +47,24 @@ MERGES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of a table")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=600, help="walks of a profile where the tree fits")
-    parser.add_argument("--skip-agent", action="store_true", help="without the long agent")
-    add_results_option(parser)
-    settings = parser.parse_args()
-    made = provenance(settings)
-    small = list(compare(settings.seeds, settings.rows, quiet=settings.json))
-    found: dict[str, Any] = {"simulated": True, "full_tree_fits": small}
-    if not settings.skip_agent:
+def main() -> int:
+    options = {
+        "--seeds": (3, ""),
+        "--rows": (600, "walks of a profile where the tree fits"),
+        "--skip-agent": (False, "without the long agent"),
+    }
+    return study(__doc__, options, measured, page=page_figures)
+
+
+def measured(options: Options) -> dict[str, Any]:
+    found: dict[str, Any] = {"simulated": True, "full_tree_fits": []}
+    for line in compare(options.seeds, options.rows):
+        found["full_tree_fits"].append(line)
+        options.say("  ".join(f"{key} {value}" for key, value in line.items()))
+    if not options.skip_agent:
         found["agent_25x8"] = long_agent()
-        if not settings.json:
-            print(json.dumps(found["agent_25x8"], indent=1))
-    if settings.results:
-        write_results(settings.results, made, page_figures(found))
-    if settings.json:
-        print(json.dumps(found, indent=1))
+        options.say(json.dumps(found["agent_25x8"], indent=1))
+    return found
 
 
 def page_figures(found: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +81,7 @@ def page_figures(found: dict[str, Any]) -> dict[str, Any]:
 # -- where the tree fits -------------------------------------------------------------------------------------------
 
 
-def compare(n_seeds: int, walks: int, *, quiet: bool) -> Iterator[dict[str, Any]]:
+def compare(n_seeds: int, walks: int) -> Iterator[dict[str, Any]]:
     for n_models, times in ((3, 6), (4, 5)):
         for effects in (0.0, 1.0):
             found: dict[str, list[dict[str, float]]] = {}
@@ -94,10 +93,7 @@ def compare(n_seeds: int, walks: int, *, quiet: bool) -> Iterator[dict[str, Any]
                     found.setdefault(name, []).append(result)
             for name, results in found.items():
                 means = {key: round(float(np.mean([r[key] for r in results])), 4) for key in results[0]}
-                line = {"models": n_models, "turns": times, "order_effects": effects, "trie": name, "seeds": n_seeds, **means}
-                if not quiet:
-                    print("  ".join(f"{key} {value}" for key, value in line.items()), flush=True)
-                yield line
+                yield {"models": n_models, "turns": times, "order_effects": effects, "trie": name, "seeds": n_seeds, **means}
 
 
 def judged(truth: AgentTruth, tree: Tree, rows: list[Any]) -> Iterator[tuple[str, dict[str, float]]]:
@@ -293,4 +289,4 @@ def long_agent(n_requests: int = 300, budget_usd: float = 25.0) -> dict[str, Any
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

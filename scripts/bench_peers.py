@@ -14,7 +14,6 @@ either.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -30,14 +29,15 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 from peers_parts.figures import by_question, lines_changed, paired, served
 from peers_parts.questions import APPS, PRICES, STAGES, TODAY, Question, questions
-from result_files import add_results_option, provenance, write_results
+from studies import Options, study
+
+from vinelm.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = Path(__file__).parent / "peers_parts"
+SOURCES = ROOT / "apps" / "peers_apps"
 DOLLARS = {"linear": 6.0, "branching": 1.5, "agent": 0.08}
 """For choosing: each model alone on 60 to 130 questions; 2 to 5 % of what every path on every question costs."""
 LONGEST_S = 3600
@@ -76,47 +76,45 @@ class Run:
 
 def main() -> int:
     """Run the benchmark and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with recorded answers")
-    parser.add_argument("--apps", help="some of the applications, separated by commas")
-    parser.add_argument("--peers", help="some of the peers, separated by commas")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="a folder for the projects, with what each peer printed")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_results_option(parser)
-    options = parser.parse_args()
-    made = provenance(options)
-    data = None if options.data is None else Path(options.data)
-    apps = _names(parser, options.apps, APPS if data else ("agent",))
-    peers = _names(parser, options.peers, tuple(PEERS))
-    if data is None and apps != ["agent"]:
-        parser.error("linear and branching replay recorded answers: give their folder with --data")
+    options = {
+        "--apps": (None, "some of the applications, separated by commas"),
+        "--peers": (None, "some of the peers, separated by commas"),
+        "--seed": (0, ""),
+        "--keep": (Path, "a folder for the projects, with what each peer printed", {"dest": "folder"}),
+    }
+    return study(__doc__, options, measured, data="folder with recorded answers", needs_data=False, fails=failed)
+
+
+def measured(options: Options) -> dict[str, Any]:
+    apps = _names(options.apps, APPS if options.data else ("agent",))
+    peers = _names(options.peers, tuple(PEERS))
+    if options.data is None and apps != ["agent"]:
+        raise ConfigError("linear and branching replay recorded answers: give their folder with --data")
     started = time.perf_counter()
     for name in dict.fromkeys(PEERS[peer].environment for peer in peers):
         install(name)
-    with tempfile.TemporaryDirectory() as temporary, server(options.seed, data) as port:
-        folder = (options.keep or Path(temporary)).resolve()
-        bench = Bench(folder, port, data, options.seed, is_quiet=options.json)
+    with tempfile.TemporaryDirectory() as temporary, server(options.seed, options.data) as port:
+        folder = (options.folder or Path(temporary)).resolve()
+        bench = Bench(folder, port, options.data, options.seed, is_quiet=options.json)
         with ThreadPoolExecutor(len(apps)) as pool:
             found = dict(zip(apps, pool.map(lambda app: bench.app(app, peers), apps), strict=True))
-    figures = {
+    return {
         "apps": found,
         "titles": {peer: PEERS[peer].title for peer in peers},
         "versions": {name: pinned(name) for name in dict.fromkeys(PEERS[peer].environment for peer in peers)},
         "minutes": (time.perf_counter() - started) / 60,
     }
-    if options.results:
-        write_results(options.results, made, figures)
-    if options.json:
-        print(json.dumps(figures, indent=1))
-    return 1 if any("failed" in one for app in found.values() for one in app["rows"].values()) else 0
 
 
-def _names(parser: argparse.ArgumentParser, given: str | None, known: Sequence[str]) -> list[str]:
+def failed(found: dict[str, Any]) -> bool:
+    return any("failed" in one for app in found["apps"].values() for one in app["rows"].values())
+
+
+def _names(given: str | None, known: Sequence[str]) -> list[str]:
     names = list(known) if given is None else given.split(",")
     unknown = sorted(set(names) - {*known, *APPS})
     if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}: there are {', '.join(known)}")
+        raise ConfigError(f"unknown: {', '.join(unknown)}: there are {', '.join(known)}")
     return names
 
 
@@ -193,7 +191,7 @@ class Bench:
     def peer(self, app: str, peer: str, choosing: list[Question], held_out: list[Question]) -> Run:
         """Choose with the dollars, then serve; a peer that fails has the last line that it printed."""
         home = self.folder / app / peer
-        source = (PARTS / "apps" / f"{app}.py").read_text(encoding="utf-8")
+        source = (SOURCES / f"{app}.py").read_text(encoding="utf-8")
         prepare(home, app, source, choosing)
         started = time.perf_counter()
         try:

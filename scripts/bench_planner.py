@@ -10,18 +10,19 @@ path_us a plan over a linear trie of about the same size.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from planner_rivals import dfs_time, python_induction_time, slice_time
 from planner_tries import KINDS, branching_trie, impossible, objectives, synthetic
-from result_files import add_results_option, provenance, write_results
 from stage_overhead import stage_overhead
+from studies import Options, study, table
 
 from vinelm.controller import Planner
 from vinelm.objective import Objective
@@ -35,55 +36,45 @@ FRESH = 24
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--max-nodes", type=int, default=3_000_000)
-    parser.add_argument("--queries", type=int, default=400)
-    parser.add_argument("--seed", type=int, default=0)
-    add_results_option(parser)
-    options = parser.parse_args()
-    made = provenance(options)
+    options = {"--max-nodes": (3_000_000, ""), "--queries": (400, ""), "--seed": (0, "")}
+    return study(__doc__, options, measured, page=page_figures)
+
+
+def measured(options: Options) -> dict[str, Any]:
     rows = []
     for n_models, depth in SHAPES:
         if sum(n_models**k for k in range(1, depth + 1)) > options.max_nodes:
             continue
         annotated = synthetic(n_models, depth, options.seed)
         for kind in KINDS:
-            rows.extend(bench(annotated, kind, options))
-            if not options.json:
-                for row in rows[-2:]:
-                    print_row(row)
-    branching = [
-        row
-        for n_models, turns, size in BRANCHING
-        if size <= options.max_nodes
-        for row in bench_branching(n_models, turns, options)
-    ]
+            found = bench(annotated, kind, options)
+            for line in chain.from_iterable(map(row_lines, found[-2:])):
+                options.say(line)
+            rows += found
+    known = [(n_models, turns) for n_models, turns, size in BRANCHING if size <= options.max_nodes]
+    branching = [row for n_models, turns in known for row in bench_branching(n_models, turns, options)]
     overhead = stage_overhead()
-    if options.results:
-        write_results(options.results, made, {**page_figures(rows, branching), **overhead})
-    if options.json:
-        print(json.dumps({"replans": rows, "branching": branching, **overhead}))
-    else:
-        print_branching(branching)
-        print(", ".join(f"{name} {value:.0f}" for name, value in overhead.items()))
-    return 0
+    told = ["-" if row["python_us"] is None else f"{row['python_us']:.0f}" for row in branching]
+    for line in table([row | {"python": text} for row, text in zip(branching, told, strict=True)], BRANCHING_COLUMNS):
+        options.say(line)
+    options.say(", ".join(f"{name} {value:.0f}" for name, value in overhead.items()))
+    return {"replans": rows, "branching": branching, **overhead}
 
 
-def page_figures(rows: list[dict], branching: list[dict]) -> dict[str, dict]:
+def page_figures(measured: dict[str, Any]) -> dict[str, Any]:
     """The rows by question, then by number of paths; those of tries that branch by number of nodes, then by objective."""
-    found: dict[str, dict] = {"replans": {}, "branching": {}}
-    for row in rows:
+    found: dict[str, Any] = {**measured, "replans": {}, "branching": {}}
+    for row in measured["replans"]:
         question = f"{row['objective'].replace(' | ', ' under ')}, {'loaded' if row['loaded_engines'] else 'no load'}"
         found["replans"].setdefault(question, {})[f"{row['nodes']:,}"] = row
-    for row in branching:
+    for row in measured["branching"]:
         found["branching"].setdefault(f"{row['nodes']:,}", {})[row["objective"].replace(" | ", " under ")] = row
     return found
 
 
-def print_row(row):
+def row_lines(row) -> Iterator[str]:
     if row["nodes"] == 30 and row["objective"] == KINDS[0] and not row["loaded_engines"]:
-        print(
+        yield (
             f"{'nodes':>9} {'objective':14} loaded fresh_us reused_us    p99 (cpu)  step_us    p99  none fits    dfs_us"
             "  slice_us  build_s bytes/node"
         )
@@ -93,7 +84,7 @@ def print_row(row):
         ("infeasible_us", 10, 1), ("python_dfs_us", 9, 0), ("numpy_slice_us", 9, 0), ("build_s", 8, 2),
         ("bytes_per_node", 10, 1),
     ))  # fmt: skip
-    print(f"{row['nodes']:9,} {row['objective']:14} {row['loaded_engines']:6} {plans}")
+    yield f"{row['nodes']:9,} {row['objective']:14} {row['loaded_engines']:6} {plans}"
 
 
 def bench(annotated: AnnotatedTrie, kind: str, options) -> list[dict[str, object]]:
@@ -190,14 +181,12 @@ def path_time(nodes: int, options) -> float:
     return fresh_time(planner, unasked(annotated, "max A | C", 200, options.seed), [None] * 200)
 
 
-def print_branching(rows) -> None:
-    print(f"{'nodes':>9} {'branching':16}  fresh_us   p99_us  (cpu)  again_us  python_us  path_us")
-    for row in rows:
-        python = "-" if row["python_us"] is None else f"{row['python_us']:.0f}"
-        print(
-            f"{row['nodes']:9,} {row['objective']:16} {row['fresh_median_us']:9.1f} {row['p99_us']:8.0f} "
-            f"{row['fresh_median_cpu_us']:6.0f} {row['again_median_us']:9.1f} {python:>10} {row['path_us']:8.1f}"
-        )
+BRANCHING_COLUMNS = {
+    "nodes": "{nodes:,}", "branching": "{objective}", "fresh_us": "{fresh_median_us:.1f}", "p99_us": "{p99_us:.0f}",
+    "(cpu)": "{fresh_median_cpu_us:.0f}", "again_us": "{again_median_us:.1f}", "python_us": "{python}",
+    "path_us": "{path_us:.1f}",
+}  # fmt: skip
+"""By head, of the table of tries that branch; the comparison in Python is made on small tries alone."""
 
 
 def unasked(annotated: AnnotatedTrie, kind: str, count: int, seed: int) -> list[Objective]:

@@ -20,10 +20,10 @@ Percents are of the dollars without any cache.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
+import sys
 import tempfile
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -31,12 +31,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench_prompt_shapes import measured
 from dollars_parts.own_marks import OwnMarks
 from dollars_parts.replay import Bill, Cell, Method, Prompt, Replay, Sent, bound_usd, prompts_of, reused
 from dollars_parts.server import serving
 from dollars_parts.workloads import Call, Load, Scaling, recorded, run_profile, scaled
-from result_files import add_results_option, provenance, write_results
+from studies import Options, study
 
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog, Model, Price, find_price
@@ -303,7 +302,7 @@ def is_real(load: Load, scaling: Scaling) -> bool:
     return (scaling.static, scaling.request) in lengths and scaling.is_common == (load.workflow in LAYOUTS)
 
 
-def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def measure(options: Options, folder: Path) -> dict[str, Any]:
     """All cells; prints a line of each as it comes, unless the output is JSON."""
     asked = cells(is_quick=options.quick)
     if options.only:
@@ -342,7 +341,6 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "table": table(found),
         "summary": summary(found),
         "control": control,
-        **shape_costs(),
     }
 
 
@@ -357,37 +355,27 @@ def show(cell: Mapping[str, Any]) -> None:
             print(f"{head} {how:6s} {it['calls']:5d} calls: {words}{f'  ROWS DIFFER: {differ}' if differ else ''}", flush=True)
 
 
-def shape_costs(calls: int = 20_000) -> dict[str, float]:
-    """Microseconds of hashing and keeping a shape, and the most MB of a tree of 100,000 calls while it is labelled."""
-    costs = measured(calls)
-    return {
-        "shapes_us_per_call": costs["hash_us"] + costs["pack_us"],
-        "shapes_mb_per_1e5": costs["peak_mib_with_labels"] * 1e5 / calls * 2**20 / 1e6,
+def main() -> int:
+    options = {
+        "--quick": (False, "two cells of a small profile"),
+        "--only": (None, "the cells of these workflows", {"nargs": "+", "metavar": "WORKFLOW"}),
+        "--all-real": (False, "real profiles in every cell: an hour or more"),
+        "--replay-only": (False, "no real profiles"),
+        "--real-calls": (REAL_CALLS, "calls of each real profile; 0: all"),
+        "--scale": (20.0, "how many times faster time passes in real profiles"),
     }
+    return study(__doc__, options, measured_cells, totals)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--quick", action="store_true", help="two cells of a small profile")
-    parser.add_argument("--only", nargs="+", metavar="WORKFLOW", help="the cells of these workflows")
-    parser.add_argument("--all-real", action="store_true", help="real profiles in every cell: an hour or more")
-    parser.add_argument("--replay-only", action="store_true", help="no real profiles")
-    parser.add_argument("--real-calls", type=int, default=REAL_CALLS, help="calls of each real profile; 0: all")
-    parser.add_argument("--scale", type=float, default=20.0, help="how many times faster time passes in real profiles")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_results_option(parser)
-    options = parser.parse_args()
-    made = provenance(options)
+def measured_cells(options: Options) -> dict[str, Any]:
     os.environ[KEY_ENV] = "not-a-key"
     with tempfile.TemporaryDirectory() as folder:
-        figures = measure(options, Path(folder))
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        print(json.dumps({key: figures[key] for key in ("summary", "shapes_us_per_call", "shapes_mb_per_1e5")}, indent=1))
-    if options.results:
-        write_results(options.results, made, figures)
+        return measure(options, Path(folder))
+
+
+def totals(found: dict[str, Any]) -> str:
+    return json.dumps(found["summary"], indent=1)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -10,7 +10,6 @@ ratios (VineLM paper, Table 2) are printed beside them; they depend on the succe
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import math
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from local_openai import local_openai
-from result_files import add_results_option, provenance, write_results
+from studies import Options, study
 
 from vinelm.backends import OfflineChatModel
 from vinelm.backends.offline.chat_model import request_of
@@ -375,24 +374,19 @@ def show(figures: dict[str, Any]) -> None:
         print(f"  {size}  checkpoints {a:6.2f} ({b:6.2f}; paper {PAPER[size]:5.2f})  {SPARSE_COVERAGE:.0%} coverage {c:7.1f}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.add_argument("--only-sdk", action="store_true", help="only through the openai backend")
-    parser.add_argument("--scale", type=float, default=1.0, help="fewer or more units")
-    add_results_option(parser)
-    options = parser.parse_args()
-    made = provenance(options)
+def main() -> int:
     sys.modules["bench_profiler"] = sys.modules[__name__]  # the name that children import this file by
-    sys.path.insert(0, str(Path(__file__).parent))
-    if options.only_sdk:
-        print(json.dumps(sdk_figures(options.scale), indent=1))
-        return
-    figures = measure(options.scale, lambda what: print(f"... {what}", file=sys.stderr, flush=True))
-    if options.results:
-        write_results(options.results, made, figures)
-    print(json.dumps(figures, indent=1)) if options.json else show(figures)
+    options = {"--only-sdk": (False, "only through the openai backend"), "--scale": (1.0, "fewer or more units")}
+
+    def measured(given: Options) -> dict[str, Any]:
+        if given.only_sdk:
+            return sdk_figures(given.scale)
+        return measure(given.scale, lambda what: print(f"... {what}", file=sys.stderr, flush=True))
+
+    return study(
+        __doc__, options, measured, lambda found: show(found) if "units_per_s" in found else json.dumps(found, indent=1)
+    )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,14 +12,16 @@ two plans that keep their model and one that switches serve the same requests, e
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import random
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
+
+from studies import Options, study
 
 from vinelm import AnnotatedTrie, Objective, VineLM, estimate
 from vinelm.backends import OfflineChatModel
@@ -203,32 +205,31 @@ def promised_usd(trie: AnnotatedTrie, plan: Sequence[str]) -> float:
     return float(trie.path_cost_usd[trie.trie.node(plan)])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--calls-per-hour", type=float, nargs="+", default=[6.0, 60.0, 600.0])
-    parser.add_argument("--requests", type=int, default=300)
-    parser.add_argument("--coverage", type=float, default=0.3)
-    options = parser.parse_args()
-    print("cache      calls/h  plan                 served $/1000  as charged  promised   (ratios: served / promise)")
+def main() -> int:
+    options = {"--calls-per-hour": ([6.0, 60.0, 600.0], ""), "--requests": (300, ""), "--coverage": (0.3, "")}
+    return study(__doc__, options, measured)
+
+
+def measured(options: Options) -> dict[str, Any]:
+    options.say("cache      calls/h  plan                 served $/1000  as charged  promised   (ratios: served / promise)")
+    rows = []
     for is_writing_charged in (False, True):
         with tempfile.TemporaryDirectory() as folder:
             bench = Bench.profiled(
-                Path(folder) / "bench.db",
-                is_writing_charged=is_writing_charged,
-                requests=options.requests,
+                Path(folder) / "bench.db", is_writing_charged=is_writing_charged, requests=options.requests,
                 coverage=options.coverage,
-            )
+            )  # fmt: skip
             charged = bench.as_charged()
             for rate in options.calls_per_hour:
                 trie = estimate(bench.store, check=False, calls_per_hour=rate)
                 for plan in PLANS:
-                    served = bench.served_usd(plan, rate)
+                    served, kind = bench.served_usd(plan, rate), "written" if is_writing_charged else "automatic"
                     before, now = served / promised_usd(charged, plan), served / promised_usd(trie, plan)
-                    kind = "written" if is_writing_charged else "automatic"
-                    print(
-                        f"{kind:9s} {rate:8g}  {'/'.join(plan):19s} {1000 * served:14.4f} {before:11.3f} {now:9.3f}", flush=True
-                    )
+                    options.say(f"{kind:9s} {rate:8g}  {'/'.join(plan):19s} {1000 * served:14.4f} {before:11.3f} {now:9.3f}")
+                    row = {"cache": kind, "calls_per_hour": rate, "plan": plan, "served_usd": served}
+                    rows.append(row | {"as_charged": before, "promised": now})
+    return {"rows": rows}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

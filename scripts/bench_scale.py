@@ -13,15 +13,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from drift_delay import CHANGES, Settings, delays, named
-from result_files import add_results_option, provenance, write_results
-
-from vinelm.estimator import DriftConfig
+from drift_delay import drift_figures
+from drift_delay import lines as drift_lines
+from studies import Options, study
 
 
 def ray_figures(options: argparse.Namespace) -> dict[str, Any]:
@@ -34,13 +32,6 @@ def postgres_figures(options: argparse.Namespace) -> dict[str, Any]:
     from scale_parts.postgres_rows import postgres_rows_per_s
 
     return {"postgres_rows_per_s": postgres_rows_per_s(options.postgres)}
-
-
-def drift_figures(options: argparse.Namespace) -> dict[str, Any]:
-    settings = Settings(options.runs, options.requests, options.profiled, DriftConfig(alpha=options.alpha))
-    alarms = named(settings, options.seed, {}) | {"stated": options.alpha}
-    delayed = {name: delays(settings, options.seed + 10**6, options.delay_runs, change) for name, change in CHANGES.items()}
-    return {"drift_false_alarms": alarms, "drift_delay_requests": delayed}
 
 
 PARTS: Mapping[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
@@ -67,39 +58,33 @@ def show(figures: Mapping[str, Any]) -> None:
         show_ray(figures["ray_units_per_s"])
     for size, rate in figures.get("postgres_rows_per_s", {}).get("by_size", {}).items():
         print(f"PostgreSQL, {size} rows before: {rate:,.0f} rows/s")
-    if "drift_false_alarms" in figures:
-        alarms = figures["drift_false_alarms"]
-        low, high = alarms["interval"]
-        print(f"{alarms['alarms']} false alarms in {alarms['runs']} runs [{low:.4f}, {high:.4f}], stated {alarms['stated']}")
-        for name, one in figures["drift_delay_requests"].items():
-            print(f"{name}: named in {one['noticed']} of {one['runs']} runs, median after {one['median']} requests")
+    print("\n".join(drift_lines(figures)))
 
 
-def main() -> None:
+def main() -> int:
     """Measure, check and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=PARTS, action="append", help="this part only; may be repeated")
-    parser.add_argument("--units", type=int, default=30, help="Ray: rows for each worker of a run")
-    parser.add_argument("--postgres", metavar="URL", help="address of a server; by default an own one is started")
-    parser.add_argument("--runs", type=int, default=1000, help="drift: simulated runs without a change")
-    parser.add_argument("--delay-runs", type=int, default=200, help="drift: simulated runs of each change")
-    parser.add_argument("--requests", type=int, default=3000, help="drift: requests of a run")
-    parser.add_argument("--profiled", type=int, default=500, help="drift: rows of each node in the profile")
-    parser.add_argument("--alpha", type=float, default=0.05, help="drift: the stated rate of false alarms")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    add_results_option(parser)
-    options = parser.parse_args()
-    made, figures = provenance(options), dict[str, Any]()
+    options = {
+        "--only": (None, "this part only; may be repeated", {"action": "append", "choices": PARTS}),
+        "--units": (30, "Ray: rows for each worker of a run"),
+        "--postgres": (None, "address of a server; by default an own one is started", {"metavar": "URL"}),
+        "--runs": (1000, "drift: simulated runs without a change"),
+        "--delay-runs": (200, "drift: simulated runs of each change"),
+        "--requests": (3000, "drift: requests of a run"),
+        "--profiled": (500, "drift: rows of each node in the profile"),
+        "--alpha": (0.05, "drift: the stated rate of false alarms"),
+        "--seed": (0, ""),
+    }
+    return study(__doc__, options, measured, show, fails=check)
+
+
+def measured(options: Options) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
     for name, measure in PARTS.items():
         if options.only is None or name in options.only:
             print(f"... {name}", file=sys.stderr, flush=True)
             figures |= measure(options)
-    print(json.dumps(figures, indent=1)) if options.json else show(figures)
-    check(figures)
-    if options.results is not None:
-        write_results(options.results, made, figures)
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -16,21 +16,19 @@ requests.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
-import json
 import os
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from result_files import add_results_option, provenance, write_results
 from science.recorded_table import RecordedTable
 from science.restricted_plans import best_workflow_level
 from science.simulator import (
@@ -64,6 +62,7 @@ from slo_figures import (
 )
 from slo_rivals import PlansUnderLoad, greedy_chooser, guarded_chooser, hedged_chooser, sparse_annotation
 from slo_workloads import WORKLOADS, SloWorkload
+from studies import Options, each, study
 
 from vinelm.controller import Planner
 from vinelm.objective import Objective
@@ -77,69 +76,47 @@ FIGURES = ("violation_rate", "accuracy", "in_slo_accuracy", "cost_usd")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", choices=WORKLOADS, default="simulated")
-    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with arrivals/ and outcomes/")
-    parser.add_argument(
-        "--stop",
-        choices=STOPS,
-        default=STOPS[0],
-        help="who ends a request: an oracle, or the workflow's own check",
-    )
-    parser.add_argument("--arrivals", nargs="+", choices=(*ARRIVALS, "crowd"), default=(*ARRIVALS, "crowd"))
-    parser.add_argument("--slos", nargs="+", type=float, help="seconds [default: the workload's six]")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument(
-        "--late-weight", type=float, nargs="+", help="of the stochastic program, one or several [default: its own]"
-    )
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes, a seed each [default: all cores]")
-    parser.add_argument("--json", action="store_true")
-    add_results_option(parser)
-    options = parser.parse_args()
-    made = provenance(options)
+    arrivals = (*ARRIVALS, "crowd")
+    options = {
+        "--workload": ("simulated", "", {"choices": WORKLOADS}),
+        "--stop": (STOPS[0], "who ends a request: an oracle, or the workflow's own check", {"choices": STOPS}),
+        "--arrivals": (arrivals, "", {"choices": arrivals}),
+        "--slos": (float, "seconds [default: the workload's six]", {"nargs": "+"}),
+        "--seeds": (5, ""),
+        "--first-seed": (0, ""),
+        "--late-weight": (float, "of the stochastic program, one or several [default: its own]", {"nargs": "+"}),
+        "--workers": (os.cpu_count(), "processes, a seed each [default: all cores]"),
+    }
+    about = "folder with arrivals/ and outcomes/"
+    return study(__doc__, options, measured, lines, page=figures_of, data=about, needs_data=False)
+
+
+def measured(options: Options) -> dict[str, Any]:
+    """The rows of all seeds; by weight of a late answer where several are asked for."""
     started = time.perf_counter()
     workload = workload_of(options.workload, options.data, options.stop)  # before the workers fork, which share it
-    by_weight = measured(options)
-    about = {
-        "workload": options.workload,
-        "about": workload.about,
-        "stop": options.stop,
-        "seeds": options.seeds,
+    weights = options.late_weight or [None]
+    asked = Namespace(**{name: vars(options)[name] for name in ("stop", "slos", "arrivals")})
+    cells = [(weight, options.first_seed + seed) for weight in weights for seed in range(options.seeds)]
+    rows = list(each(partial(rows_of, options.workload, options.data, options=asked), cells, jobs=options.workers))
+    told: dict[float | None, Any] = {weight: {} for weight in weights}
+    for weight in weights:
+        mine = [row for (each_weight, _), found in zip(cells, rows, strict=True) if each_weight == weight for row in found]
+        told[weight] = {"summary": summary(mine), "rows": mine}
+    return {
+        "workload": options.workload, "about": workload.about, "stop": options.stop, "seeds": options.seeds,
         "run_s": round(time.perf_counter() - started, 1),
-    }
-    if options.results:
-        write_results(options.results, made, {**about, **figures_of(by_weight)})
-    told = {weight: {"summary": summary(rows), "rows": rows} for weight, rows in by_weight.items()}
-    if options.json:
-        found = told if len(told) > 1 else next(iter(told.values()))
-        print(json.dumps({**about, **({"late_weights": found} if len(told) > 1 else found)}))
-        return 0
-    for weight, rows in by_weight.items():
+        **({"late_weights": told} if len(told) > 1 else told[weights[0]]),
+    }  # fmt: skip
+
+
+def lines(found: dict[str, Any]) -> None:
+    for weight, told in found.get("late_weights", {None: found}).items():
         print("" if weight is None else f"late_weight {weight:g}")
-        report(about, rows)
+        report(found, told["rows"])
         print()
-        for name, value in told[weight]["summary"].items():
+        for name, value in told["summary"].items():
             print(f"{name:64} {value}")
-    return 0
-
-
-def measured(options: argparse.Namespace) -> dict[float | None, list[dict]]:
-    """The rows of all seeds, by weight of a late answer; None stands for the program's own."""
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
-    with ProcessPoolExecutor(options.workers) as pool:
-        jobs = {
-            weight: [pool.submit(rows_of, options.workload, options.data, seed, options, weight) for seed in seeds]
-            for weight in options.late_weight or [None]
-        }
-        return {weight: [row for job in mine for row in job.result()] for weight, mine in jobs.items()}
-
-
-def figures_of(by_weight: dict[float | None, list[dict]]) -> dict[str, object]:
-    """What the pages quote."""
-    if len(by_weight) > 1:
-        return {"late_weights": violations_by_weight(by_weight)}
-    return page_figures(next(iter(by_weight.values())))
 
 
 @cache
@@ -147,8 +124,17 @@ def workload_of(name: str, data: Path | None, stop: str) -> SloWorkload:
     return WORKLOADS[name](data).stopped_by(stop)
 
 
-def rows_of(name: str, data: Path | None, seed: int, options: argparse.Namespace, late_weight: float | None) -> list[dict]:
-    """All rows of one seed."""
+def figures_of(found: dict[str, Any]) -> dict[str, object]:
+    """What the pages quote."""
+    about = {name: found[name] for name in ("workload", "about", "stop", "seeds", "run_s")}
+    if "late_weights" in found:
+        return {**about, "late_weights": violations_by_weight({w: one["rows"] for w, one in found["late_weights"].items()})}
+    return {**about, **page_figures(found["rows"])}
+
+
+def rows_of(name: str, data: Path | None, cell: tuple[float | None, int], options: Namespace) -> list[dict]:
+    """All rows of one weight and seed."""
+    late_weight, seed = cell
     workload = workload_of(name, data, options.stop)
     if options.slos:
         workload = replace(workload, slos_s=tuple(options.slos))

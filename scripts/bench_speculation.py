@@ -11,13 +11,13 @@ counts, with the same share, the model's seconds for what it says to the user in
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
 import itertools
 import json
 import math
 import random
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import create_model
-from result_files import add_results_option, provenance, write_results
 from speculation_rivals import FrequentNgram, Markov, Nothing, PaperMiner, Perfect
+from studies import Options, study
 
 from vinelm.adapters.tools.declaring import declare_tool, declared_in
 from vinelm.adapters.tools.read_ahead import ReadAhead
@@ -377,29 +377,21 @@ def show(figures: Mapping[str, Any]) -> None:
     print("overhead: " + ", ".join(f"{name} {value:.3g}" for name, value in figures["overhead"].items()))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the recorded sessions")
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON")
-    add_results_option(parser)
-    options = parser.parse_args()
-    how = provenance(options)
+def main() -> int:
+    return study(__doc__, {}, measured, show, data="the recorded sessions")
+
+
+def measured(options: Options) -> dict[str, Any]:
     shell_says, model_s = shell(options.data / "shell_times.csv.gz")
     recorded = {app: load(options.data / f"{app}.jsonl.gz") for app in READS}
-    figures = {
+    return {
         "least_probability": LEAST,
         "model_s": {"mean": sum(model_s) / len(model_s), "steps": len(model_s)},
         "apps": {app: judged(app, sessions, model_s) for app, sessions in recorded.items()},
         "shell": shell_says,
         "overhead": overhead(recorded),
     }
-    if options.json:
-        print(json.dumps(figures, indent=1))
-    else:
-        show(figures)
-    if options.results:
-        write_results(options.results, how, figures)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

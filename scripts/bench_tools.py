@@ -9,10 +9,11 @@ without; `formula` is what it should save: reads * min(seconds of the tool, seco
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
+import sys
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -20,10 +21,11 @@ from urllib.request import urlopen
 
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool as plain_tool
-from result_files import add_results_option, provenance, write_results
+from studies import Options, study
 
 from vinelm import Catalog, Speculation, VineLM, VineMiddleware
 from vinelm.adapters.tools.declaring import declared_in
@@ -57,7 +59,7 @@ class Scripted(BaseChatModel):
         return self.bind(tools=["bound"])
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        raise NotImplementedError
+        return generate_from_stream(self._stream(messages, stop, run_manager, **kwargs))
 
     def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
         done = sum(isinstance(one, ToolMessage) for one in messages)
@@ -132,34 +134,33 @@ def no_hit_us(calls: int = 3000) -> float:
     return statistics.median(mine - theirs for theirs, mine in rounds)
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_results_option(parser)
-    asked = parser.parse_args()
-    origin = provenance(asked)
+def main() -> int:
+    return study(__doc__, {}, measured, lines)
+
+
+def measured(options: Options) -> dict[str, Any]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
     Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}"
     seconds(address, None, None)  # the first run imports
     bare_s = seconds(address, None, None)
     left_s = {"guessed": MODEL_S, "streamed": MODEL_S - WRITES_AT_S}
-    took_s = {
-        "guessed": seconds(address, Next(), Speculation()),
-        "streamed": seconds(address, None, Speculation()),
-    }
+    took_s = {"guessed": seconds(address, Next(), Speculation()), "streamed": seconds(address, None, Speculation())}
     figures: dict[str, Any] = {"bare_s": round(bare_s, 3), "no_hit_us": round(no_hit_us(), 1)}
     for name, took in took_s.items():
         formula = READS * min(TOOL_S, left_s[name])
         figures[name] = {"took_s": round(took, 3), "saved_s": round(bare_s - took, 3), "formula_s": formula}
-        if not asked.json:
-            print(f"{name}: {took:.2f} s against {bare_s:.2f} s: saved {bare_s - took:.2f} s, formula {formula:.2f} s")
     server.shutdown()
-    print(json.dumps(figures) if asked.json else f"a call that nothing answers: {figures['no_hit_us']:.0f} us more")
-    if asked.results:
-        write_results(asked.results, origin, figures)
+    return figures
+
+
+def lines(found: dict[str, Any]) -> Iterator[str]:
+    for name in ("guessed", "streamed"):
+        one = found[name]
+        took = f"{one['took_s']:.2f} s against {found['bare_s']:.2f} s: saved {one['saved_s']:.2f} s"
+        yield f"{name}: {took}, formula {one['formula_s']:.2f} s"
+    yield f"a call that nothing answers: {found['no_hit_us']:.0f} us more"
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

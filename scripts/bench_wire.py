@@ -24,8 +24,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import places  # noqa: F401 - first: where the attacks are
 from hostile_parts.wires import MODEL, WIRES, Wire
-from result_files import add_results_option, provenance, write_results
+from studies import Options, study
 
 from vinelm import Catalog, Model, Price
 from vinelm.backends import create_backends
@@ -237,19 +238,21 @@ async def asynchronous(name: str, url: str, calls: int, most: Sequence[int]) -> 
     return {"async": await atimed(name, url, calls), **{f"{some} at once": await at_once(name, url, some) for some in most}}
 
 
-def main() -> None:
-    """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--provider", nargs="+", choices=PROVIDERS, default=list(PROVIDERS))
-    parser.add_argument("--calls", type=int, default=300, help="calls of each way")
-    parser.add_argument("--at-once", nargs="*", type=int, default=[300, 1000], help="calls at once")
-    add_results_option(parser)
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    made = provenance(asked)
+def main() -> int:
+    """Run the benchmark, or serve one of its providers."""
+    options = {
+        "--provider": (PROVIDERS, "", {"choices": PROVIDERS}),
+        "--calls": (300, "calls of each way"),
+        "--at-once": ((300, 1000), "calls at once", {"nargs": "*"}),
+        "--serve": (None, argparse.SUPPRESS),
+    }
+    return study(__doc__, options, measured)
+
+
+def measured(asked: Options) -> dict[str, Any]:
     if asked.serve:
         asyncio.run(serve(wire_of(asked.serve)))
-        return
+        return {}
     os.environ.update(KEYS)
     found: dict[str, dict[str, Any]] = {}
     for name in asked.provider:
@@ -265,10 +268,9 @@ def main() -> None:
             failed = [f"{it['failed']} of {name}" for name, it in by_way.items() if it.get("failed")]
             lost = f"; failed: {', '.join(failed)}" if failed else ""
             over = f"x{cpu['vinelm'] / cpu['sdk']:.2f} of the SDK's, x{cpu['vinelm'] / cpu['langchain']:.2f} of LangChain's"
-            print(f"{name:10} {mode:13} µs of CPU per call: {said} ({over}){lost}")
-    if asked.results:
-        write_results(asked.results, made, {"calls": asked.calls, "per_call": found})
+            asked.say(f"{name:10} {mode:13} µs of CPU per call: {said} ({over}){lost}")
+    return {"calls": asked.calls, "per_call": found}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

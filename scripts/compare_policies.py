@@ -14,22 +14,20 @@ still bought with dollars. Intervals are paired bootstraps over groups of reques
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from result_files import add_results_option, provenance, write_results
 from signals_parts.equal_spend import AMOUNTS, METHODS, compare_split, seconds_of
 from signals_parts.figures import Comparison
 from signals_parts.protocol import Settings
 from signals_parts.systems import load_tables
 from signals_parts.text import of_equal_spend
+from studies import study
 
-from vinelm.errors import ConfigError, InputError
+from vinelm.errors import ConfigError
 
 TABLES = "spider,exams,classeval"
 DEPTH = 3
@@ -43,34 +41,13 @@ TITLES = {
 
 
 def main() -> int:
-    arguments = parsed()
-    if arguments.data is None:
-        print("error: say where the recorded data is: --data DIR or VINELM_DATA=DIR", file=sys.stderr)
-        return 2
-    made = provenance(arguments)
-    try:
-        result = run(arguments)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if arguments.results:
-        write_results(arguments.results, made, page_figures(result))
-    print(json.dumps(result, indent=2) if arguments.json else of_equal_spend(result))
-    return 0
-
-
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with outcomes/ and nl2sql/")
-    parser.add_argument("--tables", default=TABLES, help="names of tables, with commas between them (default %(default)s)")
-    parser.add_argument("--splits", type=int, default=10, help="random halves (default %(default)s)")
-    parser.add_argument(
-        "--coverage", type=float, default=Settings().coverage, help="share of the dollars (default %(default)s)"
-    )
-    parser.add_argument("--depth", type=int, default=DEPTH, help="most calls per request, 1 to 4 (default %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    add_results_option(parser)
-    return parser.parse_args()
+    options = {
+        "--tables": (TABLES, "names of tables, with commas between them (default %(default)s)"),
+        "--splits": (10, "random halves (default %(default)s)"),
+        "--coverage": (Settings().coverage, "share of the dollars (default %(default)s)"),
+        "--depth": (DEPTH, "most calls per request, 1 to 4 (default %(default)s)"),
+    }
+    return study(__doc__, options, run, of_equal_spend, page=page_figures, data="folder with outcomes/ and nl2sql/")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -16,15 +16,15 @@ worse the plan is. Today's accuracy is drawn anew for each world.
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from result_files import add_results_option, provenance, write_results
 from scipy.stats import binomtest
+from studies import Options, study
 
 from vinelm.api.canary import ALPHA, RELATIVE, WINSORIZED, WORSE
 from vinelm.catalog import Catalog
@@ -169,7 +169,7 @@ def delays(settings: Settings, seed: int, runs: int, change: Mapping[str, float]
     return {"runs": runs, "noticed": int(noticed.sum()), "early": int((alarm < half).sum()), "median": median, "p90": p90}
 
 
-def canary_figures(options: argparse.Namespace, plan: tuple[float, float]) -> dict[str, Any]:
+def canary_figures(options: Options, plan: tuple[float, float]) -> dict[str, Any]:
     """Return in how many worlds a canary goes back or shows the plan to be no worse, and the request at which it goes back."""
     rng, share, worlds, margin = np.random.default_rng(options.seed), options.canary, options.runs, 0.01
     (gain, factor), accuracy = plan, np.random.default_rng(options.seed).uniform(0.4, 0.9, options.runs)
@@ -197,43 +197,51 @@ def canary_figures(options: argparse.Namespace, plan: tuple[float, float]) -> di
     }  # fmt: skip
 
 
-def main() -> None:
+def main() -> int:
     """Run the simulations and print them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=2000, help="runs without a change, of each kind")
-    parser.add_argument("--delay-runs", type=int, default=400, help="runs of each change")
-    parser.add_argument("--requests", type=int, default=4000, help="requests of a run")
-    parser.add_argument("--profiled", type=int, default=500, help="rows of each node in the profile")
-    parser.add_argument("--alpha", type=float, default=0.05)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--canary", type=float, help="simulate a canary with this share instead")
-    parser.add_argument("--json", action="store_true")
-    add_results_option(parser)
-    options = parser.parse_args()
+    options = {
+        "--runs": (2000, "runs without a change, of each kind"),
+        "--delay-runs": (400, "runs of each change"),
+        "--requests": (4000, "requests of a run"),
+        "--profiled": (500, "rows of each node in the profile"),
+        "--alpha": (0.05, ""),
+        "--seed": (0, ""),
+        "--canary": (float, "simulate a canary with this share instead"),
+    }
+    return study(__doc__, options, measured, lines)
+
+
+def measured(options: Options) -> dict[str, Any]:
     if options.canary is not None:
-        for name, plan in PLANS.items():
-            print(json.dumps({"plan": name, "share": options.canary, **canary_figures(options, plan)}), flush=True)
-        return
-    made = provenance(options)
+        return {
+            "plans": [{"plan": name, "share": options.canary, **canary_figures(options, plan)} for name, plan in PLANS.items()]
+        }
+    asked = {name: vars(options)[name] for name in ("alpha", "requests", "profiled")}
+    settings = Settings(options.runs, options.requests, options.profiled, DriftConfig(alpha=options.alpha))
+    return {**drift_figures(options), "drift_named_at_tolerance": named(settings, options.seed, TOLERATED), **asked}
+
+
+def drift_figures(options: Options) -> dict[str, Any]:
+    """False alarms, and the delay of each change."""
     settings = Settings(options.runs, options.requests, options.profiled, DriftConfig(alpha=options.alpha))
     alarms = named(settings, options.seed, {}) | {"stated": options.alpha}
-    tolerated = named(settings, options.seed, TOLERATED)
     delayed = {name: delays(settings, options.seed + 10**6, options.delay_runs, change) for name, change in CHANGES.items()}
-    found = {"drift_false_alarms": alarms, "drift_named_at_tolerance": tolerated, "drift_delay_requests": delayed,
-             "alpha": options.alpha, "requests": options.requests, "profiled": options.profiled}  # fmt: skip
-    if options.json:
-        print(json.dumps(found, indent=1))
-    else:
+    return {"drift_false_alarms": alarms, "drift_delay_requests": delayed}
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the figures for people."""
+    yield from map(json.dumps, found.get("plans", ()))
+    if "drift_false_alarms" in found:
+        alarms = found["drift_false_alarms"]
         low, high = alarms["interval"]
-        print(f"{alarms['alarms']} false alarms in {alarms['runs']} runs [{low:.4f}, {high:.4f}], stated {options.alpha}")
-        print(f"{tolerated['alarms']} of {tolerated['runs']} runs name a move of just the tolerance")
-        for name, one in delayed.items():
-            print(
-                f"{name}: noticed in {one['noticed']} of {one['runs']} runs, median {one['median']} requests, p90 {one['p90']}"
-            )
-    if options.results is not None:
-        write_results(options.results, made, found)
+        yield f"{alarms['alarms']} false alarms in {alarms['runs']} runs [{low:.4f}, {high:.4f}], stated {alarms['stated']}"
+    if "drift_named_at_tolerance" in found:
+        tolerated = found["drift_named_at_tolerance"]
+        yield f"{tolerated['alarms']} of {tolerated['runs']} runs name a move of just the tolerance"
+    for name, one in found.get("drift_delay_requests", {}).items():
+        yield f"{name}: noticed in {one['noticed']} of {one['runs']} runs, median {one['median']} requests, p90 {one['p90']}"
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -17,12 +17,9 @@ systems on Spider, of models on exam questions, and of code generators on ClassE
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,10 +27,10 @@ from typing import Any
 import numpy as np
 from coverage_parts.figures import Judged, Trial, as_text, summary
 from coverage_parts.worlds import RecordedWorld, World
-from result_files import add_results_option, provenance, write_results
 from science.complete_tables import as_recorded_table
 from signals_parts.buying import bought, catalog_of, template_of
 from signals_parts.systems import OWN_CHECK, load_tables
+from studies import each, study
 
 from vinelm.errors import VineLMError
 from vinelm.evaluation import Evaluation, OutcomeTable
@@ -50,33 +47,23 @@ KINDS = ("paths", "signals")
 
 
 def main() -> int:
-    arguments = parsed()
-    made = provenance(arguments)
-    result = run(arguments)
-    if arguments.results:
-        write_results(arguments.results, made, result)
-    if arguments.json:
-        print(json.dumps(result, indent=1))
-        return 0
+    options = {
+        "--worlds": (1000, "worlds to draw without signals (default %(default)s)"),
+        "--signal-worlds": (int, "worlds to draw with signals (default: as many)"),
+        "--jobs": (1, "processes (default %(default)s)"),
+        "--kinds": (KINDS, "what applications show (default: both)", {"choices": KINDS}),
+        "--estimator": ("latent", "estimator that plans (default %(default)s, as of evaluate)"),
+        "--data": (Path, "folder with recorded tables: take worlds from them instead"),
+        "--memory": (int, "loops merge histories that differ before so many turns (default: none do)"),
+        "--seed": (0, ""),
+    }
+    return study(__doc__, options, run, lines)
+
+
+def lines(result: dict[str, Any]) -> Iterator[str]:
     for kind, found in result["kinds"].items():
-        print(f"{kind}: {found['worlds']} worlds ({found['skipped']} too small), {arguments.estimator}")
-        print(as_text(found))
-    return 0
-
-
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--worlds", type=int, default=1000, help="worlds to draw without signals (default %(default)s)")
-    parser.add_argument("--signal-worlds", type=int, help="worlds to draw with signals (default: as many)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="what applications show (default: both)")
-    parser.add_argument("--estimator", default="latent", help="estimator that plans (default %(default)s, as of evaluate)")
-    parser.add_argument("--data", type=Path, help="folder with recorded tables: take worlds from them instead")
-    parser.add_argument("--memory", type=int, help="loops merge histories that differ before so many turns (default: none do)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_results_option(parser)
-    return parser.parse_args()
+        yield f"{kind}: {found['worlds']} worlds ({found['skipped']} too small), {result['estimator']}"
+        yield as_text(found)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -94,12 +81,7 @@ def run_kind(arguments: argparse.Namespace, kind: str, worlds: int, tables: Sequ
     """Draw worlds of one kind and sum them up."""
     memory = getattr(arguments, "memory", None)
     draw = partial(drawn_world, seed=arguments.seed, kind=kind, estimator=arguments.estimator, tables=tables, memory=memory)
-    found = []
-    with ProcessPoolExecutor(arguments.jobs) if arguments.jobs > 1 else nullcontext() as pool:
-        for one in map(draw, range(worlds)) if pool is None else pool.map(draw, range(worlds)):
-            found.append(one)
-            if len(found) % 20 == 0:
-                print(f"{kind}: {len(found)} of {worlds} worlds", file=sys.stderr)
+    found = list(each(draw, range(worlds), jobs=arguments.jobs, told=f"{kind} worlds"))
     judged = [one for one, _ in found if one is not None]
     return {
         "worlds": worlds,

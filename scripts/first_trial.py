@@ -28,12 +28,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from first_trial_parts.plain.cases import CASES
 from first_trial_parts.stranger import try_strangers
 from first_trial_parts.stranger_figures import aims
 from first_trial_parts.stranger_lines import aim_line, stranger_line
+from places import PYTHONPATH
+from strangers.cases import CASES
 
 APPS = (
     "agent",
@@ -128,8 +127,7 @@ def run(name: str, folder: Path, port: int, budget_usd: float, *, show: bool) ->
     """The trial of one application, in a process of its own as a user would run it."""
     models = folder / "models.toml"
     models.write_text("".join(ENTRY.format(name=n, port=port, input=i, output=o) for n, (i, o) in PRICES.items()))
-    here = str(Path(__file__).parent)
-    environment = os.environ | {"FIRST_TRIAL_MODELS": str(models), "PYTHONPATH": here}
+    environment = os.environ | {"FIRST_TRIAL_MODELS": str(models), "PYTHONPATH": PYTHONPATH}
     code = (
         "import json, sys; from pathlib import Path; from first_trial_parts.trial import try_app; "
         "print(json.dumps(try_app(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), float(sys.argv[4])).as_dict()))"
@@ -161,9 +159,8 @@ def line(found: dict[str, Any]) -> None:
 @contextmanager
 def server(seed: int, *kind: str) -> Iterator[int]:
     """The port of a local server, as long as the block runs; ``strangers`` gives it the models of that trial."""
-    here = str(Path(__file__).parent)
     command = [sys.executable, "-m", "first_trial_parts.server", str(seed), *kind]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": here}) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": PYTHONPATH}) as process:
         assert process.stdout is not None
         try:
             yield int(process.stdout.readline())

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported: sums are added in one order
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from freeze_parts import plans, record, stores, tries
 

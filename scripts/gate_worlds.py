@@ -12,19 +12,18 @@ accuracy and dollars are known.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
 import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
-from itertools import product
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from studies import Options, each, study
 
 from vinelm.api.deciding import recommended_plans
 from vinelm.catalog import Catalog
@@ -268,6 +267,11 @@ def tried(shape: str, requests: int, seed: int) -> list[Found]:
     return found
 
 
+def world(cell: tuple[str, int, int]) -> list[dict[str, Any]]:
+    """The results of a world as plain JSON."""
+    return [asdict(one) for one in tried(*cell)]
+
+
 def assignments(template: Template) -> Iterator[dict[str, str]]:
     """Every model for every stage."""
     names = [stage.name for stage in template.stages]
@@ -301,28 +305,31 @@ def _switched(found: Sequence[Found]) -> float | None:
 
 def main() -> int:
     """Run the worlds and print the shares."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--worlds", type=int, default=20, help="of each shape and size")
-    parser.add_argument("--shapes", default=",".join(shapes()), help="names, separated by commas")
-    parser.add_argument("--requests", default="120,300", help="labelled requests, separated by commas")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--first", type=int, default=0, help="seed of the first world")
-    options = parser.parse_args()
-    table, every = [], []
-    with ProcessPoolExecutor(options.workers) as pool:
-        for shape, requests in product(options.shapes.split(","), map(int, options.requests.split(","))):
-            worlds = list(pool.map(partial(tried, shape, requests), range(options.first, options.first + options.worlds)))
-            for found in zip(*worlds, strict=True):
-                every += found
-                table.append(summary(found))
-                if not options.json:
-                    print(line(table[-1]), flush=True)
-        for max_loss in () if options.json else LOSSES:
-            print(line(summary([one for one in every if one.max_loss == max_loss]) | {"shape": "all", "requests": "all"}))
-    if options.json:
-        print(json.dumps({"shapes": table, "worlds": [asdict(one) for one in every]}))
-    return 0
+    options = {
+        "--worlds": (20, "of each shape and size"),
+        "--shapes": (",".join(shapes()), "names, separated by commas"),
+        "--requests": ("120,300", "labelled requests, separated by commas"),
+        "--workers": (2, ""),
+        "--first": (0, "seed of the first world"),
+        "--kept": (Path, "file of the worlds so far: the same line takes up a run that ended early", {"metavar": "FILE"}),
+    }
+    return study(__doc__, options, measured)
+
+
+def measured(options: Options) -> dict[str, Any]:
+    rows, every = [], []
+    sizes = list(product(options.shapes.split(","), map(int, options.requests.split(","))))
+    cells = [(*size, options.first + number) for size in sizes for number in range(options.worlds)]
+    worlds = each(world, cells, jobs=options.workers, kept=options.kept)
+    for _ in sizes:
+        for same_loss in zip(*islice(worlds, options.worlds), strict=True):
+            found = [Found(**one) for one in same_loss]
+            every += found
+            rows.append(summary(found))
+            options.say(line(rows[-1]))
+    for max_loss in LOSSES:
+        options.say(line(summary([one for one in every if one.max_loss == max_loss]) | {"shape": "all", "requests": "all"}))
+    return {"shapes": rows, "worlds": [asdict(one) for one in every]}
 
 
 def line(row: dict[str, float | int | str | None]) -> str:

@@ -15,7 +15,6 @@ import gc
 import json
 import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
@@ -23,7 +22,6 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(HERE / "scripts"))
 
 from house_parts import measured  # noqa: E402 - found by the line before
 
@@ -330,9 +328,8 @@ def figures(house: House) -> dict[str, object]:
 
 def passes(root: Path, python: str) -> dict[str, dict[str, list[str]]]:
     """Files and functions that each scenario passes in that checkout (`house_passes.py`)."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [python, str(Path(__file__).with_name("house_passes.py")), str(root)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    command = [python, str(Path(__file__).with_name("house_passes.py")), str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
     found: dict[str, dict[str, list[str]]] = json.loads(done.stdout)

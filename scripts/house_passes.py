@@ -15,11 +15,13 @@ import io
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 
 TOPS = ("vinelm", "controller", "estimator", "profiler", "traces", "workflows")
+BUY = ("--isolation", "inline", "--budget-usd", "1")
 Passed = set[tuple[str, str]]
 
 
@@ -112,8 +114,14 @@ def whole(recorder: Recorder, *line: str) -> Passed:
 
 
 def main() -> None:
-    """Run the scenarios in the current folder."""
-    root = Path(sys.argv[1])
+    """Run the scenarios in a folder that is removed afterwards, and print what they pass."""
+    root = Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        print(json.dumps(passes(root)))
+
+
+def passes(root: Path) -> dict[str, list[str]]:
+    """What each scenario passes; writes into the current folder."""
     sys.path[:0] = [str(root / "docs" / "examples")]
     import my_app
 
@@ -126,12 +134,7 @@ def main() -> None:
         "my_app:workflow",
         "--models",
         catalog,
-        "--store",
-        "x.db",
-        "--isolation",
-        "inline",
-        "--budget-usd",
-        "1",
+        *["--store", "x.db", "--isolation", "inline", "--budget-usd", "1"],
     )
     found = {"profiled_unit": listed(profiled_unit(recorder, *profile), root)}
     estimate = ("estimate", "x.db", "-o", "x.vine", "--max-error", "1")
@@ -156,7 +159,7 @@ def main() -> None:
         if len(later) > 1:
             found |= {"served_stage": listed(first, root), "served_next_stage": listed(later[1], root)}
             break
-    print(json.dumps(found))
+    return found
 
 
 if __name__ == "__main__":

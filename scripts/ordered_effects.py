@@ -12,18 +12,16 @@ and nl2sql with simulated models, whose calculations and queries are really chec
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ordered_effects_parts.loops import FeedbackLoop, exams, simulated
 from ordered_effects_parts.scoring import fitted, forecasts, gain, levels_of, score
-from result_files import add_results_option, provenance, write_results
+from studies import Options, study
 
 from vinelm.api.estimation import estimate_store
 from vinelm.estimator.signals.build import signals_trie
@@ -37,7 +35,7 @@ LOOPS = {"exams": "exams, **real**", "mathqa": "mathqa, simulated", "nl2sql": "n
 TOLD = "same model, told that it is wrong"
 
 
-def study(loop: FeedbackLoop, *, served: int) -> dict[str, Any]:
+def judged(loop: FeedbackLoop, *, served: int) -> dict[str, Any]:
     """Everything that is printed of one loop."""
     fits = {name: fitted(loop.training, loop.stages, ordered=name == "with") for name in ("with", "without")}
     said = {
@@ -101,37 +99,38 @@ def page_figures(found: dict[str, Any]) -> dict[str, Any]:
     return {"rows": rows, "training_rows": training, "plans": {name: loop["plans"] for name, loop in found.items()}}
 
 
-def show(name: str, found: dict[str, Any]) -> None:
-    print(f"\n{name}: {found['about']}; {found['training_rows']:,} training rows")
+def lines(name: str, found: dict[str, Any]) -> Iterator[str]:
+    yield f"\n{name}: {found['about']}; {found['training_rows']:,} training rows"
     for kind, values in found["kinds"].items():
-        print(f"  {kind}, {values['with']['n']:,} held-out answers, {100 * values['with']['mean_right']:.1f} % right")
+        yield f"  {kind}, {values['with']['n']:,} held-out answers, {100 * values['with']['mean_right']:.1f} % right"
         for which in ("without", "with"):
             one = values[which]
-            print(
+            yield (
                 f"    {which:8} ordered effects: log score {one['log_score']:.3f}, calibration error {one['ece']:4.1f} points, "
                 f"mean P(right) {100 * one['mean_said']:.1f} %"
             )
         mean, low, high = values["gain"]
-        print(f"    gained {mean:+.3f} nats per answer (95 % interval {low:+.3f} to {high:+.3f})")
+        yield f"    gained {mean:+.3f} nats per answer (95 % interval {low:+.3f} to {high:+.3f})"
     for which in ("without", "with"):
         plan = found["plans"][which]
         more = f", mean error by model {plan['mean_error']:.1f} points" if "mean_error" in plan else ""
         gap = plan["promised"] - plan["achieved"]
-        print(
+        yield (
             f"  plan {which:8}: promised {plan['promised']:.1f} %, achieved {plan['achieved']:.1f} % ({gap:+.1f} points{more})"
         )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of the recorded answers")
-    parser.add_argument("--requests", type=int, default=200, help="training requests of a simulated loop, and as many held out")
-    parser.add_argument("--calls", type=int, default=900, help="calls of each profile")
-    parser.add_argument("--served", type=int, default=SERVED, help="requests that are served to a plan")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_results_option(parser)
-    options = parser.parse_args(arguments)
-    made = provenance(options)
+def main(words: Sequence[str] | None = None) -> int:
+    options = {
+        "--requests": (200, "training requests of a simulated loop, and as many held out"),
+        "--calls": (900, "calls of each profile"),
+        "--served": (SERVED, "requests that are served to a plan"),
+    }
+    about = "folder of the recorded answers"
+    return study(__doc__, options, measured, page=page_figures, data=about, needs_data=False, words=words)
+
+
+def measured(options: Options) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -139,14 +138,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, preset in (("mathqa", "paper-math"), ("nl2sql", "paper-4")):
             loops.append(simulated(name, preset, Path(folder), requests=options.requests, calls=options.calls))
         for loop in loops:
-            found[loop.name] = study(loop, served=options.served)
-            if not options.json:
-                show(loop.name, found[loop.name])
-    if options.results:
-        write_results(options.results, made, page_figures(found))
-    if options.json:
-        print(json.dumps(found))
-    return 0
+            found[loop.name] = judged(loop, served=options.served)
+            for line in lines(loop.name, found[loop.name]):
+                options.say(line)
+    return found
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ from functools import cache
 from pathlib import Path
 from shutil import copy
 
-sys.path.insert(0, str(Path(__file__).parent))  # a test loads this file by its path
 from docs_parts.warm_vinelm import Warm
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,12 +14,11 @@ everything is executed.
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from result_files import add_results_option, provenance, write_results
+from studies import study
 
 from vinelm.catalog import find_price
 
@@ -77,25 +76,18 @@ def measure() -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_results_option(parser)
-    arguments = parser.parse_args()
-    made = provenance(arguments)
-    found = measure()
-    if arguments.results is not None:
-        write_results(arguments.results, made, found)
-    if arguments.json:
-        print(json.dumps(found))
-        return
-    print(f"{COVERAGE:.0%} of every sequence of up to {CALLS} calls")
-    print(f"{TOKENS_IN} tokens in, {TOKENS_OUT} out; {FAILS:.0%} of the answers fail the check")
-    print(f"{'models':<44}" + "".join(f"{n:>10,}" for n in REQUESTS) + f"{'all of 300':>14}  requests")
+def lines(found: dict[str, Any]) -> Iterator[str]:
+    yield f"{COVERAGE:.0%} of every sequence of up to {CALLS} calls"
+    yield f"{TOKENS_IN} tokens in, {TOKENS_OUT} out; {FAILS:.0%} of the answers fail the check"
+    yield f"{'models':<44}" + "".join(f"{n:>10,}" for n in REQUESTS) + f"{'all of 300':>14}  requests"
     for row in found["rows"]:
         dollars = (f"${row['usd'][str(n)]:.2f}" for n in REQUESTS)
-        print(f"{row['models']:<44}" + "".join(f"{text:>10}" for text in dollars) + f"{row['complete_300_usd']:>14.2f}")
+        yield f"{row['models']:<44}" + "".join(f"{text:>10}" for text in dollars) + f"{row['complete_300_usd']:>14.2f}"
+
+
+def main() -> int:
+    return study(__doc__, {}, lambda options: measure(), lines)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

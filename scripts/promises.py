@@ -11,10 +11,7 @@ the same with the sampling of the served requests; `promise`: the present interv
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -24,11 +21,11 @@ from typing import Any
 
 import numpy as np
 from bench_estimator import SPIDER_USD_PER_1000, buy, catalog_of, exam_table, spider_table
-from result_files import add_results_option, provenance, write_results
 from science.recorded_table import RecordedTable
 from science.replay import replay
 from simulated_evaluator import make_evaluator
 from simulated_truths import make_truth
+from studies import Options, study
 
 from vinelm.controller import Planner
 from vinelm.errors import EvidenceError
@@ -183,41 +180,39 @@ def _line(name: str, coverage: float, found: dict[str, Any]) -> str:
     return "  ".join(parts)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of a table")
-    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder of the real data")
-    parser.add_argument("--seeds", type=int, default=50)
-    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--served", type=int, default=100, help="requests served per plan")
-    parser.add_argument("--coverage", action="append", type=float, dest="coverages", help="repeatable [0.002, 0.02, 0.1]")
-    parser.add_argument("--deep", action="store_true", help="also the evaluator with three turns: 29,523 paths, 10 s per seed")
-    parser.add_argument("--app", help="only applications whose name contains this")
-    add_results_option(parser)
-    settings = parser.parse_args()
-    made = provenance(settings)
-    data = Path(settings.data) if settings.data else None
+def main() -> int:
+    options = {
+        "--seeds": (50, ""),
+        "--first-seed": (FIRST_SEED, ""),
+        "--served": (100, "requests served per plan"),
+        "--coverage": (float, "repeatable [0.002, 0.02, 0.1]", {"action": "append", "dest": "coverages"}),
+        "--deep": (False, "also the evaluator with three turns: 29,523 paths, 10 s per seed"),
+        "--app": (None, "only applications whose name contains this"),
+    }
+    return study(__doc__, options, measured, page=page_figures, data="folder of the real data", needs_data=False)
+
+
+def measured(options: Options) -> dict[str, Any]:
     results = []
-    for name, sample in applications(data, settings.served, deep=settings.deep).items():
-        if settings.app and settings.app not in name:
+    for name, sample in applications(options.data, options.served, deep=options.deep).items():
+        if options.app and options.app not in name:
             continue
         rows: dict[float, list[dict[str, Any]]] = defaultdict(list)
-        for seed in range(settings.first_seed, settings.first_seed + settings.seeds):
+        for seed in range(options.first_seed, options.first_seed + options.seeds):
             drawn = sample(seed)
-            for coverage in settings.coverages or (0.002, 0.02, 0.1):
+            for coverage in options.coverages or (0.002, 0.02, 0.1):
                 rows[coverage].extend(trial(drawn, coverage, seed))
         for coverage, found in rows.items():
-            results.append({"app": name, "coverage": coverage, "served": settings.served, **summary(found)})
-            if not settings.json:
-                print(_line(name, coverage, results[-1]), flush=True)
+            results.append({"app": name, "coverage": coverage, "served": options.served, **summary(found)})
+            options.say(_line(name, coverage, results[-1]))
         print(f"done: {name}", file=sys.stderr, flush=True)
-    if settings.results:
-        found_by_app = {f"{one['app']}, {100 * one['coverage']:g} %": one for one in results}
-        write_results(settings.results, made, {"seeds": settings.seeds, "apps": found_by_app})
-    if settings.json:
-        head = " ".join((__doc__ or "").split())
-        print(json.dumps({"head": head, "seeds": settings.seeds, "caps": CAPS, "results": results}, indent=1))
+    return {"head": " ".join((__doc__ or "").split()), "seeds": options.seeds, "caps": CAPS, "results": results}
+
+
+def page_figures(found: dict[str, Any]) -> dict[str, Any]:
+    apps = {f"{one['app']}, {100 * one['coverage']:g} %": one for one in found["results"]}
+    return {"seeds": found["seeds"], "apps": apps}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

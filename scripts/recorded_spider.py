@@ -10,12 +10,9 @@ knows the held-out answers and has the best mixture of all paths: no mixture of 
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
-import json
 import math
-import os
 import sys
 import tempfile
 import textwrap
@@ -26,17 +23,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from result_files import add_results_option, provenance, write_results
 from science.mixtures import concave_frontier, mixture_at
 from science.recorded_table import RecordedTable
 from science.replay import follow
 from science.restricted_plans import best_single_model, best_workflow_level
+from studies import Options, study
 
 from vinelm import AnnotatedTrie, Catalog, Model, Objective, Price, Workflow
 from vinelm.backends import create_backends
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner
-from vinelm.errors import DatasetError, InputError
+from vinelm.errors import DatasetError
 from vinelm.estimator import ESTIMATORS, make_estimator
 from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
@@ -239,54 +236,31 @@ def as_text(result: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with nl2sql/ and outcomes/")
-    parser.add_argument("--coverage", type=float, default=0.02, help="share of the exhaustive dollars to spend (default 0.02)")
-    parser.add_argument("--held-out", type=float, default=0.5, help="share of requests kept for the frontier (default 0.5)")
-    parser.add_argument("--seeds", type=int, default=5, help="independent sparse profiles to average over (default 5)")
-    parser.add_argument("--estimator", choices=ESTIMATORS, default=ESTIMATORS[0], help="default: %(default)s")
-    parser.add_argument("--sampler", default="cascade", help="cascade (the paper's, default), priced or exhaustive")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    add_results_option(parser)
-    arguments = parser.parse_args()
-    made = provenance(arguments)
-    if arguments.data is None:
-        parser.error("say where the recorded data is: --data DIR or VINELM_DATA=DIR")
-    try:
-        result = run(
-            Path(arguments.data),
-            arguments.estimator,
-            arguments.coverage,
-            arguments.held_out,
-            arguments.seeds,
-            sampler=arguments.sampler,
-        )
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if arguments.results:
-        write_results(arguments.results, made, result)
-    print(json.dumps(result, indent=2) if arguments.json else as_text(result))
-    return 0
+    options = {
+        "--coverage": (0.02, "share of the exhaustive dollars to spend (default 0.02)"),
+        "--held-out": (0.5, "share of requests kept for the frontier (default 0.5)"),
+        "--seeds": (5, "independent sparse profiles to average over (default 5)"),
+        "--estimator": (ESTIMATORS[0], "default: %(default)s", {"choices": ESTIMATORS}),
+        "--sampler": ("cascade", "cascade (the paper's, default), priced or exhaustive"),
+    }
+    return study(__doc__, options, run, as_text, data="folder with nl2sql/ and outcomes/")
 
 
-def run(
-    data: Path, estimator: str, coverage: float, held_out: float, seeds: int, *, sampler: str = "cascade"
-) -> dict[str, Any]:
+def run(options: Options) -> dict[str, Any]:
     """Both stop rules; the oracle's keys at the top, as in the paper, the workflow's own check under ``workflow_stop``."""
     with tempfile.TemporaryDirectory() as folder:
-        study = Study.load(data, Path(folder), estimator, sampler)
+        recorded = Study.load(Path(options.data), Path(folder), options.estimator, options.sampler)
         by_rule = {}
         for rule in ("oracle", "workflow"):
-            say(f"{rule} stop: {seeds} sparse profiles")
-            by_rule[rule] = study.measure(rule, coverage, held_out, seeds)
+            say(f"{rule} stop: {options.seeds} sparse profiles")
+            by_rule[rule] = recorded.measure(rule, options.coverage, options.held_out, options.seeds)
         return {
             "about": HEAD,
-            "estimator": estimator,
-            "sampler": sampler,
-            "n_requests": len(study.workflow.requests),
-            "n_paths": study.table.trie.n_nodes,
-            "seeds": seeds,
+            "estimator": options.estimator,
+            "sampler": options.sampler,
+            "n_requests": len(recorded.workflow.requests),
+            "n_paths": recorded.table.trie.n_nodes,
+            "seeds": options.seeds,
             **by_rule["oracle"],
             "workflow_stop": by_rule["workflow"],
         }

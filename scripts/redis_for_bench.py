@@ -1,4 +1,4 @@
-"""A Redis for benchmarks: a given one, or one of our own from the installed program."""
+"""A Redis for benchmarks and tests: a given one, or one of our own from the installed program."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 class OwnRedis:
     """A server on a free port of this machine that keeps nothing on disk; it can be killed and started again, empty."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str | Path) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
@@ -25,13 +26,13 @@ class OwnRedis:
     def start(self) -> None:
         """Start it and wait until it accepts connections."""
         command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-        self.process = subprocess.Popen([*command, "--dir", self._folder], stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen([*command, "--dir", str(self._folder)], stdout=subprocess.DEVNULL)
         until = time.monotonic() + 10
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
             except OSError:
-                if time.monotonic() > until:
+                if time.monotonic() > until or self.process.poll() is not None:
                     raise
                 time.sleep(0.01)
             else:

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
+PLACES = {"attacks": "tests/attacks"}
+"""Folders of scripts that are not `scripts/`, by their last name."""
 DIGITS = 5
 LEFT_OUT = {"--json": 1, "--results": 2, "--workers": 2, "--jobs": 2}
 """Options that change no figure, with the number of words that each takes."""
@@ -42,7 +44,7 @@ def provenance(options: argparse.Namespace) -> dict[str, str]:
 def command(argv: list[str], options: argparse.Namespace) -> str:
     """The line that repeats the run from the root of the repository; a path that was given is DIR or FILE."""
     paths = {str(value): "DIR" if value.is_dir() else "FILE" for value in vars(options).values() if isinstance(value, Path)}
-    words, at = ["python", f"scripts/{Path(argv[0]).name}"], 1
+    words, at = ["python", f"{PLACES.get(Path(argv[0]).resolve().parent.name, 'scripts')}/{Path(argv[0]).name}"], 1
     while at < len(argv):
         word = argv[at]
         option, equals, value = word.partition("=")

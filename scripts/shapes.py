@@ -4,7 +4,7 @@
     python scripts/shapes.py --json              # one object
     python scripts/shapes.py --shape router      # one of them
 
-Each shape stands in ``tests/shapes/NAME``: ``graph_before.py`` as its public tutorial writes it, ``graph.py`` with VineLM. Per
+Each shape stands in ``apps/shapes/NAME``: ``graph_before.py`` as its public tutorial writes it, ``graph.py`` with VineLM. Per
 shape:
 
 - ``supported``: whether it was checked, profiled, estimated, planned and served; ``failed`` says what went wrong otherwise.
@@ -21,25 +21,22 @@ The models are simulated: no figure says anything about a real one. Exit code 1 
 
 from __future__ import annotations
 
-import argparse
 import difflib
-import json
 import os
 import random
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib import import_module
-from itertools import repeat
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))  # before this folder, which has a module of the same name
+sys.path.insert(0, str(ROOT / "apps"))  # before this folder, which has a module of the same name
 
 from shapes.measuring import Service, best_fixed_plan, expected, fixed_plans, profiled  # noqa: E402
+from studies import Options, each, study  # noqa: E402
 
 from vinelm import Objective  # noqa: E402
 from vinelm.api.estimation import estimate_store  # noqa: E402
@@ -66,33 +63,29 @@ PLANS = 4
 
 def main() -> int:
     """Measure the shapes and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--shape", action="append", choices=SHAPES, help="only this shape; may be given again")
-    parser.add_argument("--calls", type=int, default=600, help="model calls of each profile [default: 600]")
-    parser.add_argument("--coverage", type=float, default=0.1, help="coverage at which a profile ends [default: 0.1]")
-    parser.add_argument("--jobs", type=int, default=2, help="shapes at a time [default: 2]")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    found = {}
-    started = time.perf_counter()
-    names = options.shape or SHAPES
+    options = {
+        "--shape": (None, "only this shape; may be given again", {"action": "append", "choices": SHAPES}),
+        "--calls": (600, "model calls of each profile [default: 600]"),
+        "--coverage": (0.1, "coverage at which a profile ends [default: 0.1]"),
+        "--jobs": (2, "shapes at a time [default: 2]"),
+        "--seed": (0, ""),
+    }
+    return study(__doc__, options, all_measured, fails=lambda found: len(found["unsupported"]) > 1)
+
+
+def all_measured(options: Options) -> dict[str, Any]:
+    found, started, names = {}, time.perf_counter(), options.shape or SHAPES
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # in the processes of the pool: they share the cores
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        for name, one in zip(names, pool.map(trial, names, repeat(options)), strict=True):
-            found[name] = one
-            if not options.json:
-                print(line(name, one), flush=True)
+    for name, one in zip(names, each(partial(trial, options=options), names, jobs=options.jobs, start="spawn"), strict=True):
+        found[name] = one
+        options.say(line(name, one))
     unsupported = [name for name, one in found.items() if not one["supported"]]
     seconds = round(time.perf_counter() - started, 1)
-    if options.json:
-        print(json.dumps({"shapes": found, "unsupported": unsupported, "seconds": seconds, "models": "simulated"}, indent=1))
-    else:
-        print(f"{len(found) - len(unsupported)} of {len(found)} shapes supported, {seconds} s. Simulated models.")
-    return 1 if len(unsupported) > 1 else 0
+    options.say(f"{len(found) - len(unsupported)} of {len(found)} shapes supported, {seconds} s. Simulated models.")
+    return {"shapes": found, "unsupported": unsupported, "seconds": seconds, "models": "simulated"}
 
 
-def trial(name: str, options: argparse.Namespace) -> dict[str, Any]:
+def trial(name: str, options: Options) -> dict[str, Any]:
     """What one shape came to; an error ends its trial and is noted."""
     started = time.perf_counter()
     found: dict[str, Any] = {"supported": False, "changed_lines": changed_lines(name)}
@@ -105,7 +98,7 @@ def trial(name: str, options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
+def measured(name: str, options: Options) -> dict[str, Any]:
     """Profile, estimate, plan and serve one shape."""
     shape = import_module(f"shapes.{name}.workflow").shape
     requests = shape.workflow.requests
@@ -141,7 +134,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def changed_lines(name: str) -> int:
     """Lines that are changed, added or removed between the two graphs; blank ones do not count."""
-    folder = ROOT / "tests" / "shapes" / name
+    folder = ROOT / "apps" / "shapes" / name
     old, new = ((folder / file).read_text(encoding="utf-8").splitlines() for file in ("graph_before.py", "graph.py"))
     count = 0
     for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():

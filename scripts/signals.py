@@ -14,15 +14,11 @@ too, mixes two of its plans by request, by what they promise. Intervals draw req
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from result_files import add_results_option, provenance, write_results
 from signals_parts import equal_dollars
 from signals_parts.buying import BUYERS, SCORED
 from signals_parts.figures import Comparison, summary
@@ -30,8 +26,9 @@ from signals_parts.protocol import Settings, SplitResult, Task, run_task
 from signals_parts.results import page_figures, require_measured
 from signals_parts.systems import Loaded, load_tables
 from signals_parts.text import as_text
+from studies import Options, each, study
 
-from vinelm.errors import ConfigError, InputError
+from vinelm.errors import ConfigError
 from vinelm.estimator import ESTIMATORS
 from vinelm.evaluation import OutcomeTable
 
@@ -47,49 +44,28 @@ QUICK = {"splits": 2, "budgets": (0.0005, 0.0025, 0.01, 0.025), "extra_budgets":
 
 
 def main() -> int:
-    arguments = parsed()
-    if arguments.data is None:
-        print("error: say where the recorded data is: --data DIR or VINELM_DATA=DIR", file=sys.stderr)
-        return 2
-    try:
-        if arguments.results is not None:
-            require_measured(arguments.depths, arguments.samplers)
-        made = provenance(arguments)
-        result = run(arguments)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if arguments.results is not None:
-        write_results(arguments.results, made, page_figures(result))
-    print(json.dumps(result, indent=2) if arguments.json else as_text(result))
-    return 0
+    settings = Settings()
+    options = {
+        "--systems": (Path, "CSV file: name,usd_per_1000 of the systems to choose from"),
+        "--tables": ("", "names of tables, with commas between them (default: all)"),
+        "--depths": ("3,4", "most calls per request (default %(default)s)"),
+        "--samplers": ("cascade", "who buys the rows (default %(default)s); the first is compared with"),
+        "--splits": (settings.splits, "random halves (default %(default)s)"),
+        "--coverage": (settings.coverage, "share of the dollars (default %(default)s)"),
+        "--continued-share": (
+            settings.continued_share, "of the paths of sampler priced that go on below a passed answer (default %(default)s)",
+        ),
+        "--estimator": (ESTIMATORS[0], "default: %(default)s", {"choices": ESTIMATORS}),
+        "--jobs": (1, "processes (default 1)"),
+        "--quick": (False, "two splits, four budgets, depth 3, no measured optimism"),
+    }  # fmt: skip
+    return study(__doc__, options, checked, as_text, page=page_figures, data="folder with outcomes/ and nl2sql/")
 
 
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with outcomes/ and nl2sql/")
-    parser.add_argument("--systems", type=Path, help="CSV file: name,usd_per_1000 of the systems to choose from")
-    parser.add_argument("--tables", default="", help="names of tables, with commas between them (default: all)")
-    parser.add_argument("--depths", default="3,4", help="most calls per request (default %(default)s)")
-    parser.add_argument(
-        "--samplers", default="cascade", help="who buys the rows (default %(default)s); the first is compared with"
-    )
-    parser.add_argument("--splits", type=int, default=Settings().splits, help="random halves (default %(default)s)")
-    parser.add_argument(
-        "--coverage", type=float, default=Settings().coverage, help="share of the dollars (default %(default)s)"
-    )
-    parser.add_argument(
-        "--continued-share",
-        type=float,
-        default=Settings().continued_share,
-        help="of the paths of sampler priced that go on below a passed answer (default %(default)s)",
-    )
-    parser.add_argument("--estimator", choices=ESTIMATORS, default=ESTIMATORS[0], help="default: %(default)s")
-    parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
-    parser.add_argument("--quick", action="store_true", help="two splits, four budgets, depth 3, no measured optimism")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    add_results_option(parser)
-    return parser.parse_args()
+def checked(options: Options) -> dict[str, Any]:
+    if options.results is not None:
+        require_measured(options.depths, options.samplers)
+    return run(options)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -134,11 +110,7 @@ def measured(  # noqa: PLR0917
         Task(table=one.table, depth=depth, sampler=sampler, seed=seed, settings=settings, asked=one.asked)
         for seed in range(settings.splits)
     ]
-    if jobs > 1:
-        with ProcessPoolExecutor(jobs) as pool:
-            found = list(pool.map(run_task, tasks))
-    else:
-        found = [run_task(task) for task in tasks]
+    found = list(each(run_task, tasks, jobs=jobs))
     say(f"{name}, depth {depth}, {sampler}: {len(found)} splits in {time.monotonic() - started:.0f} s")
     return found
 

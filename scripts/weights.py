@@ -11,7 +11,6 @@ without extras, once with all but `ray`, `sglang`, `dev`. A size is the sum of t
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import resource
@@ -28,7 +27,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from release import ROOT, build, git
-from result_files import add_results_option, provenance, write_results
+from studies import Options, study
 
 HEAVIEST = 10
 LEFT_OUT = ("dev", "ray", "sglang")
@@ -175,25 +174,18 @@ def show(found: Mapping[str, Any]) -> None:
 
 def main() -> int:
     """Measure, and print or keep the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout to measure; its commit, not its changes")
-    add_results_option(parser)
-    parser.add_argument(
-        "--as", dest="label", default="after", help="the name of the figures in the file, beside those that it has"
-    )
-    parser.add_argument("--repeats", type=int, default=15, help="processes for each time")
-    options = parser.parse_args()
-    made = provenance(options)
-    found = measure(options.root.resolve(), options.repeats)
-    if options.results:
-        kept = json.loads(options.results.read_text(encoding="utf-8")) if options.results.is_file() else {}
-        write_results(options.results, made, {**{name: kept[name] for name in kept if name not in made}, options.label: found})
-    if options.json:
-        print(json.dumps(found, indent=1))
-    else:
-        show(found)
-    return 0
+    options = {
+        "--root": (ROOT, "the checkout to measure; its commit, not its changes", {"type": Path}),
+        "--as": ("after", "the name of the figures in the file, beside those that it has", {"dest": "label"}),
+        "--repeats": (15, "processes for each time"),
+    }
+
+    def measured(given: Options) -> dict[str, Any]:
+        kept = given.results is not None and given.results.is_file() and json.loads(given.results.read_text(encoding="utf-8"))
+        beside = {name: one for name, one in (kept or {}).items() if isinstance(one, dict)}
+        return {**beside, given.label: measure(given.root.resolve(), given.repeats)}
+
+    return study(__doc__, options, measured, lambda found: show(list(found.values())[-1]))
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ from vinelm.catalog import Catalog
 
 pytest_plugins = ("kit.outside_world",)
 
-SCRIPTS = str(Path(__file__).parents[1] / "scripts")
-if SCRIPTS not in sys.path:
-    sys.path.append(SCRIPTS)  # parts are imported as the scripts import them; last, so that none hides a test's module
+TESTS = Path(__file__).parent
+for folder in (TESTS / "attacks", TESTS.parent / "scripts"):
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))  # imported as the scripts import them; last, so that none hides a test's module
 
 os.environ.setdefault("VINELM_DRAW_SECRET", "draws of the tests are alike")  # in their child processes, too
 

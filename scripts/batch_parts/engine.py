@@ -170,26 +170,6 @@ class RadixCache:
                 self._held[edge] -= 1
 
 
-class SlotCache:
-    """The memory of an engine with one slot: the last sequence, and nothing else."""
-
-    def __init__(self) -> None:
-        self._last: tuple[int, ...] = ()
-
-    def known(self, path: Sequence[int]) -> int:
-        """See :meth:`RadixCache.known`."""
-        same = (at for at, (one, other) in enumerate(zip(self._last, path, strict=False)) if one != other)
-        return next(same, min(len(self._last), len(path)))
-
-    def hold(self, path: Sequence[int], private: int) -> int:
-        """See :meth:`RadixCache.hold`."""
-        return self.known(path)
-
-    def release(self, path: Sequence[int], answer: Sequence[int], private: int) -> None:
-        """See :meth:`RadixCache.release`. The last token of an answer is never put in."""
-        self._last = (*path, *answer[:-1])
-
-
 @dataclass
 class Engine:
     """An engine. Its time begins at 0.
@@ -203,7 +183,7 @@ class Engine:
         cached: Tokens of the prompt of each call that was admitted that the memory had.
     """
 
-    cache: RadixCache | SlotCache
+    cache: RadixCache
     block_tokens: int
     most_running: int
     longest_first: bool = False

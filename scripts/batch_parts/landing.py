@@ -16,7 +16,8 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from science.mixtures_of_plans import KINDS, small_tries
+import places  # noqa: F401 - first: where the oracles are
+from kit.oracles.mixtures_of_plans import KINDS, small_tries
 
 from vinelm.batches.plan_shares import Drawn, PlanShares
 from vinelm.batches.steering import Steering

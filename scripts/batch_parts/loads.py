@@ -10,13 +10,12 @@ import csv
 import gzip
 import json
 import random
-import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from batch_parts.engine import Prefixes, Prompt, compressed
 
@@ -69,17 +68,13 @@ class Load:
     sorted_by: Sequence[Any]
 
 
-Answer: TypeAlias = Callable[[str, int], str]
-
-
 @dataclass
 class _Writing:
-    """Writes the calls of a request; ``answer`` tells what a prompt is answered, in so many tokens."""
+    """Writes the calls of a request."""
 
     name: str
     prefixes: Prefixes
     lengths: tuple[int, int]
-    answer: Answer | None = None
     calls: list[Call] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
@@ -92,10 +87,7 @@ class _Writing:
             text = self.texts[after] + self.answers[after] + "\n\n" + text
         rng = random.Random(f"{self.name}:{number}")
         length = rng.randint(*self.lengths)
-        if self.answer is None:
-            answer = (f"{self.name}.{number} {rng.getrandbits(64):x} " * length)[: 4 * length]
-        else:
-            answer = self.answer(text, length)
+        answer = (f"{self.name}.{number} {rng.getrandbits(64):x} " * length)[: 4 * length]
         depth = 1 + max((self.calls[one].depth for one in needs), default=-1)
         self.texts.append(text)
         self.answers.append(answer)
@@ -133,29 +125,10 @@ def _load(name: str, block_tokens: int, requests: Sequence[Sequence[Call]], sort
     )
 
 
-def really_answered(name: str, data: Path, contexts: int, answer: Answer, *, shuffled: bool) -> list[Prompt]:
-    """Return the calls of a batch, one request after the other, whose answers are told as they are asked for.
-
-    A token is a character, and each is a block. Texts are put into ASCII, so that a character is a byte.
-    """
-    found, prompts = _read(data, contexts, ascii_only=True)
-    rows = [(_context(one), question["question"]) for one in found for question in one["questions"]]
-    if shuffled:
-        random.Random(0).shuffle(rows)
-    prefixes, calls = Prefixes(1, 1), []
-    for number, (context, question) in enumerate(rows):
-        writing = _Writing(f"{name} {number}", prefixes, (4, 40), answer)
-        _WRITES[name](writing, context, question, prompts["parallel/prompts/amazon.yaml"], False)
-        calls += [call.prompt for call in writing.calls]
-    return calls
-
-
-def _read(data: Path, contexts: int | None, *, ascii_only: bool = False) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _read(data: Path, contexts: int | None) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     texts = [(data / "helium_prompts.json").read_text()]
     with gzip.open(data / "tatqa.jsonl.gz", "rt") as lines:
         texts += islice(lines, contexts)
-    if ascii_only:
-        texts = [re.sub(r"\\u[0-9a-f]{4}", "?", json.dumps(json.loads(text))) for text in texts]
     prompts, *found = (json.loads(text) for text in texts)
     return found, prompts
 

@@ -21,11 +21,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from first_trial_parts.plain.cases import CASES, PRICES, Case, write_questions
 from first_trial_parts.stranger_figures import best_single, planned_figures, served_figures, verdict
+from places import APPS, PYTHONPATH, ROOT
+from strangers.cases import CASES, PRICES, Case, write_questions
 
-HERE = Path(__file__).parent
-PACKAGES = HERE.parents[1] / "build" / "stranger-packages"
+PACKAGES = ROOT / "build" / "stranger-packages"
 PINNED = ("langchain-openai==1.7.3", "tiktoken==0.14.0", "regex==2026.11.19")
 """What the applications import and VineLM does not need; installed without dependencies, into a folder of their own."""
 TOGETHER = 2
@@ -117,7 +117,7 @@ class Trial:
         self.project = self.home / case.name
         self.project.mkdir(parents=True)
         base = f"http://127.0.0.1:{port}/{case.name}/v1"
-        shutil.copy(HERE / "plain" / case.name / "app.py", self.project / "app.py")
+        shutil.copy(APPS / "strangers" / case.name / "app.py", self.project / "app.py")
         write_questions(case, self.project, seed)
         self.held_out = (self.project / f"held_out.{case.suffix}").rename(self.home / f"held_out.{case.suffix}")
         entries = (ENTRY.format(name=name, base=base, day=date.today(), input=i, output=o) for name, (i, o) in PRICES.items())
@@ -191,7 +191,7 @@ class Trial:
         """Serve requests that were not profiled, under each policy."""
         wanted = json.dumps(self.found.objective or {"maximize": "accuracy"})
         command = ("-m", "first_trial_parts.stranger_serving", self.case.name, "app.vine", wanted, str(self.held_out))
-        environment = self.environment | {"PYTHONPATH": os.pathsep.join([str(HERE.parent), self.environment["PYTHONPATH"]])}
+        environment = self.environment | {"PYTHONPATH": os.pathsep.join([PYTHONPATH, self.environment["PYTHONPATH"]])}
         done = self._run([sys.executable, *command], environment)
         if done.returncode:
             raise Stopped(_line(done))

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from first_trial_parts.plain.cases import CASES, PRICES, Case
 from langgraph.types import Command
+from strangers.cases import CASES, PRICES, Case
 
 from vinelm import Objective, Request, VineLM, Workflow, read_dataset
 from vinelm.policies import DefaultPolicy, Policy

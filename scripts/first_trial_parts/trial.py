@@ -46,7 +46,7 @@ class Trial:
 def try_app(name: str, models: Path, folder: Path, budget_usd: float) -> Trial:
     """Run one application through all steps; a step that fails is noted and ends the trial of this application."""
     trial, started = Trial(name), time.perf_counter()
-    spec = f"first_trial_parts.apps.{name}:workflow"
+    spec = f"trial_apps.{name}:workflow"
     store, trie = folder / f"{name}.db", folder / f"{name}.vine"
     steps: list[tuple[str, Callable[[], None]]] = [
         ("check", lambda: _check(trial, spec, models)),
@@ -112,7 +112,7 @@ OBJECTIVE = Objective(maximize="accuracy")
 
 
 def _serve(trial: Trial, name: str, trie: Path) -> None:
-    module = import_module(f"first_trial_parts.apps.{name}")
+    module = import_module(f"trial_apps.{name}")
     workflow, vine, app = module.workflow, module.vine, module.app
     vine.load(trie)
     requests = workflow.requests[-SERVED:]

@@ -114,7 +114,7 @@ def study_case(case: Case, setting: FleetSetting) -> dict[str, Any]:
     return {"trace": case.trace, "seed": case.seed, "rates": rates, "uneven": {**uneven, ALL: rates[ALL]}, "loads": loads}
 
 
-def study(cases: Iterable[Case], setting: FleetSetting, workers: int) -> Iterator[dict[str, Any]]:
+def simulated(cases: Iterable[Case], setting: FleetSetting, workers: int) -> Iterator[dict[str, Any]]:
     """Yield what :func:`study_case` found for each case, as they are done."""
     fleet_workload()  # before the workers fork, so that they share it
     with ProcessPoolExecutor(workers) as pool:

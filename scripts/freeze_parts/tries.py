@@ -12,11 +12,13 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import places  # noqa: F401 - first: where the oracles are
+from kit.oracles.branching_cases import random_stages, random_steps
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import TemplateError
 from vinelm.signals import Label
-from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
+from vinelm.template import Branch, Loop, Parallel, Stage, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.difficulty import DifficultyRates
@@ -146,33 +148,12 @@ def branching(draw: Draw) -> AnnotatedTrie:
     while True:
         models = tuple(f"m{at}" for at in range(rng.randint(1, 3)))
         try:
-            template = Template(_branching_steps(rng, rng.randint(2, 3), _some_stages(rng, models))).bind(models)
+            template = Template(random_steps(rng, rng.randint(2, 3), random_stages(rng, models))).bind(models)
             trie = None if template.is_linear else Trie.from_template(template)
         except TemplateError:
             continue
         if trie is not None and LEAST_NODES <= len(trie) <= MOST_NODES and trie.answerable.any():
             return _with_arms(draw, trie, template, models)
-
-
-def _some_stages(rng: random.Random, models: tuple[str, ...]) -> list[Stage]:
-    return [Stage(name, tuple(rng.sample(models, rng.randint(1, len(models)))), rng.random() < 0.7) for name in "abcd"]
-
-
-def _branching_steps(rng: random.Random, length: int, stages: list[Stage]) -> tuple[Any, ...]:
-    steps: list[Any] = []
-    for _ in range(rng.randint(1, length)):
-        kind = rng.random()
-        if kind < 0.5 or length == 1:
-            steps.append(rng.choice(stages))
-        elif kind < 0.9:
-            arms: dict[str, tuple[Any, ...]] = {}
-            for label in range(rng.randint(2, 3)):
-                arm = _branching_steps(rng, length - 1, stages) if rng.random() < 0.8 else ()
-                arms[str(label)] = (*arm, END) if rng.random() < 0.3 else arm
-            steps.append(Branch(arms))
-        else:
-            steps.append(Loop(_branching_steps(rng, length - 1, stages), 2, early_exit=rng.random() < 0.5))
-    return tuple(steps)
 
 
 def _with_arms(draw: Draw, trie: Trie, template: Template, models: tuple[str, ...]) -> AnnotatedTrie:

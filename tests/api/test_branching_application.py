@@ -7,9 +7,9 @@ import pytest
 from kit.apps.branching import CORRECTIVE, EXPERTS, ROUTER, SUPERVISOR, corrective, experts, router, supervisor
 from kit.apps.echo import MODES, EchoBackend, path_of, run, thread
 from kit.catalogs import make_catalog
+from kit.oracles.branching_cases import annotated_at_random
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
-from science.branching_cases import annotated_at_random
 
 from vinelm import AnnotatedTrie, Objective, VineLM
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY

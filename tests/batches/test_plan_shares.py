@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kit.oracles.mixtures_of_plans import KINDS, plans_of, small_tries
 from kit.tries import routed_trie
-from science.mixtures_of_plans import KINDS, plans_of, small_tries
 from scipy.optimize import linprog
 
 from vinelm.batches.plan_shares import PlanShares

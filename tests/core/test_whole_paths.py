@@ -1,7 +1,7 @@
 import random
 
 import pytest
-from science.random_cases import random_annotated
+from kit.oracles.random_cases import random_annotated
 
 from vinelm.controller import Planner
 from vinelm.errors import InfeasibleError

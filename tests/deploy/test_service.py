@@ -5,18 +5,17 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from attack_paths import SHARED
 
 from vinelm.requests.names import scoped
 from vinelm.traces import ObservationStore
 from vinelm.vinefile import load_trie, save_trie
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "scripts"
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "dashboards" / "vinelm.json").read_text(encoding="utf-8"))
 TOKEN, OTHER = "0123456789abcdef-acme", "0123456789abcdef-mallory"
 
@@ -36,16 +35,13 @@ def free_port():
 
 
 @pytest.fixture
-def soak(monkeypatch):
+def soak():
     pytest.importorskip("starlette")
     pytest.importorskip("uvicorn")
     pytest.importorskip("prometheus_client")
-    monkeypatch.syspath_prepend(str(SCRIPTS))
     from soak_parts import app, bookkeeping, processes
 
-    yield app, bookkeeping, processes
-    for name in [name for name in sys.modules if name.split(".")[0] == "soak_parts"]:
-        del sys.modules[name]
+    return app, bookkeeping, processes
 
 
 @pytest.fixture
@@ -66,7 +62,7 @@ def serving(soak, redis_server, tmp_path):
     tokens = tmp_path / "tokens.toml"
     tokens.write_text(f'acme = "{TOKEN}"\nmallory = "{OTHER}"\n')
     command += ["--tokens", str(tokens)]
-    server = processes.Server(0, command, {"PYTHONPATH": str(SCRIPTS)}, tmp_path / "log")
+    server = processes.Server(0, command, {"PYTHONPATH": SHARED}, tmp_path / "log")
     server.start()
 
     def ask(name, **more):

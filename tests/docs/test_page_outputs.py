@@ -3,10 +3,10 @@
 import re
 import shlex
 import shutil
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import click
+import page_outputs as script
 import pytest
 from kit.servers.postgres_server import connected
 
@@ -24,17 +24,6 @@ COMMAND_LINE = re.compile(
 )
 
 
-def loaded():
-    spec = spec_from_file_location("page_outputs", ROOT / "scripts" / "page_outputs.py")
-    module = module_from_spec(spec)
-    import sys
-
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-script = loaded()
 RUN = [path for path in script.pages() if path.name not in RUN_HERE]
 
 

@@ -6,27 +6,17 @@ import sys
 from pathlib import Path
 
 import pytest
+import result_tables as script
 
 ROOT = Path(__file__).parents[2]
 FOUND = {"rows": {"a": {"x": 0.123, "n": 1200}, "b": {"n": 7}}, "points": [{"y": 1.5}, {"y": 2.5}], "with/slash": {"k": 3}}
-
-
-@pytest.fixture(scope="module")
-def script():
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import result_tables
-
-        yield result_tables
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
 
 
 def made(script, spec):
     return script.table(spec, lambda name: FOUND)
 
 
-def test_the_pages_quote_the_results(script):
+def test_the_pages_quote_the_results():
     pages = list(script.pages(ROOT))
     assert ROOT / "docs" / "reproduction.md" in pages
     for page in pages:
@@ -34,21 +24,21 @@ def test_the_pages_quote_the_results(script):
         assert script.fresh(text, script.reader(ROOT)) == text, f"{page.name}: run python scripts/result_tables.py"
 
 
-def test_result_files_say_what_made_them(script):
+def test_result_files_say_what_made_them():
     for path in sorted((ROOT / "results").glob("*")):
         found = script.reader(ROOT)(path.name)
-        made = re.fullmatch(r"python (scripts/\w+\.py)((?: [^/\s]+)*)", found["command"])
+        made = re.fullmatch(r"python ((?:scripts|tests/attacks)/\w+\.py)((?: [^/\s]+)*)", found["command"])
         assert made, f"{path.name}: {found['command']!r}: a script of this repository, and no path of a machine"
         assert (ROOT / made[1]).is_file(), path.name
         assert re.fullmatch(r"[0-9a-f]{40}( \+ changes)?", found["commit"]), path.name
         assert path.stat().st_size < 500_000, path.name
 
 
-def test_every_result_file_is_quoted_by_a_page(script):
+def test_every_result_file_is_quoted_by_a_page():
     assert script.unquoted(ROOT) == []
 
 
-def test_a_result_file_that_no_page_quotes_is_named(script, tmp_path):
+def test_a_result_file_that_no_page_quotes_is_named(tmp_path):
     for folder in ("results", "docs"):
         (tmp_path / folder).mkdir()
     for name in ("a.json", "b.json", "c.json", "d.json"):
@@ -60,7 +50,7 @@ def test_a_result_file_that_no_page_quotes_is_named(script, tmp_path):
     assert script.unquoted(tmp_path) == ["c.json"]
 
 
-def test_the_check_fails_where_a_page_differs_or_a_result_is_not_quoted(script, tmp_path, monkeypatch, capsys):
+def test_the_check_fails_where_a_page_differs_or_a_result_is_not_quoted(tmp_path, monkeypatch, capsys):
     (tmp_path / "results").mkdir()
     made = {"command": "python scripts/x.py", "commit": "0" * 40, "x": 2}
     (tmp_path / "results" / "a.json").write_text(json.dumps(made))
@@ -78,14 +68,14 @@ def test_the_check_fails_where_a_page_differs_or_a_result_is_not_quoted(script, 
     assert "results/b.json: no page names it" in capsys.readouterr().out
 
 
-def test_a_table_takes_its_numbers_by_place(script):
+def test_a_table_takes_its_numbers_by_place():
     spec = "f.json | rows /rows | name = * | share = /rows/*/x : .1% | n = /rows/*/n : ,"
     assert made(script, spec) == "| name | share | n |\n| --- | --- | --- |\n| a | 12.3% | 1,200 |\n| b | - | 7 |\n"
     assert made(script, "f.json | rows /points | point = * | y = /points/*/y : .2f").endswith("| 1 | 2.50 |\n")
     assert made(script, "f.json | rows /with~1slash | k = /with~1slash/* : d").endswith("| 3 |\n")
 
 
-def test_a_changed_number_is_seen_and_mended(script):
+def test_a_changed_number_is_seen_and_mended():
     page = "Text\n<!-- result: f.json | rows /rows | name = * | n = /rows/*/n -->\nold\n<!-- end of result -->\nmore\n"
     mended = script.fresh(page, lambda name: FOUND)
     assert mended != page
@@ -98,7 +88,7 @@ def test_a_changed_number_is_seen_and_mended(script):
     assert script.fresh(mended, lambda name: changed) != mended
 
 
-def test_a_number_in_a_sentence_is_the_result_s(script):
+def test_a_number_in_a_sentence_is_the_result_s():
     page = "It is <!-- value: f.json | /rows/a/x : .1% -->9<!-- end of value --> of <!-- value: f.json | /rows/b/n : d -->7"
     page += "<!-- end of value -->.\n"
     mended = script.fresh(page, lambda name: FOUND)
@@ -116,12 +106,12 @@ def test_a_number_in_a_sentence_is_the_result_s(script):
         "f.json | rows /rows | z = /rows/*/z",
     ],
 )
-def test_what_the_results_do_not_have_is_refused(script, spec):
+def test_what_the_results_do_not_have_is_refused(spec):
     with pytest.raises(script.ResultTableError):
         made(script, spec)
 
 
-def test_results_without_a_command_are_refused(script, tmp_path):
+def test_results_without_a_command_are_refused(tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "x.json").write_text('{"commit": "abc"}')
     with pytest.raises(script.ResultTableError, match="command"):
@@ -130,7 +120,7 @@ def test_results_without_a_command_are_refused(script, tmp_path):
         script.reader(tmp_path)("none.json")
 
 
-def test_a_column_may_hold_several_values_and_points(script):
+def test_a_column_may_hold_several_values_and_points():
     spec = "f.json | rows /rows | name = * | both = {/rows/*/x:.1p} / {/rows/*/n:,}"
     assert made(script, spec).splitlines()[2:] == ["| a | 12.3 / 1,200 |", "| b | - / 7 |"]
     assert script.shown(-0.0123, "+.1p") == "-1.2"
@@ -139,7 +129,7 @@ def test_a_column_may_hold_several_values_and_points(script):
         made(script, "f.json | rows /rows | z = {/rows/*/y:.1f} and {/rows/*/z}")
 
 
-def test_the_pages_claim_what_the_intervals_say(script):
+def test_the_pages_claim_what_the_intervals_say():
     for page in script.pages(ROOT):
         text = page.read_text(encoding="utf-8")
         assert script.claims(text, script.reader(ROOT)) == [], page.name
@@ -164,7 +154,7 @@ def test_the_pages_claim_what_the_intervals_say(script):
         ("/rows/0/lead", "best", "is ahead of", ["no claim of the kind"]),
     ],
 )
-def test_a_claim_has_to_be_that_of_its_interval(script, place, verb, text, wrong):
+def test_a_claim_has_to_be_that_of_its_interval(place, verb, text, wrong):
     ends = [(0.02, 0.01, 0.03), (0.01, -0.01, 0.02), (-0.02, -0.03, -0.01), (0.4, None, 0.5)]
     found = {"rows": [{"lead": dict(zip(("value", "low", "high"), one, strict=True))} for one in ends]}
     if "*" in place:
@@ -175,13 +165,13 @@ def test_a_claim_has_to_be_that_of_its_interval(script, place, verb, text, wrong
     assert all(one in line for one, line in zip(wrong, told, strict=True))
 
 
-def test_a_claim_needs_an_interval(script):
+def test_a_claim_needs_an_interval():
     page = "<!-- claim: f.json | /rows/a | ahead -->is ahead<!-- end of claim -->"
     with pytest.raises(script.ResultTableError, match="no interval at /rows/a"):
         script.claims(page, lambda name: FOUND)
 
 
-def test_a_sentence_about_vinelm_claims_nothing_outside_of_a_claim(script):
+def test_a_sentence_about_vinelm_claims_nothing_outside_of_a_claim():
     page = "VineLM is ahead of it. A router is ahead. `VineLM is ahead`.\n\n| VineLM | is ahead |\n\n- VineLM\n  saves $2."
     assert script.unheld(page) == ["VineLM is ahead of it.", "VineLM saves $2."]
     held = "VineLM is <!-- claim: f.json | /x | ahead -->ahead of<!-- end of claim --> it, and nothing else."

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kit.oracles.contingent_checks import plan_at, small_branching
 from kit.stores import made_store
-from science.contingent_checks import plan_at, small_branching
 
 from vinelm.api.estimation import estimate_store
 from vinelm.controller import Planner

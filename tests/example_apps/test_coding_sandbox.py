@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from hostile_parts import sandbox as hostile
 
 from examples.coding import boundary, solution_process
 from examples.coding.app import TASKS
@@ -17,7 +18,6 @@ from examples.coding.sandbox import MAX_CODE_CHARS, raises, run_tests
 from vinelm.errors import ConfigError
 
 TESTS = "f(1) == 2"
-SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 needs_boundary = pytest.mark.skipif(boundary.why_unavailable() is not None, reason=str(boundary.why_unavailable()))
 
 
@@ -30,19 +30,9 @@ def test_right_and_wrong_code():
     assert verdict("return x") == (False, "f(1) == 2 is not true; f(1) returned 1")
 
 
-@pytest.fixture(scope="module")
-def hostile():
-    sys.path.insert(0, SCRIPTS)
-    try:
-        from hostile_parts import sandbox
-    finally:
-        sys.path.remove(SCRIPTS)
-    return sandbox
-
-
 @needs_boundary
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
-def test_no_hostile_snippet_gets_through(hostile, every):
+def test_no_hostile_snippet_gets_through(every):
     result = hostile.run(lambda done, total: None, every)
     assert [attack for attack in result["attacks"] if not attack["stopped"]] == []
     assert (result["got_through"], result["processes_left"]) == (0, 0)
@@ -51,7 +41,7 @@ def test_no_hostile_snippet_gets_through(hostile, every):
 
 
 @pytest.mark.parametrize("name", ["proc-environ", "canary-file", "system", "connect-loopback", "abstract-socket", "walk"])
-def test_the_snippets_get_through_where_there_is_no_boundary(hostile, name, monkeypatch):
+def test_the_snippets_get_through_where_there_is_no_boundary(name, monkeypatch):
     """Otherwise it would prove nothing that none of them gets through."""
     monkeypatch.setenv(boundary.UNSAFE, "1")
     run_tests.cache_clear()

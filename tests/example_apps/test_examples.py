@@ -34,7 +34,7 @@ from vinelm.workflows import load_workflow
 from vinelm.workflows.nl2sql import load_bundled
 
 GRAPHS = ("sql", "react", "coding")
-BEFORE = Path(__file__).parents[1] / "examples_before"
+BEFORE = Path(__file__).parents[2] / "apps" / "examples_before"
 EXAMPLES = {"sql": 3, "react": 6, "coding": 2}
 """Name to requests that a test may run."""
 

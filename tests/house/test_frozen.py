@@ -1,39 +1,26 @@
 """Plans, tries, rows and verdicts are those of the record in `frozen/` (scripts/freeze.py)."""
 
 import copy
-import importlib.util
-import sys
-from pathlib import Path
 
+import freeze
 import pytest
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 FEW = range(0, 200, 8)
 HOW = "\nIf plans are meant to change: python scripts/freeze.py --write, in a commit of its own that says why."
 
 
-@pytest.fixture(scope="module")
-def freeze():
-    sys.path.insert(0, str(SCRIPTS))
-    spec = importlib.util.spec_from_file_location("freeze", SCRIPTS / "freeze.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    sys.path.remove(str(SCRIPTS))
-
-
-def require_same(freeze, name, items, *, whole):
+def require_same(name, items, *, whole):
     found = freeze.compared(name, items, whole=whole)
     assert not found.differences, "\n".join([f"{name} differs from the record:", *freeze.report(found)]) + HOW
 
 
 @pytest.mark.parametrize("kind", ["linear", "branching", "merged", "signals"])
-def test_some_plans_are_those_of_the_record(freeze, kind):
-    require_same(freeze, f"plans-{kind}", iter(freeze.plans.answers(kind, FEW).items()), whole=False)
+def test_some_plans_are_those_of_the_record(kind):
+    require_same(f"plans-{kind}", iter(freeze.plans.answers(kind, FEW).items()), whole=False)
 
 
-def test_a_stores_tries_plans_and_verdict_are_those_of_the_record(freeze):
-    require_same(freeze, "store-branching-walks", freeze.parts()["store-branching-walks"](), whole=True)
+def test_a_stores_tries_plans_and_verdict_are_those_of_the_record():
+    require_same("store-branching-walks", freeze.parts()["store-branching-walks"](), whole=True)
 
 
 @pytest.mark.long
@@ -44,11 +31,11 @@ def test_a_stores_tries_plans_and_verdict_are_those_of_the_record(freeze):
         *(f"store-{store}" for store in ("application", "merged-application", "support", "walks", "merged-walks", "demo")),
     ],
 )
-def test_everything_is_as_in_the_record(freeze, name):
-    require_same(freeze, name, freeze.parts()[name](), whole=True)
+def test_everything_is_as_in_the_record(name):
+    require_same(name, freeze.parts()[name](), whole=True)
 
 
-def test_the_record_is_complete_and_small(freeze):
+def test_the_record_is_complete_and_small():
     names = {f"{name}.json" for name in freeze.parts() | freeze.slow_parts()}
     assert {path.name for path in freeze.record.FOLDER.iterdir()} == names
     assert sum(path.stat().st_size for path in freeze.record.FOLDER.iterdir()) <= 1_000_000
@@ -56,7 +43,7 @@ def test_the_record_is_complete_and_small(freeze):
         assert len(freeze.record.read(f"plans-{kind}")) >= 200
 
 
-def test_every_difference_is_found_and_answers_to_refused_questions_are_none(freeze, monkeypatch):
+def test_every_difference_is_found_and_answers_to_refused_questions_are_none(monkeypatch):
     given = freeze.record.read("plans-branching")
     items = {number: copy.deepcopy(rows) for number, rows in list(given.items())[:40]}
     planned = [

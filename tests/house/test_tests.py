@@ -4,8 +4,8 @@ import ast
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-APPLICATIONS = ("examples_before", "house/before", "shapes")
-"""Folders of applications as their users write them, which tests read as files."""
+OTHERS = ("attacks", "house/before")
+"""Attacks, which run by themselves, too, and an application as its users wrote it, which tests read as a file."""
 
 
 def test_helpers_stand_in_the_kit():
@@ -13,7 +13,7 @@ def test_helpers_stand_in_the_kit():
         name
         for name in sorted(str(path.relative_to(TESTS)) for path in TESTS.rglob("*.py"))
         if not Path(name).name.startswith("test_") and Path(name).name != "conftest.py"
-        if not name.startswith(("kit/", *(f"{folder}/" for folder in APPLICATIONS)))
+        if not name.startswith(("kit/", *(f"{folder}/" for folder in OTHERS)))
     ]
     assert not elsewhere, "helpers of tests belong into tests/kit: " + ", ".join(elsewhere)
 

@@ -11,6 +11,11 @@ Builders:
     ``batch_files``: the lines and the dollars that a batch leaves
     ``tool_sessions``: sessions of a shop, whose reads follow from what came before; logs of them
 
+Oracles, which find the best plan by trying them all:
+    ``oracles.brute_force``, ``oracles.contingent_brute_force``, ``oracles.merged_plans``: on paths, with branches, merged
+    ``oracles.random_cases``, ``oracles.branching_cases``: random tries and questions
+    ``oracles.contingent_checks``, ``oracles.mixtures_of_plans``, ``oracles.merged_checks``: the planner beside them
+
 Worlds, from which requests, rows and plans' true values are drawn:
     ``worlds.answers``: a latent model of answers on a chain
     ``worlds.branching_answers``: the same of an application that branches

@@ -1,27 +1,13 @@
-"""kill -9 of runs and of children: a few of the trials of ``scripts/crash_profile.py`` (which makes hundreds)."""
+"""kill -9 of runs and of children: a few of the trials of ``tests/attacks/crash_profile.py`` (which makes hundreds)."""
 
-import importlib.util
 import random
-from pathlib import Path
 
+import crash_profile as crash
 import pytest
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "crash_profile.py"
-
-
-@pytest.fixture(scope="module")
-def crash():
-    spec = importlib.util.spec_from_file_location("crash_profile", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules["crash_profile"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.long
-def test_killed_runs_end_as_undisturbed_ones(crash, tmp_path, python, monkeypatch):
+def test_killed_runs_end_as_undisturbed_ones(tmp_path, python, monkeypatch):
     monkeypatch.setattr(crash, "start", python.start)
     cap = {"coverage": 0.5}
     calm = tmp_path / "calm.db"
@@ -43,7 +29,7 @@ def test_killed_runs_end_as_undisturbed_ones(crash, tmp_path, python, monkeypatc
 
 
 @pytest.mark.long
-def test_what_it_looks_for_would_be_found(crash):
+def test_what_it_looks_for_would_be_found():
     """A judge that finds nothing must be able to."""
     row = {"failure": None}
     right = {"rows": {("q", "a"): row}, "states": [], "dangling": 0, "committed": 1.0, "over": 0.0, "damage": "ok"}

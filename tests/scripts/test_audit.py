@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import audit
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -16,23 +17,13 @@ FLAW = {"id": "PYSEC-2026-1", "fix_versions": ["8.5.2"], "aliases": [], "descrip
 FLAWED = {**CLICK, "vulns": [FLAW]}
 
 
-@pytest.fixture(scope="module")
-def audit():
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import audit
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
-    return audit
-
-
 def program(path, body):
     path.write_text(f"#!{sys.executable} -IS\nimport sys\n{body}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
 @pytest.fixture
-def run(audit, tmp_path):
+def run(tmp_path):
     """Run the script on tools of our own: pip-audit writes the packages that it is given, or fails without a report."""
 
     def run(packages, *options):
@@ -66,7 +57,7 @@ def test_what_was_not_audited_is_said_and_fails_a_strict_audit(run, capsys, pack
     assert run(packages, "--strict") == strict
 
 
-def test_the_sbom_lists_the_runtime_dependencies_and_nothing_else(audit, tmp_path):
+def test_the_sbom_lists_the_runtime_dependencies_and_nothing_else(tmp_path):
     tool = audit.TOOLS / "cyclonedx-py"
     if not (tool.is_file() and audit.RUNTIME.exists()):
         pytest.skip("make audit installs cyclonedx-py and the environment that it lists")

@@ -2,16 +2,13 @@
 
 import gzip
 import json
-import os
 import random
-from pathlib import Path
 
 import pytest
-from batch_parts.engine import Engine, Prefixes, RadixCache, SlotCache, compressed
+from batch_parts.engine import Engine, Prefixes, RadixCache, compressed
 from batch_parts.landing import _planners, _run
 from batch_parts.loads import load
 from batch_parts.orders import RIVALS, Client, OurClient, fitting, placed, ranks, served, served_by_us
-from check_engine_model import compared
 
 
 @pytest.fixture(scope="module")
@@ -69,26 +66,6 @@ def test_a_memory_for_everything_computes_each_prefix_once():
     edges, sizes = compressed(prompts)
     assert computed(edges, RadixCache(10**6, sizes)) == expected
     assert sum(map(len, (one.path for one in edges))) < sum(len(one.path) for one in prompts)
-
-
-def test_one_slot_knows_the_last_sequence_but_for_its_last_token():
-    prefixes = Prefixes(1, 1)
-    prompts = [
-        prefixes.prompt("abcd", "xyz"),
-        prefixes.prompt("abcdxyzq", "x"),
-        prefixes.prompt("abcd", "x"),
-        prefixes.prompt("q", "x"),
-    ]
-    assert computed(prompts, SlotCache()) == [4, 2, 1, 1]
-
-
-@pytest.mark.skipif("VINELM_ENGINE_PYTHON" not in os.environ, reason="names an interpreter with xllamacpp and gguf")
-@pytest.mark.parametrize("shuffled", [True, False])
-def test_a_real_engine_with_one_slot_computes_the_same_tokens(data, shuffled):
-    found = compared("reflect", data, 1, Path(os.environ["VINELM_ENGINE_PYTHON"]), shuffled=shuffled)
-    assert found["calls"] == 30
-    assert found["calls_that_differ"] == 0
-    assert found["computed_by_the_engine"] < found["prompt_tokens"]
 
 
 def test_what_was_used_longest_ago_goes_first_and_no_memory_is_lost():

@@ -1,25 +1,12 @@
 """The comparison of samplers, on a small random table."""
 
-import sys
 from argparse import Namespace
 from dataclasses import replace
-from pathlib import Path
 
+import bench_buying
 import numpy as np
 import pytest
 from kit.tables import random_table
-
-SCRIPTS = str(Path(__file__).parents[2] / "scripts")
-
-
-@pytest.fixture(scope="module")
-def bench_buying():
-    sys.path.insert(0, SCRIPTS)
-    try:
-        import bench_buying
-    finally:
-        sys.path.remove(SCRIPTS)
-    return bench_buying
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +17,7 @@ def table():
     return replace(made, cost_usd=np.broadcast_to(dollars, made.cost_usd.shape).copy())
 
 
-def test_every_sampler_is_measured_on_the_same_splits(bench_buying, table):
+def test_every_sampler_is_measured_on_the_same_splits(table):
     arguments = Namespace(samplers=["cascade", "priced 1"], coverage=0.2, seeds=2, promises=False)
     cascade, priced = bench_buying.run(table, arguments)
     assert (cascade["sampler"], cascade["gain"]) == ("cascade", 0.0)
@@ -42,5 +29,5 @@ def test_every_sampler_is_measured_on_the_same_splits(bench_buying, table):
         assert len(bench_buying.line(result).split()) >= 9
 
 
-def test_a_sampler_is_named_with_its_exponent(bench_buying, table):
+def test_a_sampler_is_named_with_its_exponent(table):
     assert bench_buying.sampler_of("priced 0.5", table, 0).alpha == 0.5

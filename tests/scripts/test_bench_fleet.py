@@ -1,7 +1,6 @@
 """The simulated fleet of `bench_fleet.py`: deterministic, exact where that is known, and its processes know their part."""
 
 import gzip
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,17 +8,13 @@ import pytest
 
 pytest.importorskip("simpy")
 
-SCRIPTS = str(Path(__file__).parents[2] / "scripts")
+from fleet_parts import memory_link, serving, simulation, study, workload
+
 REQUESTS = 60
 
 
 @pytest.fixture(scope="module")
 def parts():
-    sys.path.insert(0, SCRIPTS)
-    try:
-        from fleet_parts import memory_link, serving, simulation, study, workload
-    finally:
-        sys.path.remove(SCRIPTS)
     return {"link": memory_link, "serving": serving, "simulation": simulation, "study": study, "workload": workload}
 
 

@@ -14,7 +14,7 @@ from unittest.mock import MagicMock
 import pytest
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-PARTS = SCRIPTS / "peers_parts"
+PARTS, SOURCES = SCRIPTS / "peers_parts", SCRIPTS.parent / "apps" / "peers_apps"
 KNOWN = {"linear", "branching", "agent"}
 STANDS_IN = ("agentopt", "llmrouter", "llmrouter.models", "torch", "sklearn")
 FAKE = """
@@ -84,7 +84,7 @@ def path(monkeypatch):
 
 
 def source(app):
-    return (PARTS / "apps" / f"{app}.py").read_text(encoding="utf-8")
+    return (SOURCES / f"{app}.py").read_text(encoding="utf-8")
 
 
 def project(app):
@@ -107,7 +107,7 @@ def asked(app, number=40):
 def test_the_applications_know_none_of_the_tools(app):
     from peers_parts.questions import APPS
 
-    assert set(APPS) == KNOWN == {path.stem for path in (PARTS / "apps").glob("*.py")}
+    assert set(APPS) == KNOWN == {path.stem for path in SOURCES.glob("*.py")}
     nodes = [node for node in ast.walk(ast.parse(source(app))) if isinstance(node, ast.Import | ast.ImportFrom)]
     imported = " ".join(ast.unparse(node) for node in nodes)
     assert not any(name in imported for name in ("vinelm", "agentopt", "cascadeflow", "litellm", "llmrouter"))
@@ -221,6 +221,7 @@ def bench(monkeypatch, tmp_path):
     (parts / "peer_fake.py").write_text(FAKE)
     (parts / "langchain_openai.py").write_text(CHAT_OPENAI)
     monkeypatch.setattr(bench_peers, "PARTS", parts)
+    monkeypatch.setattr(bench_peers, "SOURCES", parts / "apps")
     monkeypatch.setattr(bench_peers, "python_of", lambda name: Path(sys.executable))
     monkeypatch.setitem(bench_peers.PEERS, "fake", bench_peers.Peer("a fake", "peer_fake", "fake"))
     questions = asked("linear", 120)

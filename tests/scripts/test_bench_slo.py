@@ -3,7 +3,6 @@
 import gzip
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,18 +11,13 @@ from vinelm.controller.planning.metric import LATE_WEIGHT
 
 pytest.importorskip("simpy")
 
-SCRIPTS = str(Path(__file__).parents[2] / "scripts")
+import bench_slo
+import slo_figures
+import slo_workloads
 
 
 @pytest.fixture(scope="module")
 def scripts():
-    sys.path.insert(0, SCRIPTS)
-    try:
-        import bench_slo
-        import slo_figures
-        import slo_workloads
-    finally:
-        sys.path.remove(SCRIPTS)
     return bench_slo, slo_workloads, slo_figures
 
 

@@ -2,25 +2,13 @@
 
 import json
 import sys
-from pathlib import Path
 
+import bench_wire
 import pytest
-
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
-
-@pytest.fixture
-def bench_wire(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import bench_wire
-
-    yield bench_wire
-    for name in [name for name in sys.modules if name.split(".")[0] in {"bench_wire", "hostile_parts"}]:
-        del sys.modules[name]
 
 
 @pytest.mark.long
-def test_the_ways_take_turns_and_are_timed(bench_wire):
+def test_the_ways_take_turns_and_are_timed():
     asked = []
     figures = bench_wire.timed({way: lambda way=way: asked.append(way) for way in ("a", "b", "c")}, calls=4)
     assert asked[:9] == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
@@ -31,7 +19,7 @@ def test_the_ways_take_turns_and_are_timed(bench_wire):
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients of event loops that have ended
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
-def test_every_provider_reads_what_the_server_writes(bench_wire, provider, monkeypatch, tmp_path):
+def test_every_provider_reads_what_the_server_writes(provider, monkeypatch, tmp_path):
     for name, value in bench_wire.KEYS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(bench_wire, "WARM", 1)

@@ -5,29 +5,14 @@ import gzip
 import json
 import random
 import sys
-from pathlib import Path
+from argparse import Namespace
 
+import compare_policies as script
 import numpy as np
 import pytest
 
-SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 COLUMNS = ("dataset", "question_id", "model", "round", "answer", "correct", "cost_usd", "latency_s", "error")
 MODELS = (("small", 0.4, 0.0004, 1.0), ("middle", 0.6, 0.002, 6.0), ("large", 0.8, 0.02, 3.0))
-
-
-@pytest.fixture(scope="module")
-def script():
-    before = set(sys.modules)
-    sys.path.insert(0, SCRIPTS)
-    try:
-        import compare_policies
-
-        yield compare_policies
-    finally:
-        sys.path.remove(SCRIPTS)
-        for name in set(sys.modules) - before:
-            if name.split(".")[0] in {"compare_policies", "signals_parts"}:
-                del sys.modules[name]
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +35,13 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(script, data):
+def found(data):
     with pytest.MonkeyPatch.context() as patch:
-        options = ("--tables", "exams", "--splits", "1", "--depth", "2", "--coverage", "0.3")
-        patch.setattr(sys, "argv", ["compare_policies.py", "--data", str(data), *options])
         patch.setattr(sys.modules["signals_parts.equal_spend"], "N_BUDGETS", 5)
-        return script.run(script.parsed())
+        return script.run(Namespace(data=data, tables="exams", splits=1, depth=2, coverage=0.3))
 
 
-def test_every_method_spends_what_is_asked_where_it_can(script, found):
+def test_every_method_spends_what_is_asked_where_it_can(found):
     assert set(found["tables"]["exams"]["bounds"]) == {"dollars", "seconds"}
     for rows in found["tables"]["exams"]["bounds"].values():
         assert len(rows) == 5
@@ -87,7 +70,7 @@ def test_leads_are_differences_and_lie_in_their_intervals(found):
                 assert lead["low"] <= lead["value"] <= lead["high"]
 
 
-def test_seconds_are_the_record_s_and_means_where_there_are_none(script, data):
+def test_seconds_are_the_record_s_and_means_where_there_are_none(data):
     from signals_parts.systems import load_tables
 
     table = load_tables(data, None, ("exams",))["exams"].table
@@ -96,7 +79,7 @@ def test_seconds_are_the_record_s_and_means_where_there_are_none(script, data):
     assert seconds.mean(axis=0)[[table.column[name] for name, *_ in MODELS]].tolist() == [1.0, 6.0, 3.0]
 
 
-def test_the_text_fits_eighty_columns_and_bad_input_is_one_line(script, found, data, monkeypatch, capsys):
+def test_the_text_fits_eighty_columns_and_bad_input_is_one_line(found, data, monkeypatch, capsys):
     text = script.of_equal_spend(found)
     assert max(map(len, text.splitlines())) <= 80
     assert "accuracy in percent at equal seconds" in text

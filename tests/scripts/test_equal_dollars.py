@@ -1,25 +1,9 @@
 """Methods at equal dollars: mixtures spend what is asked, leads are those of the requests, and routers look at the request."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from vinelm.evaluation import OutcomeTable
-
-SCRIPTS = str(Path(__file__).parents[2] / "scripts")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def parts():
-    before = set(sys.modules)
-    sys.path.insert(0, SCRIPTS)
-    yield
-    sys.path.remove(SCRIPTS)
-    for name in set(sys.modules) - before:
-        if name.split(".")[0] == "signals_parts":
-            del sys.modules[name]
 
 
 def curve(accuracy, cost, promised, budgets, n=1000, seed=0):

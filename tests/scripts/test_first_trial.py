@@ -37,7 +37,7 @@ def models(tmp_path, monkeypatch):
 @pytest.mark.parametrize("app", TRIAL.APPS)
 def test_an_application_as_people_write_it_passes_check(app, models):
     """Structured output, forced tools, chat models at module level: most of these were refused or failed."""
-    report = check_workflow(load_workflow(f"first_trial_parts.apps.{app}:workflow"), Catalog.from_file(models))
+    report = check_workflow(load_workflow(f"trial_apps.{app}:workflow"), Catalog.from_file(models))
     assert [item.detail for item in report.items if not item.is_ok] == []
 
 

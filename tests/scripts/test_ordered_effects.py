@@ -1,21 +1,15 @@
 import gzip
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from ordered_effects_parts import loops, scoring
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 HEAD = "dataset,question_id,model,round,answer,correct,cost_usd,latency_s\n"
 
 
 @pytest.fixture(scope="module")
 def parts():
-    sys.path.insert(0, str(SCRIPTS))
-    from ordered_effects_parts import loops, scoring
-
-    yield loops, scoring
-    sys.path.remove(str(SCRIPTS))
+    return loops, scoring
 
 
 @pytest.fixture(scope="module")

@@ -1,24 +1,14 @@
 """The arithmetic of the README's table, against a table on which everything is executed."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
+import profile_cost
 import pytest
 from kit.tables import random_table
 
-SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 
-
-@pytest.fixture
-def profile_cost(monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPTS)
-    import profile_cost
-
-    return profile_cost
-
-
-def test_a_complete_profile_costs_what_every_reached_cell_costs(profile_cost):
+def test_a_complete_profile_costs_what_every_reached_cell_costs():
     made = random_table(5, n_requests=4_000, n_models=3, depth=3)
     prices = np.array([0.001, 0.004, 0.02])
     dollars = np.broadcast_to(np.where(made.trie.model >= 0, prices[made.trie.model], 0.0), made.cost_usd.shape).copy()
@@ -30,7 +20,7 @@ def test_a_complete_profile_costs_what_every_reached_cell_costs(profile_cost):
 
 
 @pytest.mark.long
-def test_every_set_of_models_has_a_price(profile_cost):
+def test_every_set_of_models_has_a_price():
     found = profile_cost.measure()
     assert [row["models"].split(":")[0].split()[0] for row in found["rows"]] == ["2", "4", "8"]
     for row in found["rows"]:

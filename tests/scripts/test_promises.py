@@ -1,26 +1,12 @@
 """The promises of `scripts/promises.py` hold more often than the intervals that ignored the choice of the best path."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
+import promises
 import pytest
-
-SCRIPTS = str(Path(__file__).parents[2] / "scripts")
-
-
-@pytest.fixture(scope="module")
-def promises():
-    sys.path.insert(0, SCRIPTS)
-    try:
-        import promises
-    finally:
-        sys.path.remove(SCRIPTS)
-    return promises
 
 
 @pytest.mark.long
-def test_promises_are_kept_more_often_and_are_less_optimistic(promises):
+def test_promises_are_kept_more_often_and_are_less_optimistic():
     """Ten worlds, not those of the documented figures."""
     sample = promises.applications(None, 100)["simulated: retry 8x3"]
     rows = [row for seed in range(400, 410) for row in promises.trial(sample(seed), 0.002, seed)]
@@ -32,19 +18,19 @@ def test_promises_are_kept_more_often_and_are_less_optimistic(promises):
 
 
 @pytest.mark.long
-def test_intervals_are_no_wider_than_they_have_to_be(promises):
+def test_intervals_are_no_wider_than_they_have_to_be():
     sample = promises.applications(None, 100)["simulated: retry 8x3"]
     found = promises.summary([row for seed in range(400, 403) for row in promises.trial(sample(seed), 0.02, seed)])
     assert found["all"]["promise"]["width"] <= 1.25 * found["all"]["old + n"]["width"] <= 25.0
 
 
-def test_the_same_seed_gives_the_same_rows(promises):
+def test_the_same_seed_gives_the_same_rows():
     sample = promises.applications(None, 40)["simulated: evaluator 3x6"]
     first, second = (list(promises.trial(sample(3), 0.002, 3)) for _ in range(2))
     assert first == second
 
 
-def test_without_plans_nothing_is_averaged(promises):
+def test_without_plans_nothing_is_averaged():
     table, _ = promises.applications(None, 40)["simulated: evaluator 3x6"](3)
     assert table.template.stop == "workflow"
     assert not table.success[:, ~table.trie.answerable].any()

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import pull_request_comment as script
 import pytest
 import yaml
 
@@ -50,16 +51,6 @@ RESULT = {
 }
 
 
-@pytest.fixture(scope="module")
-def script():
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import pull_request_comment
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
-    return pull_request_comment
-
-
 class GitHub:
     """Comments of one pull request."""
 
@@ -80,7 +71,7 @@ class GitHub:
 
 
 @pytest.fixture
-def run(script, tmp_path, monkeypatch):
+def run(tmp_path, monkeypatch):
     """Runs the script as the action does; what it wrote into the summary and the outputs."""
 
     def run(github, result=RESULT, event=EVENT, *more):
@@ -118,7 +109,7 @@ def test_the_card_has_the_verdict_the_figures_and_what_they_rest_on(run):
     )
 
 
-def test_its_own_earlier_comment_is_updated_and_no_other(run, script):
+def test_its_own_earlier_comment_is_updated_and_no_other(run):
     ours = script.marker(APP)
     github = GitHub(
         *[("somebody", "words")] * 120,
@@ -208,7 +199,7 @@ def test_a_github_that_refuses_is_a_warning_without_the_token(run, capsys, error
     assert "ghs_secret" not in said
 
 
-def test_the_token_goes_with_each_request(script):
+def test_the_token_goes_with_each_request():
     heard = []
 
     class Handler(BaseHTTPRequestHandler):

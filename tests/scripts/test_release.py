@@ -4,12 +4,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+import release
 
 ROOT = Path(__file__).parents[2]
 PROJECT = """
@@ -38,17 +38,6 @@ See [the docs](docs/a.md#part), [below](#results), [![a picture](docs/a.svg)](./
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
 
-@pytest.fixture(scope="module")
-def release():
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import release
-
-        yield release
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
-
-
 def git(folder, *arguments):
     person = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "tag.gpgsign=false", "-c", "commit.gpgsign=false"]
     subprocess.run(["git", *person, "-C", str(folder), *arguments], check=True, capture_output=True)
@@ -71,7 +60,7 @@ def checkout(tmp_path):
 
 
 @pytest.mark.long
-def test_a_second_build_elsewhere_gives_the_same_bytes(release, checkout, tmp_path):
+def test_a_second_build_elsewhere_gives_the_same_bytes(checkout, tmp_path):
     second = tmp_path / "second"
     git(tmp_path, "clone", "--quiet", str(checkout), str(second))
     left = second / "build" / "lib" / "vinelm" / "left.py"  # an old build folder, which setuptools packs again
@@ -99,7 +88,7 @@ def test_a_second_build_elsewhere_gives_the_same_bytes(release, checkout, tmp_pa
     assert f"[the docs]({PLACE}/blob/v1.2.3/docs/a.md#part)" in metadata
 
 
-def test_links_of_the_package_page_are_whole(release):
+def test_links_of_the_package_page_are_whole():
     from package_page import with_whole_links
 
     blob, raw = f"{PLACE}/blob/v1", f"{PLACE}/raw/v1"
@@ -124,13 +113,13 @@ See [the docs]({blob}/docs/a.md#part), [below]({blob}/README.md#results), [![a p
 
 
 @pytest.mark.parametrize("place", ["", "here", "http://example.org/vines/vinelm", "https://example.org"])
-def test_a_release_needs_the_address_of_the_repository(release, checkout, capsys, place):
+def test_a_release_needs_the_address_of_the_repository(checkout, capsys, place):
     assert release.main(["--root", str(checkout), "--repository", place]) == 1
     assert capsys.readouterr().err.endswith("is no address of a repository: give one as https://HOST/OWNER/NAME\n")
     assert not (checkout / "dist").exists()
 
 
-def test_a_changed_or_untagged_checkout_is_no_release(release, checkout, capsys):
+def test_a_changed_or_untagged_checkout_is_no_release(checkout, capsys):
     (checkout / "new.py").write_text("")
     assert release.main(["--root", str(checkout), "--repository", PLACE]) == 1
     assert capsys.readouterr().err == "no release: 1 files differ from the commit (git status): commit or remove them\n"

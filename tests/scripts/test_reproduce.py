@@ -4,7 +4,7 @@ import csv
 import json
 import sys
 import xml.etree.ElementTree as ET
-from pathlib import Path
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -12,29 +12,14 @@ from kit.optional import needs
 
 pytest.importorskip("simpy")
 needs("xgboost")
+script = import_module("reproduce")
 
-SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 NAMES = ("table1", "table2", "table3", "figure7", "figure8", "figure9", "figure10")
 SEEDS = (0, 1)
 
 
 @pytest.fixture(scope="module")
-def script():
-    before = set(sys.modules)
-    sys.path.insert(0, SCRIPTS)
-    try:
-        import reproduce
-
-        yield reproduce
-    finally:
-        sys.path.remove(SCRIPTS)
-        for name in set(sys.modules) - before:
-            if name.split(".")[0] in {"reproduce", "reproduce_parts"}:
-                del sys.modules[name]
-
-
-@pytest.fixture(scope="module")
-def case(script):
+def case():
     """A retry loop over four models and three turns, as bench_slo.py simulates it."""
     from slo_workloads import simulated_requests
 
@@ -42,12 +27,12 @@ def case(script):
 
 
 @pytest.fixture(scope="module")
-def fits(script, case):
+def fits(case):
     return [script.fit_all(case, SEEDS, (0.02, 0.2))]
 
 
 @pytest.fixture(scope="module")
-def result(script, case, fits):
+def result(case, fits):
     """Every figure and table of that case, as the script lays them out."""
     slo = {"about": "", "slos_s": [1.0, 2.0], "largest_cut": 0.5, "policies": {}, "mean": {}}
     for name in ("static", "ours"):
@@ -64,7 +49,7 @@ def result(script, case, fits):
     return made
 
 
-def test_errors_are_against_the_complete_table_and_fall_with_coverage(script, case, fits, result):
+def test_errors_are_against_the_complete_table_and_fall_with_coverage(case, fits, result):
     rows = result["table1"]["simulated"]["NL2SQL-8"]
     assert set(rows) == {"average", "prefix-average", "prefix-impute", "prefix-xgboost", "cascade", "cascade-svd", "latent"}
     for row in rows.values():
@@ -123,7 +108,7 @@ def test_dollars_of_the_three_regimes(case, result):
     assert row["ratio"] == pytest.approx(row["naive_usd"] / row["sparse_usd"])
 
 
-def test_replanning_is_timed_step_by_step(script, case, result):
+def test_replanning_is_timed_step_by_step(case, result):
     row = result["table3"]["simulated"]["NL2SQL-8"]
     assert row["steps"] >= 5
     assert 0 < row["median_us"] <= row["p99_us"]
@@ -132,7 +117,7 @@ def test_replanning_is_timed_step_by_step(script, case, result):
 
 
 @pytest.mark.long
-def test_late_requests_are_counted_under_load(script):
+def test_late_requests_are_counted_under_load():
     from dataclasses import replace
 
     from reproduce_parts import latency
@@ -148,7 +133,7 @@ def test_late_requests_are_counted_under_load(script):
         assert 0 <= one["violation_rate"][0] <= 1 - one["in_slo_accuracy"][0] + 1e-9
 
 
-def test_everything_is_written_and_drawn(script, result, tmp_path):
+def test_everything_is_written_and_drawn(result, tmp_path):
     script.write({"command": "x", **result}, tmp_path)
     found = json.loads((tmp_path / "reproduce.json").read_text())
     assert set(NAMES) < set(found)
@@ -165,7 +150,7 @@ def test_everything_is_written_and_drawn(script, result, tmp_path):
     assert all(f">{name}<" in drawn for name in ("latent", "cascade-svd", "prefix-xgboost"))
 
 
-def test_mathqa_is_executed_to_the_first_right_answer(script):
+def test_mathqa_is_executed_to_the_first_right_answer():
     pytest.importorskip("math_verify")
     from reproduce_parts.mathqa_table import mathqa_table
     from reproduce_parts.tables import spread
@@ -183,7 +168,7 @@ def test_mathqa_is_executed_to_the_first_right_answer(script):
     assert table.success.any()
 
 
-def test_one_stage_keeps_the_outcomes(script, case):
+def test_one_stage_keeps_the_outcomes(case):
     from reproduce_parts.tables import one_stage
 
     from vinelm.evaluation.plans.path_plans import workflow_level_nodes
@@ -195,14 +180,14 @@ def test_one_stage_keeps_the_outcomes(script, case):
     assert workflow_level_nodes(new).sum() == 4 * 3  # one model for all turns, and how many
 
 
-def test_more_requests_are_more_rows_and_a_smaller_error(script):
+def test_more_requests_are_more_rows_and_a_smaller_error():
     found = script.more_rows(script.more_requests(1_500, (0,)))
     small, large = found["500"], found["1500"]
     assert large["rows"] > 2 * small["rows"]
     assert large["cascade"]["mae"] < small["cascade"]["mae"]
 
 
-def test_without_data_every_figure_has_its_simulated_part(script, case, result, monkeypatch, tmp_path, capsys):
+def test_without_data_every_figure_has_its_simulated_part(case, result, monkeypatch, tmp_path, capsys):
     few = script.Settings(seeds=1, replans=3)
     monkeypatch.setattr(script, "QUICK", few)
     monkeypatch.setattr(script, "simulated_cases", lambda requests: [case])
@@ -221,7 +206,7 @@ def test_without_data_every_figure_has_its_simulated_part(script, case, result, 
     assert found["table2"]["paper"]["MathQA-4"]["naive_usd"] == 15073.67
 
 
-def test_bad_input_is_one_line(script, tmp_path, monkeypatch, capsys):
+def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     for options in (["-o", str(tmp_path / "file")], ["-o", str(tmp_path / "out"), "--data", str(tmp_path / "none")]):
         monkeypatch.setattr(sys, "argv", ["reproduce.py", *options])
@@ -231,7 +216,7 @@ def test_bad_input_is_one_line(script, tmp_path, monkeypatch, capsys):
         assert told[0].startswith("error: ")
 
 
-def test_the_command_names_no_path_of_the_machine(script, monkeypatch, tmp_path):
+def test_the_command_names_no_path_of_the_machine(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["reproduce.py", "--quick", "--data", str(tmp_path), "-o", str(tmp_path)])
     found = script.about(script.parsed(), script.QUICK)
     assert found["command"] == "python scripts/reproduce.py --quick --data DIR -o DIR"

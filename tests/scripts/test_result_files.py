@@ -8,19 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-SCRIPTS = Path(__file__).parents[2] / "scripts"
-
-
-@pytest.fixture(scope="module")
-def script():
-    sys.path.insert(0, str(SCRIPTS))
-    try:
-        import result_files
-
-        yield result_files
-    finally:
-        sys.path.remove(str(SCRIPTS))
+import result_files as script
 
 
 def parsed(script, *words):
@@ -45,18 +33,18 @@ def parsed(script, *words):
         (("--table", "dear when hard"), " --table 'dear when hard'"),
     ],
 )
-def test_the_command_leaves_out_paths_and_what_changes_no_figure(script, tmp_path, words, command):
+def test_the_command_leaves_out_paths_and_what_changes_no_figure(tmp_path, words, command):
     words = [word.format(dir=tmp_path, file=tmp_path / "x.json") for word in words]
     assert script.command(["/some/where/bench.py", *words], parsed(script, *words)) == f"python scripts/bench.py{command}"
 
 
-def test_data_that_the_environment_names_is_in_the_command(script, tmp_path):
+def test_data_that_the_environment_names_is_in_the_command(tmp_path):
     options = parsed(script)
     options.data = tmp_path
     assert script.command(["bench.py"], options) == "python scripts/bench.py --data DIR"
 
 
-def test_the_commit_says_whether_files_differ_and_pages_do_not_count(script, tmp_path, monkeypatch):
+def test_the_commit_says_whether_files_differ_and_pages_do_not_count(tmp_path, monkeypatch):
     def git(*words):
         who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
         subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
@@ -79,7 +67,7 @@ def test_the_commit_says_whether_files_differ_and_pages_do_not_count(script, tmp
     assert script.commit() == head + " + changes"
 
 
-def test_a_file_has_its_origin_and_rounded_figures(script, tmp_path, monkeypatch):
+def test_a_file_has_its_origin_and_rounded_figures(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["scripts/bench.py"])
     path = tmp_path / "results" / "bench.json"
     script.write_results(path, script.provenance(parsed(script)), {"rows": [{"x": 0.123456789, "big": 1234.5678, "n": 3}]})
@@ -97,20 +85,20 @@ def test_a_file_has_its_origin_and_rounded_figures(script, tmp_path, monkeypatch
         ("python scripts/a.py --data DIR -o DIR", "scripts/a.py --data /real -o /scratch"),
     ],
 )
-def test_the_command_of_a_file_makes_it_again(script, tmp_path, command, words):
+def test_the_command_of_a_file_makes_it_again(tmp_path, command, words):
     file = tmp_path / "a.json"
     file.write_text(json.dumps({"command": command}), encoding="utf-8")
     found = script.again(file, Path("/real"), Path("/scratch"))
     assert found == [sys.executable, *shlex.split(words.format(file=file))]
 
 
-def test_every_committed_file_can_be_made_again(script):
+def test_every_committed_file_can_be_made_again():
     for file in script.RESULTS.glob("*.json"):
         _, program, *_ = script.again(file, Path("/real"), Path("/scratch"))
         assert (script.RESULTS.parent / program).is_file()
 
 
-def test_files_are_made_by_one_command(script, tmp_path, monkeypatch):
+def test_files_are_made_by_one_command(tmp_path, monkeypatch):
     maker = tmp_path / "scripts" / "a.py"
     maker.parent.mkdir()
     maker.write_text("import sys, pathlib; pathlib.Path(sys.argv[-1]).write_text(sys.argv[1])", encoding="utf-8")
@@ -127,7 +115,7 @@ def test_files_are_made_by_one_command(script, tmp_path, monkeypatch):
     assert "python" in (script.RESULTS / "b.json").read_text("utf-8")
 
 
-def test_nothing_is_measured_on_what_is_not_committed_or_without_its_data(script, monkeypatch, capsys):
+def test_nothing_is_measured_on_what_is_not_committed_or_without_its_data(monkeypatch, capsys):
     monkeypatch.setattr(script, "commit", lambda: "abc + changes")
     monkeypatch.setattr(sys, "argv", ["result_files.py", "wire"])
     with pytest.raises(SystemExit, match="2"):

@@ -7,34 +7,18 @@ import random
 import sqlite3
 import sys
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
+import signals as script
 
 from vinelm.errors import ConfigError
 
-SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 ROUTED = {"kind_table", "knn"}
 METHODS = {"path_only", "static", "single", "mixed_single", "vote", "two_agree", "scored_cascade", "oracle"}
 QUICK = ("--coverage", "0.3", "--quick", "--json")
 SHARES = {"GPT-4@2024": 0.8, "santacoder-1.1B@2024": 0.3, "CodeGeeX@2023": 0.0, "deepseek-coder-6.7b@2024": 0.5}
 N = 24
-
-
-@pytest.fixture(scope="module")
-def script():
-    before = set(sys.modules)
-    sys.path.insert(0, SCRIPTS)
-    try:
-        import signals
-
-        yield signals
-    finally:
-        sys.path.remove(SCRIPTS)
-        for name in set(sys.modules) - before:
-            if name.split(".")[0] in {"signals", "signals_parts"}:
-                del sys.modules[name]
 
 
 def write(path, columns, rows):
@@ -102,7 +86,7 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def tables(script, data):
+def tables(data):
     from signals_parts.systems import load_tables
 
     return {name: one.table for name, one in load_tables(data, None).items()}
@@ -152,7 +136,7 @@ def test_code_shows_how_many_visible_tests_failed(tables):
     assert (table.success <= table.passed).all()
 
 
-def test_a_split_keeps_groups_together_and_depends_on_the_seed(script, tables):
+def test_a_split_keeps_groups_together_and_depends_on_the_seed(tables):
     from signals_parts.protocol import split
 
     groups = tables["classeval"].groups
@@ -165,7 +149,7 @@ def test_a_split_keeps_groups_together_and_depends_on_the_seed(script, tables):
 
 
 @pytest.mark.parametrize("sampler", ["cascade", "exhaustive", "priced"])
-def test_no_more_is_bought_than_the_budget_allows(script, tables, sampler):
+def test_no_more_is_bought_than_the_budget_allows(tables, sampler):
     from science.complete_tables import as_recorded_table
     from signals_parts.buying import bought, catalog_of, template_of
 
@@ -181,7 +165,7 @@ def test_no_more_is_bought_than_the_budget_allows(script, tables, sampler):
     assert sum(row.cost_usd for row in whole) == pytest.approx(everything)
 
 
-def test_differences_are_paired_and_their_interval_is_that_of_the_groups(script, tables):
+def test_differences_are_paired_and_their_interval_is_that_of_the_groups(tables):
     from signals_parts.figures import Comparison, Pooled, differences
     from signals_parts.protocol import Served, Settings, SplitResult
 
@@ -211,7 +195,7 @@ def test_differences_are_paired_and_their_interval_is_that_of_the_groups(script,
     assert found["by_budget"][0]["value"] == pytest.approx(found["value"])
 
 
-def test_the_calibration_error_is_that_of_ten_bins_of_equal_weight(script):
+def test_the_calibration_error_is_that_of_ten_bins_of_equal_weight():
     from signals_parts.calibration import Said
 
     rng = np.random.default_rng(0)
@@ -225,7 +209,7 @@ def test_the_calibration_error_is_that_of_ten_bins_of_equal_weight(script):
     assert np.isnan(Said(said[:0], said[:0], said[:0]).ece_points())
 
 
-def test_what_is_said_is_that_of_every_history_of_the_requests(script, tables):
+def test_what_is_said_is_that_of_every_history_of_the_requests(tables):
     """Against each sequence of models, one request at a time; a policy that is served says the same."""
     from itertools import permutations
 
@@ -285,7 +269,7 @@ def run(script, monkeypatch, capsys, *arguments):
 
 
 @pytest.mark.long
-def test_every_method_is_measured_on_every_table(script, data, monkeypatch, capsys):
+def test_every_method_is_measured_on_every_table(data, monkeypatch, capsys):
     code, out, _ = run(script, monkeypatch, capsys, "--data", data, "--tables", "exams,classeval", *QUICK)
     assert code == 0
     result = json.loads(out)
@@ -312,7 +296,7 @@ def test_every_method_is_measured_on_every_table(script, data, monkeypatch, caps
 
 
 @pytest.mark.long
-def test_systems_and_their_prices_come_from_a_file(script, data, tmp_path, monkeypatch, capsys):
+def test_systems_and_their_prices_come_from_a_file(data, tmp_path, monkeypatch, capsys):
     file = tmp_path / "systems.csv"
     file.write_text("name,usd_per_1000\nsmall,3\nlarge,\nGPT-4@2024,7\n")
     code, out, err = run(script, monkeypatch, capsys, "--data", data, "--systems", file, *QUICK)
@@ -339,7 +323,7 @@ def test_systems_and_their_prices_come_from_a_file(script, data, tmp_path, monke
         ("name,usd_per_1000\nsmall,1\nnobody,1\nlarge,1\n", ["--data", "{data}"], "no table has the system 'nobody'"),
     ],
 )
-def test_bad_input_is_one_line(script, data, tmp_path, monkeypatch, capsys, text, arguments, says):
+def test_bad_input_is_one_line(data, tmp_path, monkeypatch, capsys, text, arguments, says):
     monkeypatch.delenv("VINELM_DATA", raising=False)
     arguments = [one.format(data=data, empty=tmp_path) for one in arguments]
     if text is not None:
@@ -351,7 +335,7 @@ def test_bad_input_is_one_line(script, data, tmp_path, monkeypatch, capsys, text
     assert says in err
 
 
-def test_a_damaged_file_is_named(script, tmp_path, monkeypatch, capsys):
+def test_a_damaged_file_is_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "outcomes").mkdir()
     (tmp_path / "outcomes" / "exam_retries.csv.gz").write_bytes(b"no gzip")
     code, _, err = run(script, monkeypatch, capsys, "--data", tmp_path)
@@ -359,7 +343,7 @@ def test_a_damaged_file_is_named(script, tmp_path, monkeypatch, capsys):
     assert "exam_retries.csv.gz: cannot read the recorded answers" in err
 
 
-def test_the_results_of_the_readme_are_those_of_the_run(script):
+def test_the_results_of_the_readme_are_those_of_the_run():
     over = {"value": 0.013, "low": -0.002, "high": 0.03}
     said = {"promised_less_achieved": 0.01, "spent_over_promised": 0.9, "spent_over_bound": 0.8, "covered_at_90": 0.9}
     leads = {"static": over, "mixed_single": over}
@@ -390,6 +374,6 @@ def test_the_results_of_the_readme_are_those_of_the_run(script):
 
 
 @pytest.mark.parametrize(("depths", "samplers"), [("4", "priced"), ("3,4", "cascade")])
-def test_results_need_what_they_quote(script, depths, samplers):
+def test_results_need_what_they_quote(depths, samplers):
     with pytest.raises(ConfigError, match="--results has the figures of depth 3 and sampler 'priced'"):
         script.require_measured(depths, samplers)

@@ -13,7 +13,7 @@ import pytest
 from vinelm import read_dataset
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-PLAIN = SCRIPTS / "first_trial_parts" / "plain"
+PLAIN = SCRIPTS.parent / "apps" / "strangers"
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def answers(request):
 
 
 def test_no_application_knows_vinelm():
-    from first_trial_parts.plain.cases import CASES
+    from strangers.cases import CASES
 
     assert {case.name for case in CASES} == {path.parent.name for path in PLAIN.glob("*/app.py")}
     assert len(CASES) >= 15
@@ -66,7 +66,7 @@ def test_an_application_asks_the_simulated_models(model, monkeypatch):
 
 
 def test_the_questions_are_the_same_for_a_seed_and_none_is_profiled_and_served(tmp_path):
-    from first_trial_parts.plain.cases import CASES, by_hand, write_questions
+    from strangers.cases import CASES, by_hand, write_questions
 
     for case in CASES[:4]:
         write_questions(case, tmp_path, 0)
@@ -105,8 +105,8 @@ def test_a_field_that_no_command_prints_is_null():
 
 
 def test_a_command_that_fails_ends_one_application_with_its_line(tmp_path, monkeypatch):
-    from first_trial_parts.plain.cases import CASES
     from first_trial_parts.stranger import Stopped, Trial
+    from strangers.cases import CASES
 
     def fails(*command, **given):
         raise Stopped("error: it cannot be read")
@@ -118,10 +118,10 @@ def test_a_command_that_fails_ends_one_application_with_its_line(tmp_path, monke
 
 
 def test_an_application_is_told_in_lines():
-    from first_trial_parts.plain.cases import PRICES
     from first_trial_parts.stranger import Stranger
     from first_trial_parts.stranger_figures import best_single, served_figures
     from first_trial_parts.stranger_lines import stranger_line
+    from strangers.cases import PRICES
 
     stopped = Stranger("swarm", stopped_at="check", line="error: no template")
     assert stranger_line(vars(stopped)).endswith("stops at check: error: no template")

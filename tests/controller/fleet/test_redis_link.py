@@ -4,7 +4,7 @@ import socket
 import threading
 
 import pytest
-from kit.servers.redis_server import RedisServer
+from redis_for_bench import OwnRedis
 
 from vinelm.controller import FleetConfig
 from vinelm.controller.fleet.joined.fleet import Fleet
@@ -58,7 +58,7 @@ def full(server, folder):
 
 
 def replica(server, folder):
-    primary = RedisServer(folder)
+    primary = OwnRedis(folder)
     primary.start()
     admin(server).execute_command("REPLICAOF", "127.0.0.1", primary.port)
     server.primary = primary

@@ -2,8 +2,8 @@ import json
 import random
 
 import pytest
-from science.brute_force import brute_force
-from science.random_cases import random_annotated, random_question
+from kit.oracles.brute_force import brute_force
+from kit.oracles.random_cases import random_annotated, random_question
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session

@@ -1,7 +1,7 @@
 import random
 
 import pytest
-from science.random_cases import grid_annotated, random_question
+from kit.oracles.random_cases import grid_annotated, random_question
 
 from vinelm.controller import Planner
 from vinelm.controller.planning import frontier as frontier_module

@@ -5,8 +5,8 @@ import sys
 
 import numpy as np
 import pytest
+from kit.oracles.mixtures_of_plans import KINDS, check_mixture, random_objective, small_tries
 from kit.tables import random_table
-from science.mixtures_of_plans import KINDS, check_mixture, random_objective, small_tries
 
 from vinelm.controller import Planner, Session
 from vinelm.controller.planning.mixture import Hull, place_of
@@ -40,7 +40,7 @@ def between(planner):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_shares_of_deterministic_plans_are_better(kind):
-    """The linear program over all deterministic plans; scripts/check_planner.py does it at length."""
+    """The linear program over all deterministic plans; tests/attacks/check_planner.py does it at length."""
     mixed = 0
     for rng, planner, plans in small_tries(kind, 25):
         for objective in (random_objective(rng, plans) for _ in range(4)):

@@ -4,10 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from kit.catalogs import make_catalog
+from kit.oracles.brute_force import brute_force
+from kit.oracles.random_cases import random_annotated, random_question
 from kit.tables import random_table
 from kit.templates import make_template
-from science.brute_force import brute_force
-from science.random_cases import random_annotated, random_question
 
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError, InfeasibleError

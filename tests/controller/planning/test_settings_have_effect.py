@@ -7,7 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from science.random_cases import random_annotated
+from kit.oracles.random_cases import random_annotated
 
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError, InfeasibleError

@@ -13,7 +13,7 @@ import pytest
 from core.vinefile.test_file import make_trie
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from science.random_cases import random_annotated
+from kit.oracles.random_cases import random_annotated
 
 from vinelm.controller import Planner
 from vinelm.errors import InfeasibleError, TrieFileError

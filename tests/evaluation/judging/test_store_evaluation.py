@@ -1,9 +1,8 @@
 """`evaluate` on stores: what is refused in one line, cross-fitting, and verdicts from worlds whose truth is known."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
+import evaluate_coverage as coverage
 import numpy as np
 import pytest
 from kit.catalogs import make_catalog
@@ -251,25 +250,14 @@ def test_steps_without_rows_are_not_identified(tmp_path):
 # -- the benchmark -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def coverage():
-    scripts = str(Path(__file__).parents[3] / "scripts")
-    sys.path.insert(0, scripts)
-    try:
-        import evaluate_coverage
-    finally:
-        sys.path.remove(scripts)
-    return evaluate_coverage
-
-
-def drawn(coverage, kind, worlds, seed, estimator="cascade-svd"):
+def drawn(kind, worlds, seed, estimator="cascade-svd"):
     arguments = type("Arguments", (), {"seed": seed, "estimator": estimator, "jobs": 1})
     return coverage.run_kind(arguments, kind, worlds, [])
 
 
-def test_a_few_worlds_are_covered(coverage, monkeypatch):
+def test_a_few_worlds_are_covered(monkeypatch):
     monkeypatch.setattr(coverage, "FRESH", 2000)
-    found = drawn(coverage, "paths", 5, 7)
+    found = drawn("paths", 5, 7)
     values = [one for what, one in found["coverage"].items() if what.startswith("value")]
     assert sum(one["covered"] for one in values) >= 0.8 * sum(one["intervals"] for one in values) > 0
     assert found["without_gain"]["claimed"] <= 1
@@ -277,15 +265,15 @@ def test_a_few_worlds_are_covered(coverage, monkeypatch):
 
 
 @pytest.mark.long
-def test_plans_over_signals_are_judged_in_a_few_worlds(coverage, monkeypatch):
+def test_plans_over_signals_are_judged_in_a_few_worlds(monkeypatch):
     monkeypatch.setattr(coverage, "FRESH", 2000)
-    found = drawn(coverage, "signals", 4, 1)  # a value is identified in two of these worlds
+    found = drawn("signals", 4, 1)  # a value is identified in two of these worlds
     assert found["coverage"]["value of signals"]["intervals"] > 0
 
 
 @pytest.mark.long
-def test_intervals_cover_and_gains_are_not_made_up(coverage):
+def test_intervals_cover_and_gains_are_not_made_up():
     """A hundred worlds, not those of the documented figures."""
-    found = drawn(coverage, "paths", 100, 11, "latent")
+    found = drawn("paths", 100, 11, "latent")
     assert found["coverage"]["all gains"]["interval"][0] <= 0.95 <= found["coverage"]["all gains"]["interval"][1]
     assert found["without_gain"]["interval"][0] <= 0.05

@@ -2,12 +2,10 @@
 
 import os
 import shutil
-import socket
-import subprocess
-import time
 import uuid
 
 import pytest
+from redis_for_bench import OwnRedis
 
 WHERE = "VINELM_TEST_REDIS"
 DEFAULT = "redis://127.0.0.1:6379/0"
@@ -26,30 +24,6 @@ def answers(url):
         return False
 
 
-class RedisServer:
-    """A server of our own that can be killed and started again, empty. Keeps nothing on disk."""
-
-    def __init__(self, folder):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.folder, self.process = folder, None
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-
-    def start(self):
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-        self.process = subprocess.Popen([*command, "--dir", str(self.folder)], stdout=subprocess.DEVNULL)
-        until = time.monotonic() + 10
-        while not answers(self.url):
-            assert self.process.poll() is None, "redis-server ended"
-            assert time.monotonic() < until, "redis-server does not answer"
-            time.sleep(0.01)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory):
     given = os.environ.get(WHERE)
@@ -59,7 +33,7 @@ def redis_url(tmp_path_factory):
     elif answers(DEFAULT):
         yield DEFAULT
     elif shutil.which("redis-server"):
-        server = RedisServer(tmp_path_factory.mktemp("redis"))
+        server = OwnRedis(tmp_path_factory.mktemp("redis"))
         server.start()
         yield server.url
         server.kill()
@@ -73,7 +47,7 @@ def redis_server(tmp_path):
     pytest.importorskip("redis", reason=NO_DRIVER)
     if not shutil.which("redis-server"):
         pytest.skip("no redis-server to kill: install it (Debian: apt install redis-server)")
-    server = RedisServer(tmp_path)
+    server = OwnRedis(tmp_path)
     server.start()
     yield server
     server.kill()

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hostile_parts import sql as attacks_on_sql
 
 from vinelm.errors import DatasetError
 from vinelm.workflows.nl2sql import limited_sql
@@ -19,7 +20,6 @@ from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.limited_sql import run_limited
 from vinelm.workflows.nl2sql.sql import run_sql
 
-SCRIPTS = str(Path(__file__).parents[3] / "scripts")
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
 ONE_STEP = "SELECT length(printf('%.*c', 2000000000, 'x'))"
 """About 20 s in one call of a function."""
@@ -56,11 +56,8 @@ def test_it_answers_as_in_this_process(shop, sql):
 
 
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
-def test_no_hostile_statement_gets_through(monkeypatch, every):
-    monkeypatch.syspath_prepend(SCRIPTS)
-    from hostile_parts import sql
-
-    attacks = sql.run(lambda done, total: None, every)
+def test_no_hostile_statement_gets_through(every):
+    attacks = attacks_on_sql.run(lambda done, total: None, every)
     assert [attack for attack in attacks["attacks"] if not attack["stopped"]] == []
     assert attacks["got_through"] == 0
     assert attacks["count"] >= 30 // every

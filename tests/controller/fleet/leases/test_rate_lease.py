@@ -3,8 +3,8 @@
 from contextlib import closing
 
 import pytest
-from kit.servers.redis_server import RedisServer
 from kit.worlds.shared_rates import World
+from redis_for_bench import OwnRedis
 
 from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.fleet.leases.rate_lease import ALONE_AFTER_S, GRACE_MS, RECLAIM_AFTER_MS
@@ -241,7 +241,7 @@ def test_holdings_have_no_time_to_live(world):
 
 
 def test_a_redis_that_may_evict_leases_is_refused_in_one_line(tmp_path):
-    server = RedisServer(tmp_path)
+    server = OwnRedis(tmp_path)
     server.start()
     try:
         with closing(RedisLink(server.url)) as link:

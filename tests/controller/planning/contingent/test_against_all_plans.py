@@ -1,9 +1,9 @@
-"""The contingent planner against every contingent plan of small random tries. scripts/check_planner.py does it at length."""
+"""The contingent planner against every contingent plan of small random tries. check_planner.py does it at length."""
 
 import random
 
 import pytest
-from science.contingent_checks import check_averages, check_prices, check_request_bounds, small_branching
+from kit.oracles.contingent_checks import check_averages, check_prices, check_request_bounds, small_branching
 
 from vinelm.controller import Planner
 

@@ -4,9 +4,9 @@ import random
 from itertools import pairwise
 
 import pytest
+from kit.oracles.contingent_checks import small_branching
 from kit.templates import agent
 from kit.tries import random_merged
-from science.contingent_checks import small_branching
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.hull import Curve

@@ -4,9 +4,9 @@ import random
 
 import numpy as np
 import pytest
-from science.branching_cases import annotated_at_random
-from science.contingent_checks import MOST_PLANS, check_prices, number_of_plans
-from science.random_cases import _model
+from kit.oracles.branching_cases import annotated_at_random
+from kit.oracles.contingent_checks import MOST_PLANS, check_prices, number_of_plans
+from kit.oracles.random_cases import _model
 
 from vinelm.catalog import Catalog
 from vinelm.controller.planner import Planner

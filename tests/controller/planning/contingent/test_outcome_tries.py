@@ -5,8 +5,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from kit.oracles.contingent_brute_force import ContingentQuestion
 from kit.worlds.outcomes import random_outcome_trie
-from science.contingent_brute_force import ContingentQuestion
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.limits import Admissible

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kit.oracles.merged_plans import all_plans, arm_rates, best_within, worth
 from kit.templates import agent, branching
 from kit.tries import random_merged
-from science.merged_plans import all_plans, arm_rates, best_within, worth
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent import grid_problem

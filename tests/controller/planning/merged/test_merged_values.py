@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kit.catalogs import make_catalog
+from kit.oracles.merged_plans import all_plans, arm_rates, best_within, worth
 from kit.templates import agent
 from kit.tries import random_merged
-from science.merged_plans import all_plans, arm_rates, best_within, worth
 
 from vinelm.controller.planning.contingent.grid_problem import GridProblems
 from vinelm.controller.planning.contingent.limits import Admissible
