@@ -478,7 +478,7 @@ def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
         cost = usd - plan.saved_usd
         points = f"{100 * plan.gain:+.1f} ({100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
         words = plan.words if len(plan.words) <= MOST_WORDS // 2 else f"{plan.words[: MOST_WORDS // 2 - 3]}..."
-        yield f"{words}{mark}", percent(_accuracy(found, plan)), points, dollars(cost), _change(cost, usd)
+        yield f"{words}{mark}", percent(_accuracy(found, plan)), points, dollars(cost), change(cost, usd)
 
 
 def what_can_be_proven(requests: int, max_loss: float) -> str:
@@ -529,11 +529,12 @@ def _named(found: Verdict) -> str:
 def _costs(found: Verdict, plan: ComparedPlan) -> str:
     usd = found.cost_usd or 0.0
     cost = usd - plan.saved_usd
-    return f"{dollars(cost)} instead of {dollars(usd)} per 1,000 requests ({_change(cost, usd)})"
+    return f"{dollars(cost)} instead of {dollars(usd)} per 1,000 requests ({change(cost, usd)})"
 
 
-def _change(cost: float, usd: float) -> str:
-    return f"{100 * (cost / usd - 1.0):+z.0f} %" if usd else "-"
+def change(after: float, before: float) -> str:
+    """Return the change from one amount to another in percent, without digits; "-" where it was 0."""
+    return f"{100 * (after / before - 1.0):+z.0f} %" if before else "-"
 
 
 def _points(plan: ComparedPlan) -> str:

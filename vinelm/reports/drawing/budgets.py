@@ -83,7 +83,8 @@ def drawn_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[B
         parts = budget_parts(slider, note)
         if len(slider.stops) < 3 or len("".join({shown for one in parts for shown in one.shown})) <= MOST_CHARACTERS:
             return slider, parts
-        slider = replace(slider, stops=slider.stops[::2])
+        first = slider.start % 2  # the stop that is shown first stays
+        slider = replace(slider, stops=slider.stops[first::2], start=slider.start // 2)
 
 
 def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
@@ -131,7 +132,7 @@ def budget_data(slider: BudgetSlider, parts: Sequence[BudgetPart], typeset: Call
     numbers: dict[str, int] = {}
     stops = []
     for index, stop in enumerate(slider.stops):
-        texts = {"budget": stop.budget, "sentence": stop.sentence}
+        texts = {"budget": stop.budget, "plan": stop.plan}
         texts |= {f"figure-{i}": value for i, (_, value) in enumerate(stop.figures)}
         stops.append(
             {

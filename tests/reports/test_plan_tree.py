@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from vinelm.reports.store.plan_sections import MOST_NODES, plan_tree
+from vinelm.reports.plan_tree import MOST_NODES, plan_tree
 
 
 def step(stage, model, probability, *steps):
