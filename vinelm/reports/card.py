@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from vinelm.reports.document import Card, Dot, Measure, Scatter
 from vinelm.reports.formatting import percent, seconds
@@ -36,7 +37,7 @@ def verdict_card(found: Verdict, *, plan: str, annotated: AnnotatedTrie, files: 
         measures=_measures(found),
         plan=plan,
         picture=_scatter(found),
-        code="\n".join(plan_code(replace(annotated, verdict=found), trie)) if is_switch else "",
+        code="\n".join(plan_code(replace(annotated, verdict=found), files[1].name)) if is_switch else "",
         command=f"vinelm plan {trie} --as-code" if is_switch else f"vinelm evaluate {store} {trie}",
         data=found.to_dict(),
     )
@@ -52,7 +53,7 @@ def before(found: Verdict) -> str:
 
 def _shown_path(path: Path) -> str:
     """Return a path for a command line; a page that is passed on does not tell the folders of the machine it was made on."""
-    return path.name if path.is_absolute() else path.as_posix()
+    return quote(path.name if path.is_absolute() else path.as_posix())
 
 
 def _rest(found: Verdict) -> str:

@@ -473,12 +473,18 @@ def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
     now = "today" if found.is_today else found.opponent
     yield now, percent(found.accuracy), "", dollars(usd), ""
     shown = [plan for plan in found.plans if plan.is_identified and not plan.is_same]
+    room = MOST_WORDS // 2
+    while len({_cut(plan.words, room) for plan in shown}) < len({plan.words for plan in shown}):
+        room += MOST_WORDS // 2  # two plans that begin alike
     for plan in sorted(shown, key=lambda plan: -plan.saved_usd):
         mark = " *" if plan is found.plan else ""
         cost = usd - plan.saved_usd
         points = f"{100 * plan.gain:+.1f} ({100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
-        words = plan.words if len(plan.words) <= MOST_WORDS // 2 else f"{plan.words[: MOST_WORDS // 2 - 3]}..."
-        yield f"{words}{mark}", percent(_accuracy(found, plan)), points, dollars(cost), change(cost, usd)
+        yield f"{_cut(plan.words, room)}{mark}", percent(_accuracy(found, plan)), points, dollars(cost), change(cost, usd)
+
+
+def _cut(words: str, room: int) -> str:
+    return words if len(words) <= room else f"{words[: room - 3]}..."
 
 
 def what_can_be_proven(requests: int, max_loss: float) -> str:

@@ -22,7 +22,7 @@ from vinelm.reports.plan_words import plan_line
 from vinelm.reports.store.estimated_sections import interval_of
 from vinelm.reports.store.plan_sections import ShownPlan, planned
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.verdict import Verdict
+from vinelm.trie.verdict import Verdict, dollars
 from vinelm.verdicts.judged_store import JudgedStore
 
 UNJUDGED_STOPS = 9
@@ -163,7 +163,7 @@ class BudgetPlans:
         verdict, own = self.verdict, None if self.verdict is None else self.verdict.plan
         if budget == self._own_usd and verdict is not None and own is not None:
             judged = min(max((verdict.accuracy or 0.0) + own.gain, 0.0), 1.0)
-            return f"{percent(judged)} right for {thousand((verdict.cost_usd or 0.0) - own.saved_usd)}"
+            return f"{percent(judged)} right for {dollars((verdict.cost_usd or 0.0) - own.saved_usd)}"
         found = next((one.judged for one in self._judged_points() if one.objective.max_cost_usd == budget), None)
         if found is None:
             return "not at this budget"

@@ -172,7 +172,7 @@ def store_page(
     _require_evaluation_of(rows, annotated, seed, evaluation)
     judged = judge_store(store, annotated, evaluation=evaluation, in_use=in_use, seed=seed, on_done=on_done)
     facts = _provenance(annotated, Path(store), Path(where), seed)
-    files = (Path(store), Path(where))
+    files = (Path(store), Path("TRIE" if isinstance(trie, AnnotatedTrie) else trie))
     own = _StorePage(identity, annotated, rows, judged, verdicts is not None, today, prompts, files, show_text)
     return own.report(facts)
 
