@@ -18,7 +18,6 @@ from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.judging.side_by_side import FollowedPlan, side_by_side
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
-from vinelm.evaluation.plans.sweep import showcase
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import served_objective
 from vinelm.prompts.layout import StagePrompts
@@ -35,7 +34,6 @@ from vinelm.reports.store.budget_section import BudgetPlans
 from vinelm.reports.store.estimated_sections import (
     arm_tables,
     frontier_section,
-    plans_section,
     stage_table,
 )
 from vinelm.reports.store.evidence_sections import (
@@ -388,7 +386,7 @@ class _StorePage:
 
     def _of_arms(self) -> tuple[Section, ...]:
         arms = Section(title="What the application does", intro=_ARMS, parts=arm_tables(self.annotated))
-        return tuple(section for section in (plans_section(self.plans, showcase(self.plans)), arms) if section.parts)
+        return (arms,) if arms.parts else ()
 
     @property
     def _check(self) -> Section | None:
