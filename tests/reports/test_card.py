@@ -37,7 +37,7 @@ WORSE = compared("tiny", -0.2, 0.0099, models=("tiny",), is_rung=False)
 def test_before_and_after_are_per_1000_with_percent_and_interval():
     found = card(verdict(CHEAP, WORSE))
     assert [(one.name, one.before, one.after, one.change) for one in found.measures] == [
-        ("Cost per 1,000 requests", "$10.00", "$2", "-80 %"),
+        ("Cost per 1,000 requests", "$10.00", "$2.00", "-80 %"),
         ("Right answers", "80.0 %", "80.0 %", "+0.0 points (95 %: -1.0 to +1.0)"),
         ("Latency", "not measured", "", ""),
     ]
@@ -47,7 +47,7 @@ def test_before_and_after_are_per_1000_with_percent_and_interval():
 
 def test_latency_is_said_where_it_was_measured():
     found = card(verdict(replace(CHEAP, latency_s=3.0), latency_s=12.0))
-    assert (found.measures[2].before, found.measures[2].after) == ("12.0 s", "3.0 s")
+    assert (found.measures[2].before, found.measures[2].after) == ("12 s", "3 s")
     assert found.measures[2].change == "-75 %, mean per request"
 
 
@@ -56,7 +56,7 @@ def test_a_part_of_the_requests_is_said_with_the_figures_of_all_of_them():
     assert found.share == 0.6
     own = card(found)
     assert own.rest == "for 60 % of the requests"
-    assert own.measures[0].after == "$5.2"
+    assert own.measures[0].after == "$5.20"
     assert own.measures[1].change == "+0.0 points (95 %: -3.0 to +0.6)"
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from shlex import quote
 
 from vinelm.reports.document import Card, Dot, Measure, Scatter
-from vinelm.reports.formatting import percent, seconds
 from vinelm.reports.plan_words import plan_code
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.verdict import LEADS, ComparedPlan, Verdict, change, dollars
+from vinelm.trie.verdict import LEADS, ComparedPlan, Verdict, change, dollars, percent, seconds
 
 AFTER = {"switch": "VineLM", "undecided": "nearest plan", "keep": "best other plan", "not enough data": ""}
 """What the plan of the verdict is called, by its advice."""

@@ -522,7 +522,7 @@ def _figures(found: Verdict, plan: ComparedPlan) -> str:
     right = f"{percent(_accuracy(found, plan))} right instead of {percent(found.accuracy)}"
     took = ""
     if plan.latency_s is not None and found.latency_s is not None:
-        took = f", {_seconds(plan.latency_s)} instead of {_seconds(found.latency_s)}"
+        took = f", {seconds(plan.latency_s)} instead of {seconds(found.latency_s)}"
     against = "" if found.is_today else f", against {_named(found)}"
     return f"It costs {_costs(found, plan)}, with {right} ({_points(plan)}){took}{against}."
 
@@ -598,10 +598,11 @@ def dollars(per_request: float) -> str:
 
 
 def plain_dollars(usd: float) -> str:
-    """Return dollars with three digits, or cents from 10 on."""
+    """Return dollars with cents, below a dollar with three digits."""
     sign, size = "-" if usd < 0 else "", abs(usd)
-    return f"{sign}${size:,.2f}" if size >= 10 else f"{sign}${size:.3g}"
+    return f"{sign}${size:,.2f}" if size >= 1 else f"{sign}${size:.3g}"
 
 
-def _seconds(value: float | None) -> str:
+def seconds(value: float | None) -> str:
+    """Return seconds with two digits, whole ones from 10 on; "" for none."""
     return "" if value is None else f"{value:.2g} s" if value < 10 else f"{value:.0f} s"

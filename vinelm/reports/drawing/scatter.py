@@ -55,7 +55,7 @@ def draw_scatter(scatter: Scatter, kind: str, label: str, note: str = "") -> str
         is_left = any(
             0.0 <= other - x < _NEAR and abs(height - y) < _NEAR for other, height in places if (other, height) != (x, y)
         )
-        place = _place(x, y, length, width, others, is_left=is_left, is_wanted=dot.role != "model")
+        place = _place(x, y, length, width, others, floor_y=tall - _BOTTOM, is_left=is_left, is_wanted=dot.role != "model")
         if place is not None:
             left, base = place
             taken[f"name of {dot.name}"] = (left, base - 10, left + length, base + 2)
@@ -85,19 +85,25 @@ def _place(
     width: float,
     taken: Sequence[tuple[float, float, float, float]],
     *,
+    floor_y: float,
     is_left: bool,
     is_wanted: bool,
 ) -> tuple[float, float] | None:
     """Where a name begins, and its base line: beside, above or below its dot, where least is in its way.
 
-    None where something is everywhere: the dot says its name, and the table has it. ``is_left``: there is another dot close to
-    the right, whose name this one would seem to be there. ``is_wanted``: it is written in any case.
+    None where something is everywhere: the dot says its name, and the table has it. ``floor_y``: the lowest base line.
+    ``is_left``: there is another dot close to the right, whose name this one would seem to be there. ``is_wanted``: it is
+    written in any case.
     """
     right = [] if is_left else [(x + 13, y + 4), (x + 9, y - 8), (x + 9, y + 17)]
     left = [(x - 13 - length, y + 4), (x - 9 - length, y - 8), (x - 9 - length, y + 17)]
     middle = [(x - length / 2, y + down) for down in (-14, 24, -26, 36)]
     middle = [(max(_LEFT, min(begin, width - length)), base) for begin, base in middle]
-    fits = [(begin, base) for begin, base in (*right, *left, *middle) if begin >= _LEFT - 4 and begin + length <= width]
+    fits = [
+        (begin, base)
+        for begin, base in (*right, *left, *middle)
+        if begin >= _LEFT - 4 and begin + length <= width and _TOP - 2 <= base <= floor_y
+    ]
 
     def covered(place: tuple[float, float]) -> int:
         begin, base = place
