@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from vinelm.demo.recorded_result import RecordedResult, ServedPolicy
 from vinelm.reports.card import AFTER, before, verdict_card
-from vinelm.reports.document import Answer, Report, Row, Section, Table
+from vinelm.reports.document import ExampleAnswer, Report, Row, Section, Table
 from vinelm.reports.examples import examples
 from vinelm.reports.formatting import percent, seconds, thousand, usd
 from vinelm.reports.plan_tree import plan_tree
@@ -122,5 +122,5 @@ def recorded_page(found: RecordedResult) -> Report:
     )
 
 
-def _answer(one: ServedRequest) -> Answer:
-    return Answer(models=" → ".join(one.prefix), is_right=one.success, usd=thousand(one.cost_usd))
+def _answer(one: ServedRequest) -> ExampleAnswer:
+    return ExampleAnswer(models=" → ".join(one.prefix), is_right=one.success, usd=thousand(one.cost_usd))

@@ -163,7 +163,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ExampleAnswer:
     """What one policy did for one request, in words. ``text`` is its answer; empty where it is not shown."""
 
     models: str
@@ -177,8 +177,8 @@ class Example:
     """One request with the answers of both policies."""
 
     request: str
-    before: Answer
-    after: Answer
+    before: ExampleAnswer
+    after: ExampleAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from vinelm.reports.document import Answer, Example, Examples
+from vinelm.reports.document import Example, ExampleAnswer, Examples
 
 MOST = 10
 """Most requests that are shown."""
@@ -13,7 +13,9 @@ RIGHT = 0.5
 """A score from here on counts as a right answer."""
 
 
-def examples(known: Sequence[tuple[str, Answer, Answer]], *, before: str, after: str, note: str) -> Examples | None:
+def examples(
+    known: Sequence[tuple[str, ExampleAnswer, ExampleAnswer]], *, before: str, after: str, note: str
+) -> Examples | None:
     """Return some of the requests that the two policies gave to different models; None where there is none.
 
     First come those of which one answer is right and the other wrong. Which ones are shown depends on their ids alone.
@@ -29,7 +31,7 @@ def examples(known: Sequence[tuple[str, Answer, Answer]], *, before: str, after:
         return None
     won, lost = (sum(two.is_right is is_won is not one.is_right for _, one, two in unlike) for is_won in (True, False))
 
-    def order(one: tuple[str, Answer, Answer]) -> tuple[bool, bytes]:
+    def order(one: tuple[str, ExampleAnswer, ExampleAnswer]) -> tuple[bool, bytes]:
         return one[1].is_right == one[2].is_right, hashlib.sha256(one[0].encode()).digest()
 
     shown = sorted(unlike, key=order)[:MOST]

@@ -23,7 +23,7 @@ from vinelm.plans.recommendation import served_objective
 from vinelm.prompts.layout import StagePrompts
 from vinelm.reports.budgets import BudgetSlider
 from vinelm.reports.card import AFTER, before, verdict_card
-from vinelm.reports.document import Answer, Card, Examples, Report, Section, Table, readable
+from vinelm.reports.document import Card, ExampleAnswer, Examples, Report, Section, Table, readable
 from vinelm.reports.drawing.html import write_page
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_tables, verdict_table
 from vinelm.reports.examples import RIGHT, examples
@@ -400,8 +400,8 @@ class _StorePage:
         return (stage_table(self.annotated), *prompts, price_table(self.annotated.catalog))
 
 
-def _answer(found: FollowedPlan, show_text: bool) -> Answer:
-    return Answer(
+def _answer(found: FollowedPlan, show_text: bool) -> ExampleAnswer:
+    return ExampleAnswer(
         models=" → ".join(row.model for row in found.rows),
         is_right=found.success >= RIGHT,
         usd=thousand(found.cost_usd),
