@@ -47,7 +47,7 @@ def test_before_and_after_are_per_1000_with_percent_and_interval():
 
 def test_latency_is_said_where_it_was_measured():
     found = card(verdict(replace(CHEAP, latency_s=3.0), latency_s=12.0))
-    assert (found.measures[2].before, found.measures[2].after) == ("12 s", "3 s")
+    assert (found.measures[2].before, found.measures[2].after) == ("12.0 s", "3 s")
     assert found.measures[2].change == "-75 %, mean per request"
 
 

@@ -604,5 +604,5 @@ def plain_dollars(usd: float) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return seconds with two digits, whole ones from 10 on; "" for none."""
-    return "" if value is None else f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
+    """Return seconds with two digits, from 10 on with tenths; "" for none."""
+    return "" if value is None else f"{value:.2g} s" if value < 10 else f"{value:.1f} s"
