@@ -10,6 +10,7 @@ import pytest
 import vinelm
 from vinelm.cli.main import main
 from vinelm.demo import run_recorded
+from vinelm.trie.verdict import LEADS
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +61,8 @@ def test_the_first_screen_says_what_is_replayed_then_the_figures_then_what_is_re
 def test_the_second_demo_is_a_no_with_what_is_open_and_real_seconds(lines, runs):
     found = runs["exams"]
     said = " ".join(lines("exams"))
-    assert found.found.word == "KEEP"
-    assert found.found.gain.high < 0.0
+    assert found.found.advice == "keep"
+    assert found.found.served.best_high < 0.0
     assert "KEEP: VineLM costs" in said
     assert said.index("KEEP: ") < said.index("Open: the cheapest plan that promises gpt-4's accuracy") < said.index("Real: ")
     assert "seconds" in said
@@ -75,7 +76,7 @@ def test_its_json_has_every_policy_and_the_verdict(lines, runs):
     assert [one["policy"] for one in found["policies"]] == [
         "gpt-4-turbo", "gemini-pro", "gpt-3.5-turbo", "deepseek-coder-6.7b", "best fixed plan", "VineLM",
     ]  # fmt: skip
-    assert found["against_today"]["verdict"] == runs["code"].found.word
+    assert found["against_today"]["verdict"] == LEADS[runs["code"].found.advice]
     assert (found["is_simulated"], found["requests"], found["open"]) == (False, 376, None)
     assert len(json.loads("\n".join(lines("exams", "--json")))["policies"]) == 11
 
@@ -86,7 +87,7 @@ def test_it_writes_the_files_of_an_application_and_a_page_without_a_chart_librar
         assert trie.meta["is_simulated"] is False
         page = found.page.read_text()
         assert "imulated models" not in page
-        assert found.found.word in page
+        assert f"<strong>{LEADS[found.found.advice]}</strong>" in page
         assert page.count('<svg class="') == 2
         assert str(found.page.parent) not in page
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from vinelm.cli.main import main
-from vinelm.cli.try_app import _note_today, serving_lines
+from vinelm.cli.try_app import _note_today
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
+from vinelm.reports.plan_words import serving_lines
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -45,13 +46,13 @@ def test_the_whole_way_ends_in_one_verdict_and_goes_on(project, capfd, times):
 
 def test_an_unproven_plan_is_served_by_lines_that_say_so():
     objective = Objective(maximize="accuracy", max_cost_usd=0.00205)
-    proven, other = serving_lines(objective), serving_lines(objective, is_proven=False)
-    assert proven[0] == '  vine = VineLM("models.toml", trie="app.vine")'
-    assert other[0] == '  vine = VineLM("models.toml", trie="app.vine", allow_unproven=True)'
+    proven, other = serving_lines(objective, "app.vine"), serving_lines(objective, "app.vine", is_proven=False)
+    assert proven[0] == 'vine = VineLM("models.toml", trie="app.vine")'
+    assert other[0] == 'vine = VineLM("models.toml", trie="app.vine", allow_unproven=True)'
     assert (
         proven[1]
         == other[1]
-        == '  app.invoke(inputs, context=vine.context(Objective(maximize="accuracy", max_cost_usd=0.00205)))'
+        == 'app.invoke(inputs, context=vine.context(Objective(maximize="accuracy", max_cost_usd=0.00205)))'
     )
 
 

@@ -3,12 +3,18 @@
 import csv
 import gzip
 import math
+import sys
 
 import numpy as np
 import pytest
 
 from vinelm.demo.recorded import against_today, run_recorded
+from vinelm.demo.recorded_page import recorded_page, table_rows
 from vinelm.demo.recorded_result import ServedPolicy, mean_over_groups
+from vinelm.reports import render
+from vinelm.traces.served.served_requests import ServedRequest
+from vinelm.trie.verdict import LEADS
+from vinelm.vinefile import load_trie
 from vinelm.workflows.recorded import classeval
 
 
@@ -37,8 +43,40 @@ def test_every_request_is_judged_once_and_all_policies_by_the_same(found):
     assert len(set(found.groups)) == 96  # classes
 
 
+def test_the_page_the_trie_and_the_terminal_say_the_same(found):
+    page = recorded_page(found)
+    assert load_trie(found.trie).verdict.to_dict() == page.card.data == found.found.to_dict()
+    rows = {one.name: cells for one, cells in table_rows(found)}
+    cost, right, latency = page.card.measures
+    assert (cost.before, right.before) == (rows["gpt-4-turbo"][2], rows["gpt-4-turbo"][1])
+    assert (cost.after, right.after, cost.change) == (rows["VineLM"][2], rows["VineLM"][1], rows["VineLM"][3])
+    assert latency.before == "not measured"
+    assert page.headline.startswith(page.card.word)
+    assert right.change.removeprefix("+").split(" ")[0] in page.headline
+    assert {dot.name for dot in page.card.picture.dots} == {
+        "VineLM", "today (gpt-4-turbo)", *(one.name for one in found.models[1:])
+    }  # fmt: skip
+
+
+def test_examples_are_served_requests(found):
+    ours, today = ({one.request_id: one for one in policy.served} for policy in (found.vinelm, found.today))
+    shown = recorded_page(found).examples.shown
+    assert len(shown) == 10
+    for one in shown:
+        assert one.before.is_right == today[one.request].success
+        assert one.after.is_right == ours[one.request].success
+        assert one.before.is_right != one.after.is_right
+        assert one.after.models == " → ".join(ours[one.request].prefix)
+
+
+def test_the_page_needs_no_chart_library(found, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert render(recorded_page(found)).count('<svg class="') == 2
+
+
 def saves(found):
-    return found.found.saved > 0.8 and found.found.gain.value > 0.0 and found.found.word in ("SWITCH", "UNDECIDED")
+    plan = found.found.served
+    return plan.saved_usd > 0.8 * found.found.cost_usd and plan.gain > 0.0 and found.found.advice in ("switch", "undecided")
 
 
 def test_another_seed_saves_as_well(found):
@@ -53,24 +91,27 @@ def test_the_result_does_not_hang_on_the_seed(tmp_path):
 
 
 def policy(right, usd):
-    return ServedPolicy(
-        name="p", role="model", right=np.array(right, float), cost_usd=np.full(len(right), usd), latency_s=np.zeros(len(right))
+    served = (
+        ServedRequest(request_id=str(i), success=bool(one), cost_usd=usd, latency_s=0.0, prefix=("p",))
+        for i, one in enumerate(right)
     )
+    return ServedPolicy(name="p", role="vinelm", served=tuple(served))
 
 
 @pytest.mark.parametrize(
-    ("right", "usd", "word"),
+    ("right", "usd", "word", "share"),
     [
-        ([1.0] * 190 + [0.0] * 10, 0.1, "SWITCH"),  # as often right, a tenth of the dollars
-        ([1.0] * 150 + [0.0] * 50, 0.1, "KEEP"),  # surely less often right
-        ([0.0, 1.0] * 8 + [1.0] * 182 + [0.0] * 2, 0.1, "UNDECIDED"),
-        ([1.0] * 190 + [0.0] * 10, 2.0, "KEEP"),  # as often right for more
-        ([1.0] * 190 + [0.0] * 10, 1.0, "KEEP"),  # what runs today
+        ([1.0] * 190 + [0.0] * 10, 0.1, "SWITCH", 1.0),  # as often right, a tenth of the dollars
+        ([1.0] * 150 + [0.0] * 50, 0.1, "KEEP", 0.0),  # surely less often right
+        ([0.0, 1.0] * 8 + [1.0] * 182 + [0.0] * 2, 0.1, "SWITCH", 0.76),  # perhaps a little less often
+        ([0.0] * 14 + [1.0] * 185 + [0.0], 0.1, "UNDECIDED", 0.0),
+        ([1.0] * 190 + [0.0] * 10, 2.0, "KEEP", 0.0),  # as often right for more
     ],
 )
-def test_the_word_follows_the_paired_interval(right, usd, word):
+def test_the_word_follows_the_paired_interval(right, usd, word, share):
     today = policy([1.0] * 190 + [0.0] * 10, 1.0)
-    assert against_today(policy(right, usd), today, [str(i) for i in range(200)]).word == word
+    found = against_today(policy(right, usd), today, [str(i) for i in range(200)])
+    assert (LEADS[found.advice], found.share) == (word, share)
 
 
 def test_requests_of_one_group_count_as_what_they_are():

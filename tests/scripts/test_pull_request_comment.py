@@ -101,7 +101,7 @@ def test_the_card_has_the_verdict_the_figures_and_what_they_rest_on(run):
     assert output == "verdict=switch\n"
     lines = summary.splitlines()
     assert lines[1] == "### VineLM on `app.py:graph`: switch"
-    assert any(line.startswith("SWITCH: write gpt-5-mini, retry gpt-5. It costs \\$0.4 instead of \\$2 per") for line in lines)
+    assert any(line.startswith("SWITCH: write gpt-5-mini, retry gpt-5. It costs \\$0.4 instead of \\$2.00") for line in lines)
     assert "| today (gpt-5) | 81.0 % | 2 |  |" in lines
     assert "| write gpt-5-mini, retry gpt-5 | +1.2 points (-0.6 to +3.0) | 0.4 | -80 % |" in lines
     assert lines[-1] == (

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,9 +18,6 @@ from vinelm.cli.subcommand import run_command
 from vinelm.cli.verdict_output import max_loss_option, show_verdict
 from vinelm.errors import ConfigError
 from vinelm.trie.verdict import MAX_LOSS, what_can_be_proven
-
-if TYPE_CHECKING:
-    from vinelm.objective import Objective
 
 STORE, TRIE, REPORT = "app.db", "app.vine", "report"
 MODELS, WORKFLOW = "models.toml", "workflow.py"
@@ -171,6 +168,7 @@ def _show_written(written: Mapping[str, Any]) -> None:
 
 def _show(folder: Path, *, as_json: bool, allow_unproven: bool) -> None:
     from vinelm.plans.recommendation import served_objective
+    from vinelm.reports.plan_words import serving_lines
     from vinelm.vinefile import load_trie
 
     annotated = load_trie(folder / TRIE)
@@ -195,15 +193,5 @@ def _show(folder: Path, *, as_json: bool, allow_unproven: bool) -> None:
     say(f"{spent}.{simulated} Report: {os.path.relpath(page)}")
     is_proven = found.advice == "switch"
     if objective is not None and (is_proven or allow_unproven):
-        for line in serving_lines(objective, is_proven=is_proven):
-            echo(line)
-
-
-def serving_lines(objective: Objective, *, is_proven: bool = True) -> tuple[str, str]:
-    """Return the two lines of an application that serve the plan; one that is not proven is served if they say so."""
-    allowed = "" if is_proven else ", allow_unproven=True"
-    cap = "" if objective.max_cost_usd is None else f", max_cost_usd={objective.max_cost_usd:.3g}"
-    return (
-        f'  vine = VineLM("{MODELS}", trie="{TRIE}"{allowed})',
-        f'  app.invoke(inputs, context=vine.context(Objective(maximize="accuracy"{cap})))',
-    )
+        for line in serving_lines(objective, TRIE, is_proven=is_proven):
+            echo(f"  {line}")

@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from vinelm.catalog import Catalog
+from vinelm.controller import Decision
 from vinelm.demo.recorded_page import recorded_page
-from vinelm.demo.recorded_result import SUBJECTS, Difference, RecordedResult, ServedPolicy, Subject, mean_over_groups
+from vinelm.demo.recorded_result import SUBJECTS, RecordedResult, ServedPolicy, Subject, mean_over_groups
 from vinelm.demo.steps import PAGE, STORE, TRIE, profiled_anew
 from vinelm.evaluation.plans.plans import Role
 from vinelm.evaluation.plans.plans_over import plans_over
+from vinelm.evaluation.store_sweeps.plan_spending import plan_spending
 from vinelm.objective import Objective
 from vinelm.policies import Policy, StaticPolicy
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.verdict import LEADS, ComparedPlan, Verdict
+from vinelm.trie.verdict import ComparedPlan, Verdict
 
 if TYPE_CHECKING:
     from vinelm.traces.served.served_requests import ServedRequest
@@ -55,7 +55,6 @@ def run_recorded(name: str, folder: Path, *, seed: int, advance: Callable[..., N
     assert catalog is not None
     profiled = profiled_anew(workflow, catalog, folder, seed=seed, coverage=subject.coverage, advance=advance)
     annotated = estimate(folder / STORE, check=False)
-    save_trie(folder / TRIE, annotated)
     with ObservationStore.open(folder / STORE) as opened:
         rows, template = opened.observations(), opened.identity.bound_template()
     halves = list(_halves(workflow.requests, subject.group, seed))
@@ -73,15 +72,26 @@ def run_recorded(name: str, folder: Path, *, seed: int, advance: Callable[..., N
     groups = tuple(subject.group(request.id) for request in requests)
     models = [one for one in served.values() if one.role in ("model", "in_use")]
     today, ours = served[subject.today, "in_use"], served[VINELM, "vinelm"]
-    equal = served.get((EQUAL, "paths"))
+    equal, fixed = served.get((EQUAL, "paths")), served.get((FIXED, "static"))
+    whole = _Application.of(workflow, catalog, annotated)
+    decision = whole.plan(subject)
+    beside = [one for one in (*models, *([fixed] if fixed else [])) if one is not today]
+    found = replace(
+        against_today(ours, today, groups, beside=beside, decision=decision, cap_usd=whole.objective(subject).max_cost_usd),
+        rows=sum(profiled.counts),
+        spent_usd=profiled.spent_usd,
+    )
+    annotated = replace(annotated, verdict=found, signals=annotated.signals and replace(annotated.signals, verdict=found))
+    save_trie(folder / TRIE, annotated)
     result = RecordedResult(
         subject=subject,
         profiled=profiled,
         models=tuple(sorted(models, key=lambda one: (one is not today, -one.usd))),
-        fixed=served.get((FIXED, "static")),
+        fixed=fixed,
         vinelm=ours,
-        plan=_Application.of(workflow, catalog, annotated).plan(subject).words,
-        found=against_today(ours, today, groups),
+        annotated=annotated,
+        decision=decision,
+        found=found,
         equal=None if equal is None else against_today(equal, today, groups),
         groups=groups,
         store=folder / STORE,
@@ -93,23 +103,56 @@ def run_recorded(name: str, folder: Path, *, seed: int, advance: Callable[..., N
     return result
 
 
-def against_today(plan: ServedPolicy, today: ServedPolicy, groups: Sequence[str]) -> Difference:
+def against_today(
+    plan: ServedPolicy,
+    today: ServedPolicy,
+    groups: Sequence[str],
+    *,
+    beside: Sequence[ServedPolicy] = (),
+    decision: Decision | None = None,
+    cap_usd: float | None = None,
+) -> Verdict:
     """Judge a plan against what runs today, both served to the same requests, which chose neither.
 
-    The rule of the word is that of every verdict of VineLM; this is the one place where the demo asks for it.
+    The rule of the word is that of every verdict of VineLM.
+
+    Args:
+        plan: The plan.
+        today: What runs today: one model.
+        groups: The group of each request.
+        beside: Other policies, to be shown.
+        decision: The same plan by all rows.
+        cap_usd: Dollars per request within which it is planned.
     """
+    own = _compared(plan, today, groups)
+    if decision is not None:
+        over = "paths" if decision.metrics.annotated.outcomes is None else "signals"
+        models = dict.fromkeys(one.model for one in plan_spending(decision))
+        own = replace(own, policy=over, words=decision.words, models=tuple(models), cap_usd=cap_usd)
+    shown = (replace(_compared(one, today, groups), is_rung=False) for one in beside)
+    return Verdict(
+        opponent=f"{today.name} on every call",
+        models={"every call": today.name},
+        accuracy=today.accuracy,
+        cost_usd=today.usd,
+        latency_s=today.seconds or None,
+        requests=len(today.served),
+        plans=tuple(sorted((own, *shown), key=lambda one: one.cost_usd)),
+        is_served=True,
+    )
+
+
+def _compared(plan: ServedPolicy, today: ServedPolicy, groups: Sequence[str]) -> ComparedPlan:
     gain = mean_over_groups(plan.right - today.right, groups)
     saved = mean_over_groups(today.cost_usd - plan.cost_usd, groups)
-    compared = ComparedPlan(
-        policy="paths", cost_usd=plan.usd, is_identified=True,
+    is_fixed = plan.role in ("model", "static")
+    return ComparedPlan(
+        policy="fixed" if is_fixed else "paths", cost_usd=plan.usd, accuracy=plan.accuracy, is_identified=True,
         is_same=bool((plan.right == today.right).all() and (plan.cost_usd == today.cost_usd).all()),
         gain=gain.value, gain_low=gain.low, gain_high=gain.high, best_low=gain.low, best_high=gain.high,
-        saved_usd=saved.value, saved_low=saved.low, saved_high=saved.high,
+        saved_usd=saved.value, saved_low=saved.low, saved_high=saved.high, latency_s=plan.seconds or None,
+        words=plan.name, models=(plan.name,) if plan.role == "model" else (),
     )  # fmt: skip
-    verdict = Verdict(accuracy=today.accuracy, cost_usd=today.usd, requests=len(today.right), plans=(compared,), is_served=True)
-    is_partly = verdict.advice == "switch" and verdict.share < 1.0  # for a share of the requests: all were served it here
-    word = LEADS["keep" if compared.is_same else "undecided" if is_partly else verdict.advice]
-    return Difference(word=word, gain=gain, saved=saved.value / today.usd)
 
 
 # -- the two halves ------------------------------------------------------------------------------------------------
@@ -209,10 +252,4 @@ class _Application:
 
 
 def _served(name: str, role: Role, found: Sequence[ServedRequest]) -> ServedPolicy:
-    return ServedPolicy(
-        name=name,
-        role=role,
-        right=np.array([one.success for one in found], np.float64),
-        cost_usd=np.array([one.cost_usd for one in found], np.float64),
-        latency_s=np.array([one.latency_s for one in found], np.float64),
-    )
+    return ServedPolicy(name=name, role=role, served=tuple(found))

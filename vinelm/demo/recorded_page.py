@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vinelm.demo.recorded_result import Difference, RecordedResult, ServedPolicy, mean_over_groups
-from vinelm.reports.document import Dot, Report, Row, Scatter, Section, Table
+from vinelm.demo.recorded_result import RecordedResult, ServedPolicy
+from vinelm.reports.card import AFTER, before, verdict_card
+from vinelm.reports.document import ExampleAnswer, Report, Row, Section, Table
+from vinelm.reports.examples import examples
 from vinelm.reports.formatting import percent, seconds, thousand, usd
+from vinelm.reports.plan_tree import plan_tree
+from vinelm.reports.plan_words import plan_line
+from vinelm.traces.served.served_requests import ServedRequest
+from vinelm.trie.verdict import LEADS, ComparedPlan, Verdict
 
 MOST_MODELS = 4
 """Most models alone that the terminal shows."""
@@ -51,9 +57,12 @@ def _beats(one: ServedPolicy, other: ServedPolicy) -> bool:
 
 def sentence(found: RecordedResult) -> str:
     """Return the verdict in one sentence."""
-    one, today, noun = found.found, found.today.name, found.subject.noun
-    figures = f"VineLM costs {_change(one)} than {today} on every call, at {_points(one)}"
-    return f"{one.word}: {figures}, on {noun} that did not choose the plan."
+    verdict, today, noun = found.found, found.today.name, found.subject.noun
+    plan = verdict.served
+    assert plan is not None
+    part = f" for {100 * verdict.share:.0f} % of the {noun}" if 0.0 < verdict.share < 1.0 else ""
+    figures = f"VineLM costs {_change(verdict, plan)} than {today} on every call, at {_points(plan)}"
+    return f"{LEADS[verdict.advice]}{part}: {figures}, on {noun} that did not choose the plan."
 
 
 def open_question(found: RecordedResult) -> str | None:
@@ -61,16 +70,17 @@ def open_question(found: RecordedResult) -> str | None:
     if found.equal is None:
         return None
     plan = f"the cheapest plan that promises {found.today.name}'s accuracy"
-    return f"Open: {plan} costs {_change(found.equal)}, at {_points(found.equal)}."
+    (own,) = found.equal.plans
+    return f"Open: {plan} costs {_change(found.equal, own)}, at {_points(own)}."
 
 
-def _change(found: Difference) -> str:
-    return f"{100 * abs(found.saved):.0f} % {'less' if found.saved >= 0.0 else 'more'}"
+def _change(found: Verdict, plan: ComparedPlan) -> str:
+    saved = plan.saved_usd / (found.cost_usd or 1.0)
+    return f"{100 * abs(saved):.0f} % {'less' if saved >= 0.0 else 'more'}"
 
 
-def _points(found: Difference) -> str:
-    gain = found.gain
-    return f"{100 * gain.value:+.1f} points of accuracy (95 %: {100 * gain.low:+.1f} to {100 * gain.high:+.1f})"
+def _points(plan: ComparedPlan) -> str:
+    return f"{100 * plan.gain:+.1f} points of accuracy (95 %: {100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
 
 
 def bought(found: RecordedResult) -> str:
@@ -85,43 +95,32 @@ def recorded_page(found: RecordedResult) -> Report:
         Row(cells=cells, role=one.role if one.role in ("vinelm", "static") else None) for one, cells in table_rows(found)
     )
     table = Table(title=f"{len(found.groups)} {subject.noun}", columns=columns, rows=rows)
-    asked = open_question(found)
+    asked, verdict = open_question(found), found.found
     return Report(
         title=f"VineLM on {len(found.groups)} recorded {subject.noun}",
         subtitle=subject.replayed,
         headline=sentence(found),
-        is_gain=found.found.word == "SWITCH",
-        findings=(
-            f"The plan: {found.plan}.",
-            *((asked,) if asked else ()),
-            bought(found),
-            subject.real,
-            subject.chosen.replace("`", ""),
+        is_gain=verdict.advice == "switch",
+        card=verdict_card(
+            verdict,
+            plan=plan_line(plan_tree(found.decision)),
+            annotated=found.annotated,
+            files=(found.store, found.trie),
         ),
+        examples=examples(
+            [
+                (one.request_id, _answer(one), _answer(two))
+                for one, two in zip(found.today.served, found.vinelm.served, strict=True)
+            ],
+            before=before(verdict),
+            after=AFTER[verdict.advice],
+            note="Each half is answered by the plan of the other. The tables hold outcomes, no text.",
+        ),
+        findings=(*((asked,) if asked else ()), bought(found), subject.real, subject.chosen.replace("`", "")),
         sections=(Section(title="Every policy", intro=_JUDGED, parts=(table,)),),
-        hero=_scatter(found),
         provenance=(("Store and trie", f"{found.store.name}, {found.trie.name}"), ("Plan", found.plan)),
     )
 
 
-def _scatter(found: RecordedResult) -> Scatter:
-    dots, subject = [], found.subject
-    for one in found.policies:
-        accuracy = mean_over_groups(one.right, found.groups)
-        role = "model" if one.role == "in_use" else one.role
-        dots.append(
-            Dot(
-                name=f"{one.name} (today)" if one is found.today else one.name,
-                role=role,
-                usd=1000 * one.usd,
-                accuracy=one.accuracy,
-                low=max(accuracy.low, 0.0),
-                high=min(accuracy.high, 1.0),
-            )
-        )
-    return Scatter(
-        name="accuracy-and-dollars",
-        title="Right answers and dollars",
-        caption=f"On {len(found.groups)} {subject.noun}. Upwards: more right answers, with 95 % intervals; left: cheaper.",
-        dots=tuple(dots),
-    )
+def _answer(one: ServedRequest) -> ExampleAnswer:
+    return ExampleAnswer(models=" → ".join(one.prefix), is_right=one.success, usd=thousand(one.cost_usd))

@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from vinelm.controller import Decision
 from vinelm.evaluation.plans.plans import Interval, Role
 from vinelm.profiler.scheduling.results import ProfileResult
 from vinelm.requests.workflow import Workflow
+from vinelm.traces.served.served_requests import ServedRequest
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
+from vinelm.trie.verdict import Verdict
 from vinelm.workflows.recorded import classeval, exam_answers
 
 Z95 = 1.96
@@ -82,13 +87,21 @@ SUBJECTS: Mapping[str, Subject] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ServedPolicy:
-    """One policy, served to every request; arrays of shape (requests,), in the same order for all policies."""
+    """One policy, served to every request: ``served``, in the same order for all policies."""
 
     name: str
     role: Role
-    right: FloatArray
-    cost_usd: FloatArray
-    latency_s: FloatArray
+    served: tuple[ServedRequest, ...]
+
+    @cached_property
+    def right(self) -> FloatArray:
+        """Whether each answer is right, shape (requests,)."""
+        return np.array([one.success for one in self.served], np.float64)
+
+    @cached_property
+    def cost_usd(self) -> FloatArray:
+        """Dollars of each request, shape (requests,)."""
+        return np.array([one.cost_usd for one in self.served], np.float64)
 
     @property
     def accuracy(self) -> float:
@@ -103,22 +116,7 @@ class ServedPolicy:
     @property
     def seconds(self) -> float:
         """Mean seconds per request; 0 where none were recorded."""
-        return float(self.latency_s.mean())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """A policy against what runs today, on the same requests.
-
-    Attributes:
-        word: The verdict's first word or words.
-        gain: Accuracy over today's, a fraction with its 95 % interval.
-        saved: Dollars saved, a fraction of today's; below 0 where it costs more.
-    """
-
-    word: str
-    gain: Interval
-    saved: float
+        return float(np.mean([one.latency_s for one in self.served]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,9 +129,10 @@ class RecordedResult:
         models: Each model alone, today's first, then by falling dollars.
         fixed: The best plan with one model per step within the same dollars; None where there is none.
         vinelm: VineLM's plan.
-        plan: The plan that all rows recommend, in words.
-        found: VineLM's plan against what runs today.
-        equal: The cheapest plan that promises today's accuracy, against what runs today; None where it is not asked for.
+        found: The verdict on VineLM's plan; the models alone and the best fixed plan are shown beside it.
+        equal: That on the cheapest plan that promises today's accuracy; None where it is not asked for.
+        annotated: The trie of all rows, with the verdict.
+        decision: The plan that all rows recommend.
         groups: The group of each request.
         store, trie, page: The observation store, the annotated trie and the report.
     """
@@ -143,13 +142,19 @@ class RecordedResult:
     models: tuple[ServedPolicy, ...]
     fixed: ServedPolicy | None
     vinelm: ServedPolicy
-    plan: str
-    found: Difference
-    equal: Difference | None
+    found: Verdict
+    equal: Verdict | None
+    annotated: AnnotatedTrie
+    decision: Decision
     groups: tuple[str, ...]
     store: Path
     trie: Path
     page: Path
+
+    @property
+    def plan(self) -> str:
+        """The plan that all rows recommend, in words."""
+        return self.decision.words
 
     @property
     def today(self) -> ServedPolicy:

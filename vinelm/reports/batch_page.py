@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vinelm.batches.result import BatchResult
 from vinelm.objective import Objective
 from vinelm.reports.document import Report, Row, Section, Table
-from vinelm.reports.formatting import objective_words, percent, seconds, usd
+from vinelm.reports.formatting import page_objective_words, percent, seconds, usd
 
 _SIMULATED = "The answers of this batch are those of simulated models, not of real ones."
 
@@ -26,7 +26,7 @@ def batch_page(found: BatchResult, objective: Objective) -> Report:
         findings.append(f"{percent(found.shared)} of the tokens of first prompts begin as the prompt before them does.")
     return Report(
         title="Batch",
-        subtitle=objective_words(objective),
+        subtitle=page_objective_words(objective),
         headline=f"{answered:,} of {found.requests:,} requests answered for {usd(found.spent_usd)}",
         is_gain=found.is_complete,
         findings=tuple(findings),

@@ -74,8 +74,7 @@ class BudgetStop:
 
     Attributes:
         budget: In words.
-        sentence: The plan's dollars at equal quality, and what else is to be said first.
-        plan: In words.
+        plan: In one line.
         figures: (name, value) pairs; the same names at every stop.
         graph: The graph with the plan's models.
         tree: The plan.
@@ -83,7 +82,6 @@ class BudgetStop:
     """
 
     budget: str
-    sentence: str
     plan: str
     figures: tuple[tuple[str, str], ...]
     graph: GraphPicture
@@ -98,19 +96,16 @@ class BudgetSlider:
     Attributes:
         intro: What the plans are, and what their figures rest on.
         stops: At least one.
+        start: The number of the stop that is shown first, and alone where no script runs.
         beside: What the plan's bars are drawn beside, in one sentence; empty for nothing.
         models: The models in the order of the page's colours.
     """
 
     intro: str
     stops: tuple[BudgetStop, ...]
+    start: int
     beside: str
     models: tuple[str, ...]
-
-    @property
-    def middle(self) -> int:
-        """The stop that is shown first, and alone where no script runs."""
-        return len(self.stops) // 2
 
     def colour_of(self, model: str) -> int:
         """Return the number of a model's colour."""

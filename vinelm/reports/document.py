@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vinelm.evaluation.plans.plans import Role
 from vinelm.reports.budgets import BudgetSlider
@@ -77,15 +78,6 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """A ring around a place in a chart, named in its legend."""
-
-    x: float
-    y: float
-    label: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """One chart of lines and points. ``name`` identifies it within the page; percentages are given as fractions."""
 
@@ -100,38 +92,19 @@ class Chart:
     x_is_percent: bool = False
     y_is_percent: bool = True
     has_diagonal: bool = False
-    marks: tuple[Mark, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowBand:
-    """Requests that go from ``source`` to ``target`` after ``depth`` invocations; None: the start, and the end."""
-
-    depth: int
-    source: str | None
-    target: str | None
-    share: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowChart:
-    """The flow of requests through a plan. Nodes are named ``stage: model``; ``colours`` are the models in order."""
-
-    name: str
-    title: str
-    caption: str
-    flows: tuple[FlowBand, ...]
-    colours: tuple[str, ...]
-
-    def colour_of(self, label: str) -> int:
-        """Return the number of the colour of a node: that of its model."""
-        model = label.split(": ", 1)[-1]
-        return self.colours.index(model) if model in self.colours else len(self.colours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
-    """A policy in a :class:`Scatter`: dollars per 1,000 requests, > 0; accuracy and the ends of its interval, fractions."""
+    """A policy in a :class:`Scatter`.
+
+    Attributes:
+        name: Written beside the dot.
+        role: The dot's colour; that of role ``vinelm`` is a diamond.
+        usd: Dollars per 1,000 requests, > 0.
+        accuracy: A fraction; ``low`` and ``high`` are the ends of its line, equal to it for no line.
+        hover: What the dot says, in lines.
+    """
 
     name: str
     role: Role
@@ -139,11 +112,12 @@ class Dot:
     accuracy: float
     low: float
     high: float
+    hover: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scatter:
-    """Policies by accuracy and dollars (on a logarithmic axis). The dot of role ``vinelm`` is a diamond."""
+    """At least two policies by accuracy and dollars (on a logarithmic axis)."""
 
     name: str
     title: str
@@ -151,7 +125,70 @@ class Scatter:
     dots: tuple[Dot, ...]
 
 
-Picture = Chart | FlowChart | Scatter
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One figure of a :class:`Card` before and after. Without ``after`` there is one value only, or why there is none."""
+
+    name: str
+    before: str
+    after: str = ""
+    change: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The verdict at one glance: the part of a page that is seen without scrolling.
+
+    Attributes:
+        word: The verdict's word, such as ``SWITCH``.
+        rest: What belongs to the word, in a few words; empty for nothing.
+        basis: What is compared with what, and on how many requests.
+        measures: Dollars, accuracy and seconds.
+        plan: The plan in one line, with the share of the requests that takes each branch; empty without a plan.
+        picture: Accuracy and dollars; None where they cannot be drawn.
+        code: The plan as lines of Python, to be copied; empty where there is none to switch to.
+        command: The command line that prints the plan, to be copied.
+        data: The verdict as JSON types, to be saved.
+    """
+
+    word: str
+    rest: str
+    basis: str
+    measures: tuple[Measure, ...]
+    plan: str
+    picture: Scatter | None
+    code: str
+    command: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleAnswer:
+    """What one policy did for one request, in words. ``text`` is its answer; empty where it is not shown."""
+
+    models: str
+    is_right: bool
+    usd: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One request with the answers of both policies."""
+
+    request: str
+    before: ExampleAnswer
+    after: ExampleAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examples:
+    """Requests that two policies, ``before`` and ``after``, answer differently; ``note`` says how they were chosen."""
+
+    before: str
+    after: str
+    note: str
+    shown: tuple[Example, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +219,7 @@ class Section:
     title: str
     intro: str = ""
     findings: tuple[str, ...] = ()
-    parts: tuple[Table | Picture, ...] = ()
+    parts: tuple[Table | Chart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,8 +229,9 @@ class Report:
     Attributes:
         headline: The main result in one sentence.
         is_gain: Whether the headline is to switch; sets its colour.
-        budgets: The plans of a range of budgets, right below the headline.
-        hero: The picture of the main result, below them.
+        card: The verdict at one glance, above the headline; everything below is folded then.
+        examples: Requests with the answers of the plan and of what it is compared with.
+        budgets: The plans of a range of budgets.
         simulated: What was simulated, shown in the head and in every picture; None if nothing was.
         oracle: What the oracle stop means, shown likewise; "" under the workflow's own stop.
         terms: (term, explanation) pairs, for a reader who meets them for the first time.
@@ -209,6 +247,7 @@ class Report:
     provenance: tuple[tuple[str, str], ...]
     simulated: str | None = None
     oracle: str = ""
+    card: Card | None = None
+    examples: Examples | None = None
     budgets: BudgetSlider | None = None
-    hero: Picture | None = None
     terms: tuple[tuple[str, str], ...] = ()

@@ -9,7 +9,7 @@ from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, MOST_UNSUPPO
 from vinelm.evaluation.plans.plans import Role
 from vinelm.objective import Objective
 from vinelm.reports.document import Row, Table
-from vinelm.reports.formatting import objective_words, oracle_words, percent, under_oracle, usd
+from vinelm.reports.formatting import oracle_words, page_objective_words, percent, under_oracle, usd
 from vinelm.trie.verdict import COLUMNS, Verdict, table_rows
 
 NOT_IDENTIFIED = "not identified"
@@ -62,9 +62,10 @@ def _policies(found: Evaluation) -> Table:
 def _planned_for(found: Evaluation) -> str:
     stop = under_oracle(found.stop)
     if len(found.objectives) == 1:
-        return f"{objective_words(found.objectives[0])}{stop}"
+        return f"{page_objective_words(found.objectives[0])}{stop}"
     caps = [one.max_cost_usd for one in found.objectives if one.max_cost_usd is not None]
-    return f"Maximize accuracy, mean over {len(caps)} budgets from {usd(min(caps))} to {usd(max(caps))} per request{stop}"
+    ends = f"{_thousand(min(caps))} to {_thousand(max(caps))} per 1,000 requests"
+    return f"Maximize accuracy, mean over {len(caps)} budgets from {ends}{stop}"
 
 
 _OVER = {"static": "over static plan", "single": "over single model"}

@@ -105,7 +105,18 @@ def under_oracle(stop: str) -> str:
 
 def objective_words(objective: Objective) -> str:
     """Format an objective as a title: ``Maximize accuracy, cost <= $0.00213``."""
-    words = objective.describe(accuracy=percent, usd=usd, seconds=seconds)
+    return _sentence(objective.describe(accuracy=percent, usd=usd, seconds=seconds))
+
+
+def page_objective_words(objective: Objective) -> str:
+    """Format an objective as pages do, with a bound on mean dollars as those of 1,000 requests."""
+    each = objective.cost_budget == "per_request"
+    return _sentence(
+        objective.describe(accuracy=percent, usd=usd if each else lambda value: f"{thousand(value)} per 1,000", seconds=seconds)
+    )
+
+
+def _sentence(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 

@@ -467,12 +467,18 @@ def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
     now = "today" if found.is_today else found.opponent
     yield now, percent(found.accuracy), "", dollars(usd), ""
     shown = [plan for plan in found.plans if plan.is_identified and not plan.is_same]
+    room = MOST_WORDS // 2
+    while len({_cut(plan.words, room) for plan in shown}) < len({plan.words for plan in shown}):
+        room += MOST_WORDS // 2  # two plans that begin alike
     for plan in sorted(shown, key=lambda plan: -plan.saved_usd):
         mark = " *" if plan is found.plan else ""
         cost = usd - plan.saved_usd
         points = f"{100 * plan.gain:+.1f} ({100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
-        words = plan.words if len(plan.words) <= MOST_WORDS // 2 else f"{plan.words[: MOST_WORDS // 2 - 3]}..."
-        yield f"{words}{mark}", percent(_accuracy(found, plan)), points, dollars(cost), _change(cost, usd)
+        yield f"{_cut(plan.words, room)}{mark}", percent(_accuracy(found, plan)), points, dollars(cost), change(cost, usd)
+
+
+def _cut(words: str, room: int) -> str:
+    return words if len(words) <= room else f"{words[: room - 3]}..."
 
 
 def what_can_be_proven(requests: int, max_loss: float) -> str:
@@ -510,7 +516,7 @@ def _figures(found: Verdict, plan: ComparedPlan) -> str:
     right = f"{percent(_accuracy(found, plan))} right instead of {percent(found.accuracy)}"
     took = ""
     if plan.latency_s is not None and found.latency_s is not None:
-        took = f", {_seconds(plan.latency_s)} instead of {_seconds(found.latency_s)}"
+        took = f", {seconds(plan.latency_s)} instead of {seconds(found.latency_s)}"
     against = "" if found.is_today else f", against {_named(found)}"
     return f"It costs {_costs(found, plan)}, with {right} ({_points(plan)}){took}{against}."
 
@@ -523,11 +529,12 @@ def _named(found: Verdict) -> str:
 def _costs(found: Verdict, plan: ComparedPlan) -> str:
     usd = found.cost_usd or 0.0
     cost = usd - plan.saved_usd
-    return f"{dollars(cost)} instead of {dollars(usd)} per 1,000 requests ({_change(cost, usd)})"
+    return f"{dollars(cost)} instead of {dollars(usd)} per 1,000 requests ({change(cost, usd)})"
 
 
-def _change(cost: float, usd: float) -> str:
-    return f"{100 * (cost / usd - 1.0):+z.0f} %" if usd else "-"
+def change(after: float, before: float) -> str:
+    """Return the change from one amount to another in percent, without digits; "-" where it was 0."""
+    return f"{100 * (after / before - 1.0):+z.0f} %" if before else "-"
 
 
 def _points(plan: ComparedPlan) -> str:
@@ -585,10 +592,11 @@ def dollars(per_request: float) -> str:
 
 
 def plain_dollars(usd: float) -> str:
-    """Return dollars with three digits, or cents from 10 on."""
+    """Return dollars with cents, below a dollar with three digits."""
     sign, size = "-" if usd < 0 else "", abs(usd)
-    return f"{sign}${size:,.2f}" if size >= 10 else f"{sign}${size:.3g}"
+    return f"{sign}${size:,.2f}" if size >= 1 else f"{sign}${size:.3g}"
 
 
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
+def seconds(value: float | None) -> str:
+    """Return seconds with two digits, from 10 on with tenths; "" for none."""
+    return "" if value is None else f"{value:.2g} s" if value < 10 else f"{value:.1f} s"

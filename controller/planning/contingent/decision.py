@@ -119,11 +119,6 @@ class ContingentDecision(OfPlan, Decision):
         return self.plan.words
 
     @property
-    def steps(self) -> list[dict[str, Any]]:
-        """The plan from ``node`` on as a tree; see :attr:`ContingentPlan.steps`."""
-        return self.plan.steps
-
-    @property
     def right_by_fit(self) -> FloatArray | None:
         """See :attr:`ContingentPlan.right_by_fit`."""
         return self.plan.right_by_fit

@@ -416,6 +416,11 @@ class OfPlan:
     plan: ContingentPlan
 
     @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The plan as a tree; see :attr:`ContingentPlan.steps`."""
+        return self.plan.steps
+
+    @property
     def reached(self) -> FloatArray:
         """See :attr:`ContingentPlan.reached`."""
         return self.plan.reached

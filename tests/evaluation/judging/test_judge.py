@@ -64,12 +64,12 @@ def test_a_fixed_plan_that_is_as_right_for_a_fraction_is_an_answer_and_no_reason
     assert scope["MODELS"] == {stage: "test:test" for stage, _ in found.plan.code}  # as the catalog calls them all
 
 
-def test_lines_of_code_need_a_fixed_plan_or_an_objective(four_models, tmp_path, capsys):
+def test_lines_of_code_need_a_plan_to_switch_to_or_an_objective(four_models, tmp_path, capsys):
     _, annotated = four_models
     kept = replace(annotated, verdict=replace(annotated.verdict, plans=(), why_not="nothing was compared"))
     vinelm.save_trie(tmp_path / "k.vine", kept)
     assert main(["plan", str(tmp_path / "k.vine"), "--as-code"]) == 2
-    assert "there is no fixed plan to switch to" in capsys.readouterr().err
+    assert "there is no plan to switch to" in capsys.readouterr().err
     assert main(["plan", str(tmp_path / "k.vine"), "--as-code", "--maximize", "accuracy"]) == 0
     assert "MODELS = {" in capsys.readouterr().out
 

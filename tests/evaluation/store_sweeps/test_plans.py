@@ -1,4 +1,4 @@
-"""Where the dollars of a plan go, how requests move through it, and what other prices do."""
+"""Where the dollars of a plan go, and what other prices do."""
 
 import pytest
 from kit.stores import made_store
@@ -8,7 +8,7 @@ from kit.tries import random_merged
 import vinelm
 from vinelm.controller import Planner
 from vinelm.evaluation.store_sweeps.check_quality import check_quality, share_interval
-from vinelm.evaluation.store_sweeps.plan_spending import plan_flows, plan_spending
+from vinelm.evaluation.store_sweeps.plan_spending import plan_spending
 from vinelm.evaluation.store_sweeps.price_changes import price_changes
 from vinelm.objective import Objective
 from vinelm.traces import ObservationStore
@@ -27,45 +27,45 @@ def known(tmp_path_factory):
         return vinelm.estimate(path, check=False), store.observations()
 
 
+def invoked(steps, reach=1.0):
+    """The share of the requests that comes to each step that runs a model."""
+    for step in steps:
+        if step["model"] is not None:
+            share = reach * step["probability"]
+            yield share
+            yield from invoked(step["steps"], share)
+
+
 def planned(annotated, objective):
     return Planner(annotated).plan(objective, elapsed_s=float(annotated.latency_s[0]))
 
 
 @pytest.mark.parametrize("floor", [0.5, 0.7, 0.8])
-def test_spending_and_flows_add_up(known, floor):
+def test_spending_adds_up(known, floor):
     annotated, _ = known
     decision = planned(annotated, Objective(minimize="cost", min_accuracy=floor))
     spent = plan_spending(decision)
     assert sum(one.cost_usd for one in spent) == pytest.approx(decision.path_cost_usd)
     assert sum(one.latency_s for one in spent) == pytest.approx(decision.ahead[2])
-    flows = plan_flows(decision)
-    assert sum(flow.share for flow in flows if flow.target is None) == pytest.approx(1.0)
-    for depth in range(1, 4):
-        arrived = sum(flow.share for flow in flows if flow.depth == depth - 1 and flow.target is not None)
-        left = sum(flow.share for flow in flows if flow.depth == depth)
-        assert left == pytest.approx(arrived)
-    invoked = sum(one.invocations for one in spent)
-    assert invoked == pytest.approx(sum(flow.share for flow in flows if flow.target is not None))
+    assert sum(one.invocations for one in spent) == pytest.approx(sum(invoked(decision.steps)))
 
 
 def test_a_plan_over_signals_adds_up_as_well(known):
     annotated, _ = known
     assert annotated.signals is not None
     decision = planned(annotated.signals, Objective(minimize="cost", min_accuracy=0.75))
-    spent, flows = plan_spending(decision), plan_flows(decision)
+    spent = plan_spending(decision)
     assert sum(one.cost_usd for one in spent) == pytest.approx(decision.path_cost_usd)
     assert {one.stage for one in spent} <= {"answer", "retry"}
-    assert sum(flow.share for flow in flows if flow.target is None) == pytest.approx(1.0)
-    assert sum(flow.share for flow in flows if flow.target is not None) == pytest.approx(sum(one.invocations for one in spent))
+    assert sum(one.invocations for one in spent) == pytest.approx(sum(invoked(decision.steps)))
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_plan_over_merged_histories_adds_up_as_well(seed):
     annotated = random_merged(agent(2, 4, memory=1), seed)
     decision = planned(annotated, Objective(maximize="accuracy"))
-    spent, flows = plan_spending(decision), plan_flows(decision)
+    spent = plan_spending(decision)
     assert sum(one.cost_usd for one in spent) == pytest.approx(decision.plan.cost_usd - annotated.cost_usd[0])
-    assert sum(flow.share for flow in flows if flow.target is None) == pytest.approx(1.0)
     _, *changes = price_changes(annotated, Objective(maximize="accuracy"), annotated.trie.models)
     assert changes
     assert all(one.is_other or one.cost_usd == pytest.approx(one.kept_usd) for one in changes)

@@ -16,6 +16,29 @@ PROBE = """
 <script>
 (async () => {
   const found = { figures: [], rows: [], tips: 0, files: {} };
+  const shown = one => one.getBoundingClientRect().height > 0;
+  found.fold = all(".card > *").filter(one => one.tagName !== "DETAILS").map(one => one.getBoundingClientRect().bottom);
+  found.words = document.body.innerText.trim().split(/\\s+/).length;
+  found.buttons = all(".card > .take button").map(one => one.textContent);
+  found.reached = all(".card button, summary, .picture").every(one => one.tabIndex === 0);
+  const clipboard = { writeText: async text => { found.copied = text; } };
+  Object.defineProperty(navigator, "clipboard", { value: clipboard, configurable: true });
+  all("[data-copy]").at(-1).click();
+  await new Promise(done => setTimeout(done, 50));
+  found.says = document.querySelector(".card [role=status]").textContent;
+  Object.defineProperty(navigator, "clipboard", { value: undefined });
+  document.execCommand = () => false;
+  all("[data-copy]").at(-1).click();
+  await new Promise(done => setTimeout(done, 50));
+  found.refused = [document.querySelector(".card [role=status]").textContent, shown(document.getElementById("card-command"))];
+  found.verdict = JSON.parse(document.getElementById("card-json").textContent);
+  all("details").forEach(one => { one.open = true; });
+  found.examples = {};
+  for (const choice of all(".examples input")) {
+    choice.click();
+    const left = all(".examples article").filter(shown);
+    found.examples[choice.value] = left.map(one => all(".right, .wrong", one).map(who => who.className));
+  }
   const kind = document.documentElement.clientWidth > 640 ? "wide" : "narrow";
   for (const figure of all("figure")) {
     const svg = visible(figure.querySelector(".picture")), box = svg.getBoundingClientRect();
@@ -79,6 +102,12 @@ def probed(page, folder, width, *options):
     return json.loads(found[1]), console
 
 
+@pytest.fixture(scope="module")
+def wide(page, tmp_path_factory):
+    """What the page is like from inside on a laptop, and what the browser said."""
+    return probed(page, tmp_path_factory.mktemp("wide"), 1280)
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), pytest.param(500, "dark", marks=pytest.mark.long)])
 def test_every_figure_is_drawn_and_nothing_fails(page, tmp_path, width, scheme):
     options = ("--blink-settings=preferredColorScheme=0",) if scheme == "dark" else ()
@@ -99,8 +128,39 @@ def test_every_figure_is_drawn_and_nothing_fails(page, tmp_path, width, scheme):
     assert found["overflow"] <= 0
 
 
-def test_tables_sort_and_files_can_be_taken_away(page, tmp_path):
-    found, console = probed(page, tmp_path, 1280)
+def test_the_card_is_seen_without_scrolling_and_the_rest_is_folded(wide):
+    found, _ = wide
+    assert max(found["fold"]) < 800
+    assert 100 < found["words"] <= 800
+    assert found["buttons"] == ["Copy the plan as code", "Copy the command", "JSON"]
+    assert found["reached"], "by the keyboard"
+    assert found["verdict"]["advice"] == "switch"
+
+
+def test_what_is_copied_is_the_command_and_where_that_is_forbidden_it_is_shown(wide):
+    found, _ = wide
+    assert re.fullmatch(r"vinelm plan \S+ --as-code", found["copied"])
+    assert found["says"] == "Copied."
+    assert found["refused"] == ["Copy it from here.", True]
+
+
+def test_examples_are_filtered_by_who_is_right(wide):
+    found = wide[0]["examples"]
+    assert len(found["all"]) == 10
+    wanted = {
+        "after": ["wrong", "right"],
+        "before": ["right", "wrong"],
+        "both": ["right", "right"],
+        "neither": ["wrong", "wrong"],
+    }
+    for who, each in wanted.items():
+        assert found[who] == [one for one in found["all"] if one == each]
+    assert found["after"]
+    assert found["before"]
+
+
+def test_tables_sort_and_files_can_be_taken_away(wide):
+    found, console = wide
     assert console == []
     first, second = ([float(re.sub(r"[^\d.]", "", text)) for text in rows if re.search(r"\d", text)] for rows in found["rows"])
     assert len(first) > 2

@@ -17,13 +17,16 @@ MODELS = {"small": 0.45, EVIL: 0.6, "large": 0.85}
 PROBE = """
 <script>
 {
+  const above = all(".card > *").filter(one => one.tagName !== "DETAILS");
+  const fold = Math.max(...above.map(one => one.getBoundingClientRect().bottom));
+  all("details").forEach(one => { one.open = true; });
   const slider = document.getElementById("budget"), seen = [];
   const look = () => {
     const text = selector => document.querySelector(selector).textContent;
     const shown = name => visible(document.querySelector(`[data-picture="${name}"]`)).outerHTML;
     const kind = document.documentElement.clientWidth > 640 ? "wide" : "narrow";
     seen.push({
-      budget: text('[data-text="budget"]'), says: text('[data-text="sentence"]'), spoken: slider.getAttribute("aria-valuetext"),
+      budget: text('[data-text="budget"]'), says: text('[data-text="plan"]'), spoken: slider.getAttribute("aria-valuetext"),
       figures: all(".budget dd").map(one => one.textContent), graph: shown("graph"), tree: shown("tree"),
       dollars: shown("stage-dollars"), seconds: shown("stage-seconds"),
       kinds: all("[data-picture]").every(one => visible(one).classList.contains(kind)),
@@ -44,7 +47,8 @@ PROBE = """
   const out = document.createElement("script");
   out.type = "application/json"; out.id = "probe";
   out.textContent = JSON.stringify({
-    seen, first, inside, shown: !slider.hidden, hostile: window.hostile === 1, width: document.documentElement.clientWidth,
+    seen, first, inside, fold, shown: !slider.hidden, hostile: window.hostile === 1,
+    width: document.documentElement.clientWidth,
     label: slider.labels.length, asked: performance.getEntriesByType("resource").map(one => one.name),
   }).replace(/</g, "\\\\u003c");
   document.body.append(out);
@@ -90,13 +94,15 @@ def test_the_slider_moves_the_plan_and_nothing_scrolls_sideways(page, tmp_path, 
     seen = found["seen"]
     assert found["shown"]
     assert found["label"] == 1
-    assert int(found["first"]) == len(seen) // 2, "the middle budget is shown first"
+    own = [at for at, one in enumerate(seen) if "that of the verdict" in one["budget"]]
+    assert [int(found["first"])] == own, "the plan of the verdict is shown first"
     assert found["width"] <= max(width, 500)
     for name in ("budget", "says", "graph", "tree", "dollars", "seconds"):
         assert len({one[name] for one in seen}) > 1, name
     assert len({one["budget"] for one in seen}) == len(seen)
     assert all(one["budget"] == one["spoken"] for one in seen)
-    right, usd = ([float(re.search(r"[\d.]+", one["figures"][i])[0]) for one in seen] for i in (0, 1))
+    others = [one for at, one in enumerate(seen) if at not in own]  # the verdict's is no mixture
+    right, usd = ([float(re.search(r"[\d.]+", one["figures"][i])[0]) for one in others] for i in (0, 1))
     assert (right, usd) == (sorted(right), sorted(usd)), "more dollars, more right answers"
     assert right[0] < right[-1]
     assert all(one["kinds"] for one in seen)
@@ -118,19 +124,20 @@ def test_nothing_scrolls_sideways_in_a_frame_of_a_phone(page, tmp_path):
     dom, _ = dumped(frame, tmp_path, "--allow-file-access-from-files", "--window-size=1280,900")
     found = json.loads(re.search(r'<pre id="said">(.*?)</pre>', dom, re.S)[1].replace("&lt;", "<").replace("&amp;", "&"))
     assert 370 <= found["width"] <= 390
+    assert found["fold"] < 844, "the card is seen without scrolling"
     assert max(one["overflow"] for one in found["seen"]) <= 0
     assert found["inside"]
     assert all(one["kinds"] for one in found["seen"]), "the drawings for a phone"
 
 
 @needs_browser
-def test_without_a_script_the_middle_plan_is_there(page, tmp_path):
+def test_without_a_script_the_first_plan_is_there(page, tmp_path):
     dom, _ = dumped(page.replace("script-src 'unsafe-inline'", "script-src 'none'"), tmp_path, "--window-size=1280,900")
     slider = re.search(r'<input type="range"[^>]*>', dom)[0]
     assert " hidden" in slider, "nothing that does not work is shown"
     assert re.search(r"<noscript>.*needs JavaScript.*</noscript>", dom, re.S)
     data = json.loads(re.search(r'id="budget-stops">(.*?)</script>', page, re.S)[1])
-    middle = data["stops"][len(data["stops"]) // 2]
+    (middle,) = (stop for stop in data["stops"] if "that of the verdict" in stop["texts"]["budget"])
     assert middle["texts"]["budget"] in dom
     for name, number in middle["pictures"].items():
         place = dom[dom.index(f'id="chart-{name}"') :]
@@ -144,4 +151,4 @@ def test_the_page_is_small_and_no_name_is_markup(page):
     data = re.search(r'id="budget-stops">(.*?)</script>', page, re.S)[1]
     assert "<" not in data
     assert json.loads(data)["pictures"]
-    assert page.count("<script") == 3, "two scripts of our own, and the data of the budgets"
+    assert page.count("<script") == 4, "two scripts of our own, the verdict and the data of the budgets"

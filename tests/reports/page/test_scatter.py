@@ -1,12 +1,11 @@
 """The picture of policies by accuracy and dollars: names in their place, and no chart library."""
 
 import re
-import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
-from vinelm.reports import Report, render
 from vinelm.reports.document import Dot, Scatter
 from vinelm.reports.drawing.scatter import draw_scatter
 
@@ -14,7 +13,8 @@ EVIL = '<script>"&'
 
 
 def dot(name, usd, accuracy, role="model"):
-    return Dot(name=name, role=role, usd=usd, accuracy=accuracy, low=accuracy - 0.05, high=min(accuracy + 0.05, 1.0))
+    low, high = accuracy - 0.05, min(accuracy + 0.05, 1.0)
+    return Dot(name=name, role=role, usd=usd, accuracy=accuracy, low=low, high=high, hover=f"{name}: {accuracy:.0%}")
 
 
 DOTS = (
@@ -38,7 +38,7 @@ def names(svg):
     return found
 
 
-@pytest.mark.parametrize(("kind", "width"), [("wide", 880), ("narrow", 350)])
+@pytest.mark.parametrize(("kind", "width"), [("wide", 560), ("narrow", 360)])
 def test_every_dot_has_its_name_inside_the_picture_and_none_covers_another(kind, width):
     found = names(draw_scatter(SCATTER, kind, "label"))
     assert set(found) == {one.name for one in DOTS}
@@ -59,13 +59,20 @@ def test_vinelm_is_the_diamond_and_each_dot_can_be_read_out():
     svg = draw_scatter(SCATTER, "wide", "label", note="simulated models")
     assert len(re.findall(r'l9 9l-9 9l-9 -9z" fill="var\(--vinelm\)"', svg)) == 1
     assert svg.count('class="hit"') == len(DOTS)
-    assert "75.0 % right (95 %: 70.0 to 80.0)" in svg
+    assert 'data-tip="VineLM: 75%"' in svg
     assert "simulated models" in svg
 
 
-def test_a_page_with_it_alone_needs_no_chart_library(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    report = Report(title="t", subtitle="s", headline="h", is_gain=True, findings=(), sections=(), provenance=(), hero=SCATTER)
-    page = render(report)
-    assert page.count('<svg class="') == 2
-    assert EVIL not in page
+def test_equal_accuracies_without_a_line_are_drawn():
+    same = [replace(dot(name, usd, 0.5), low=0.5, high=0.5) for name, usd in (("a", 1.0), ("b", 2.0))]
+    svg = draw_scatter(replace(SCATTER, dots=tuple(same)), "narrow", "label")
+    assert svg.count('class="hit"') == 2
+
+
+def test_where_names_have_no_room_those_of_models_alone_are_left_out():
+    crowd = tuple(dot(f"model-number-{i}", 1.0 + i / 100, 0.6 + i / 1000) for i in range(40))
+    own = (dot("VineLM", 1.2, 0.62, "vinelm"), dot("today", 1.21, 0.62, "in_use"))
+    svg = draw_scatter(replace(SCATTER, dots=(*crowd, *own)), "narrow", "label")
+    assert svg.count('class="hit"') == 42, "each says its name"
+    assert {">VineLM<", ">today<"} <= set(re.findall(r">[^<>]+<", svg))
+    assert 0 < svg.count(">model-number-") < 40

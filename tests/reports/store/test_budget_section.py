@@ -27,10 +27,11 @@ def against(made):
 
 def test_budgets_rise_and_every_other_one_is_judged(page):
     stops = page.budgets.stops
+    stops = [stop for stop in stops if stop != page.budgets.stops[page.budgets.start]]  # the plan of the verdict
     judged = [dict(stop.figures)["Judged"] for stop in stops]
     assert len(stops) % 2
-    assert all("between two judged ones" in text for text in judged[1::2])
-    assert not any("between two judged ones" in text for text in judged[::2])
+    assert all(text == "not at this budget" for text in judged[1::2])
+    assert not any(text == "not at this budget" for text in judged[::2])
     right = [float(dict(stop.figures)["Right answers"].split(" %")[0]) for stop in stops]
     assert right == sorted(right)
     assert len({stop.plan for stop in stops}) > 1
@@ -50,18 +51,10 @@ def test_what_is_drawn_adds_up_to_the_figures(page):
     }
 
 
-def test_a_sentence_has_the_dollars_of_a_plan_that_is_as_accurate(page):
-    assert all(stop.sentence.startswith(dict(stop.figures)["Right answers"].split(" (")[0]) for stop in page.budgets.stops)
-    known = (" instead of $", "nothing is saved here over the static plan", "No static plan is as accurate")
-    assert all(sum(words in stop.sentence for words in known) == 1 for stop in page.budgets.stops)
-
-
-def test_the_plan_in_use_is_drawn_and_told_beside_each(against):
+def test_the_plan_in_use_is_drawn_beside_each(against):
     stops = against.budgets.stops
-    assert all("today's plan" in stop.sentence for stop in stops)
     assert {name for _, plans in stops[0].bars["dollars"].stages for name, _ in plans} == {"VineLM", "today"}
     assert against.budgets.beside.startswith("Today, ")
-    assert "points less than today's plan" in stops[0].sentence
 
 
 def test_one_plan_at_every_budget_is_nothing_to_slide(tmp_path):

@@ -125,12 +125,14 @@ def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
 def _facts(found: RecordedResult) -> dict[str, Any]:
     """What is printed, as JSON types."""
     from vinelm.demo.recorded_page import open_question, sentence
+    from vinelm.trie.verdict import LEADS
 
     def difference(one: Any) -> dict[str, Any] | None:
         if one is None:
             return None
-        gain = one.gain
-        return {"verdict": one.word, "gain": gain.value, "gain_low": gain.low, "gain_high": gain.high, "saved_share": one.saved}
+        plan = one.served
+        gain = {"gain": plan.gain, "gain_low": plan.best_low, "gain_high": plan.best_high}
+        return {"verdict": LEADS[one.advice], "share": one.share, **gain, "saved_share": plan.saved_usd / one.cost_usd}
 
     return {
         "report": str(found.page), "store": str(found.store), "trie": str(found.trie),

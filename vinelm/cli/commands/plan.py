@@ -13,7 +13,6 @@ from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
 from vinelm.cli.inputs import FILE, in_options, objective_of, say_changed_prices
 from vinelm.cli.options import flag, json_option, objective_options, signals_option, trie_argument
-from vinelm.errors import ConfigError
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import (
     KIND_COLUMNS,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     "Exit with 0 also if the plan's advantage over a single model may be due to the choice among many paths alone.",
 )
 @flag(
-    "--as-code", "Print the lines that run a fixed plan without VineLM: that of the verdict, or the best one for the objective."
+    "--as-code", "Print the plan to switch to as lines of Python; with an objective the best fixed plan, which needs no VineLM."
 )
 @json_option
 def command(*, trie: Path, signals: bool, accept_optimism: bool, as_code: bool, as_json: bool, **bounds: Any) -> None:
@@ -55,7 +54,7 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_code: bool, 
     of many uncertain estimates adds, with a 90 % interval. `vinelm verify` tests it on held-out requests.
 
     Without a target it plans what the verdict is about in place of the models that the application ran before, and says
-    whether to switch. With --as-code it prints a fixed plan as lines of Python.
+    whether to switch. With --as-code it prints that plan, or the best fixed one for an objective, as lines of Python.
 
     With --signals the plan depends on what a request shows, as an application is served that declares its signals and ends in
     `vine.finish`. It is shown as a tree, next to the best path.
@@ -75,7 +74,9 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_code: bool, 
     annotated = load_trie(trie)
     say_changed_prices(annotated.catalog)
     if as_code:
-        for line in _code(annotated, objective):
+        from vinelm.reports.plan_words import plan_code
+
+        for line in plan_code(annotated, trie.name, objective):
             echo(line)
         return
     objective = objective or _recommended_objective(bounds, annotated)
@@ -99,33 +100,6 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_code: bool, 
 def _is_compared(best: Decision) -> bool:
     found = advised(best)
     return found is not None and found.is_today
-
-
-def _code(annotated: AnnotatedTrie, objective: Objective | None) -> list[str]:
-    """The lines of an application that run the fixed plan of the verdict, or the best one for an objective."""
-    from vinelm.evaluation.judging.fit import code_of
-    from vinelm.evaluation.plans.plans_over import plans_over
-
-    verdict = annotated.verdict
-    if objective is not None:
-        fixed = plans_over(annotated).fixed(objective, "static")
-        if fixed is None:
-            raise ConfigError("no fixed plan meets the bounds: loosen them")
-        code, words = code_of(fixed), fixed.words
-    elif verdict is not None and verdict.plan is not None and verdict.is_fixed:
-        code, words = verdict.plan.code, verdict.plan.words
-    else:
-        said = "the trie has no verdict: estimate with --check" if verdict is None else verdict.sentence
-        raise ConfigError(f"there is no fixed plan to switch to; give an objective for the best one ({said})")
-    models = {name: annotated.catalog[name] for _, name in code if name in annotated.catalog}
-    names = {name: f"{one.provider}:{one.model_id}" for name, one in models.items()}
-    return [
-        f"# {words}: the same for every request, so that no runtime is needed",
-        "MODELS = {",
-        *(f'    "{where}": "{names.get(model, model)}",' for where, model in code),
-        "}",
-        f'# for example: init_chat_model(MODELS["{code[0][0]}"])' if code else "",
-    ]
 
 
 def _recommended_objective(bounds: dict[str, Any], annotated: AnnotatedTrie) -> Objective:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from vinelm.cli.console import echo, print_json, progress, say
-from vinelm.cli.options import option, output_options, store_argument, trie_argument
+from vinelm.cli.options import flag, option, output_options, store_argument, trie_argument
 
 
 @click.command("report", short_help="Write a self-contained HTML report of a store and its trie.")
@@ -15,14 +15,18 @@ from vinelm.cli.options import option, output_options, store_argument, trie_argu
 @trie_argument
 @option("-o --output-dir PATH", "Folder to write report.html to.", Path, default=Path("report"))
 @option("--in-use MODEL|JSON", "What you run today: a model, or a file of `vinelm plan --json`: the verdict compares with it.")
+@flag("--show-text", "Show the answers in the examples: whoever gets the page reads them.")
 @output_options
-def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, as_json: bool, quiet: bool) -> None:
+def command(
+    *, store: Path, trie: Path, output_dir: Path, in_use: str | None, show_text: bool, as_json: bool, quiet: bool
+) -> None:
     """Write one self-contained HTML page about the observations in STORE and the TRIE estimated from them.
 
-    It begins with the verdict of `vinelm evaluate`, about the plan in use with --in-use. Then it shows, for a range of cost
-    budgets, accuracy floors and latency caps, what VineLM, the best static plan, the best single model, a vote and asking until
-    two agree achieve, each judged by requests that did not choose it; the models and dollars of the plan; the workflow's own
-    check; and what other prices would change. Calls no model.
+    It begins with the verdict of `vinelm evaluate` as a card, against the plan in use with --in-use: dollars, accuracy and
+    latency before and after, and the plan. Folded below it are examples; for a range of cost budgets, accuracy floors and
+    latency caps, what VineLM, the best static plan, the best single model, a vote and asking until two agree achieve, each
+    judged by requests that did not choose it; the models and dollars of the plan; the workflow's own check; and what other
+    prices would change. Calls no model.
 
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
     """
@@ -30,7 +34,7 @@ def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, as
     from vinelm.reports.store.page import store_page
 
     with progress(quiet=quiet) as advance:
-        page = store_page(store, trie, in_use=in_use, on_done=advance)
+        page = store_page(store, trie, in_use=in_use, show_text=show_text, on_done=advance)
     target = write_page(page, output_dir / "report.html")
     if as_json:
         print_json(

@@ -10,6 +10,7 @@ import numpy as np
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, effective_number
 from vinelm.evaluation.off_policy.steps import Seen, StepPolicy, StepsByKind, steps_for
+from vinelm.rows.observation import Observation
 from vinelm.trie.arrays import FloatArray
 
 LEAST_BEYOND = 2.0
@@ -66,14 +67,25 @@ def followed(policy: StepPolicy | StepsByKind, bought: BoughtRows, share: float 
     return Followed(share * weight, cost_usd, latency_s)
 
 
-def _follow(policy: StepPolicy | StepsByKind, bought: BoughtRows, request: str) -> tuple[float, float, float] | None:
+def followed_rows(policy: StepPolicy | StepsByKind, bought: BoughtRows, request: str) -> tuple[Seen, Observation] | None:
+    """Return a request's rows under a policy, and the row whose answer is returned; None where a row was not bought."""
     seen: Seen = ()
-    weight, kind = 1.0, bought.kinds.get(request)
-    steps = steps_for(policy, kind)
-    while (model := steps.step(seen).model) is not None:
-        row = bought.row(request, seen, model)
+    steps = steps_for(policy, bought.kinds.get(request))
+    while (step := steps.step(seen)).model is not None:
+        row = bought.row(request, seen, step.model)
         if row is None:
             return None
-        weight, seen = weight / bought.chance(seen, model, kind), (*seen, row)
+        seen = (*seen, row)
+    return (seen, seen[step.returned]) if seen else None
+
+
+def _follow(policy: StepPolicy | StepsByKind, bought: BoughtRows, request: str) -> tuple[float, float, float] | None:
+    found = followed_rows(policy, bought, request)
+    if found is None:
+        return None
+    seen, kind = found[0], bought.kinds.get(request)
+    weight = 1.0
+    for i, row in enumerate(seen):
+        weight /= bought.chance(seen[:i], row.model, kind)
     cost = sum(row.cost_usd + row.tool_cost_usd for row in seen)
     return weight, cost, sum(row.latency_s + row.tool_latency_s for row in seen)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
-from vinelm.controller import Decision
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.plans.promise import Z90
@@ -106,12 +105,12 @@ class PlanOfKind:
     first: dict[str, float]
 
 
-def by_kind(decision: Decision) -> list[PlanOfKind]:
+def by_kind(decision: Any) -> list[PlanOfKind]:
     """Return what a plan from the start, or a mixture of two, does with each kind of request; none where kinds are not told.
 
     Kinds are in falling order of their shares; those of no request are left out.
     """
-    annotated = decision.metrics.annotated
+    annotated = decision.annotated
     trie, stages = annotated.trie, kinds_of_stages(annotated.template)
     if not stages:
         return []

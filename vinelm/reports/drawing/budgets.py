@@ -81,9 +81,11 @@ def drawn_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[B
     """Return the section's pictures, and the slider with the stops that they have room for."""
     while True:
         parts = budget_parts(slider, note)
-        if len(slider.stops) < 3 or len("".join({shown for one in parts for shown in one.shown})) <= MOST_CHARACTERS:
+        kept = [i for i in range(len(slider.stops)) if not i % 2 or i == slider.start]
+        length = len("".join({shown for one in parts for shown in one.shown}))
+        if len(slider.stops) in (len(kept), 2) or length <= MOST_CHARACTERS:
             return slider, parts
-        slider = replace(slider, stops=slider.stops[::2])
+        slider = replace(slider, stops=tuple(slider.stops[i] for i in kept), start=kept.index(slider.start))
 
 
 def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
@@ -131,7 +133,7 @@ def budget_data(slider: BudgetSlider, parts: Sequence[BudgetPart], typeset: Call
     numbers: dict[str, int] = {}
     stops = []
     for index, stop in enumerate(slider.stops):
-        texts = {"budget": stop.budget, "sentence": stop.sentence}
+        texts = {"budget": stop.budget, "plan": stop.plan}
         texts |= {f"figure-{i}": value for i, (_, value) in enumerate(stop.figures)}
         stops.append(
             {

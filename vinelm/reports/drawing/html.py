@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from vinelm.errors import ConfigError
 from vinelm.io.atomic import write_atomic
 from vinelm.reports.budgets import BudgetSlider
-from vinelm.reports.document import Chart, FlowChart, Picture, Report, Scatter, Table
+from vinelm.reports.document import Chart, Report, Scatter
 from vinelm.reports.drawing.budgets import budget_data, budget_table, drawn_budgets
-from vinelm.reports.drawing.canvas import NARROW, WIDE, Reading, as_inline, drawing
-from vinelm.reports.drawing.flows import draw_flows
+from vinelm.reports.drawing.canvas import NARROW, WIDE, as_inline, drawing
 from vinelm.reports.drawing.lines import draw_lines
 from vinelm.reports.drawing.scatter import draw_scatter
 
@@ -34,6 +34,7 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters["filename"] = _filename
+    environment.filters["finite"] = _finite
     pictures = {picture.name: _draw(picture, note=note) for picture in _pictures(report)}
     budgets = {} if report.budgets is None else _budgets(report.budgets, note)
     return environment.get_template("report.html").render(report=report, pictures=pictures, **{"slider": None, **budgets})
@@ -46,34 +47,37 @@ def _budgets(slider: BudgetSlider, note: str) -> dict[str, Any]:
     return {"slider": slider, "parts": parts, "data": data, "budget_table": budget_table(slider)}
 
 
-def _pictures(report: Report) -> Iterator[Picture]:
-    if report.hero is not None:
-        yield report.hero
+def _pictures(report: Report) -> Iterator[Chart | Scatter]:
+    if report.card is not None and report.card.picture is not None:
+        yield report.card.picture
     for section in report.sections:
-        yield from (part for part in section.parts if not isinstance(part, Table))
+        yield from (part for part in section.parts if isinstance(part, Chart))
 
 
-def _draw(picture: Picture, *, note: str = "") -> str:
+def _draw(picture: Chart | Scatter, *, note: str = "") -> str:
     """A picture as two SVG elements: a wide one for laptops and print, and a narrow one for phones.
 
     The note is printed inside, so that an exported picture still has it.
     """
-    label = f"{picture.title}: the figures are in the table below"
+    label = f"{picture.title}: arrow keys read out its points"
     if isinstance(picture, Scatter):
         return "\n".join(draw_scatter(picture, kind, label, note) for kind in ("wide", "narrow"))
     with drawing():
         found = []
         for kind, size in (("wide", WIDE), ("narrow", NARROW)):
             name = f"{picture.name}-{kind}"
-            svg, readings = _drawn(picture, size, name, note)
+            svg, readings = draw_lines(picture, size, name, note=note)
             found.append(as_inline(svg, name, kind, label, sorted(readings, key=lambda one: (one.x, one.y))))
     return "\n".join(found)
 
 
-def _drawn(picture: Chart | FlowChart, size: tuple[int, int], name: str, note: str) -> tuple[str, list[Reading]]:
-    if isinstance(picture, FlowChart):
-        return draw_flows(picture, size, name, note=note)
-    return draw_lines(picture, size, name, note=note)
+def _finite(value: Any) -> Any:
+    """JSON types with null for what is no number: a browser reads no NaN."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def _filename(title: str) -> str:

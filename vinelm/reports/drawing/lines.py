@@ -38,11 +38,6 @@ def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = ""
     for series in chart.series:
         _draw(axes, series, is_banded=series.role in ("vinelm", "static"))  # more bands would hide each other
     _dress(axes, chart, is_narrow=size[0] < 600)
-    for mark in chart.marks:
-        ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": COLOURS["chosen"], "markeredgewidth": 2.5}
-        axes.plot(
-            [mark.x], [mark.y], marker="o", markersize=17, linestyle="none", label=short(mark.label, 40), zorder=6, **ring
-        )
     if note:
         axes.text(0.01, 0.98, note, transform=axes.transAxes, va="top", color=COLOURS["muted"], size=11)
     if axes.get_legend_handles_labels()[0]:  # a store may be too small for any point

@@ -69,11 +69,31 @@ document.addEventListener("click", async event => {
   const button = event.target.closest("[data-take]");
   if (!button) return;
   const { take, name } = button.dataset;
+  if (take === "json") return save(name + ".json", new Blob([document.getElementById("card-json").textContent], { type: "application/json" }));
   if (take === "csv") save(name + ".csv", new Blob([csv(button.closest(".tabular").querySelector("table"))], { type: "text/csv" }));
   const drawn = take === "csv" ? null : picture(button.closest("figure"));
   if (take === "svg") save(name + ".svg", new Blob([drawn.text], { type: "image/svg+xml" }));
   if (take === "png") save(name + ".png", await bitmap(drawn));
 });
+
+// -- texts to copy -----------------------------------------------------------------------------------------------------------
+async function copied(text) {  // true once it is on the clipboard
+  try { await navigator.clipboard.writeText(text); return true; } catch { /* no permission: the old way */ }
+  const box = document.createElement("textarea");
+  box.value = text; document.body.append(box); box.select();
+  const done = document.execCommand("copy");
+  box.remove();
+  return done;
+}
+for (const button of all("[data-copy]")) {
+  button.addEventListener("click", async () => {
+    const source = document.getElementById(button.dataset.copy), says = button.closest(".take").querySelector("[role=status]");
+    const done = await copied(source.textContent);
+    says.textContent = done ? "Copied." : "Copy it from here.";
+    if (!done) source.closest("details").open = true;
+    button.focus();
+  });
+}
 
 // -- tables that sort ----------------------------------------------------------------------------------------------------------
 function key(cell) {

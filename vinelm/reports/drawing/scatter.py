@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from math import ceil, floor, log10
 
 from vinelm.reports.document import Dot, Scatter
-from vinelm.reports.drawing.graph import NARROW, WIDE
 from vinelm.reports.drawing.sketch import CHARACTER, Sketch
 
-_HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 300.0, 52.0, 16.0, 14.0, 46.0
+_SIZES = {"wide": (560.0, 330.0), "narrow": (360.0, 228.0)}
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 16.0, 14.0, 42.0
 _NEAR = 24.0
+_ORDER = {"vinelm": 0, "in_use": 1}
+"""Who takes the place for its name first."""
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Distances of the lines of accuracy; the first with at most six lines is taken."""
 
@@ -20,44 +22,46 @@ def draw_scatter(scatter: Scatter, kind: str, label: str, note: str = "") -> str
 
     Each dot has its name beside it, on the side where there is room and no other name, and its interval as a line.
     """
-    width, sketch = (WIDE if kind == "wide" else NARROW), Sketch()
+    (width, tall), sketch = _SIZES[kind], Sketch()
     dots = sorted(scatter.dots, key=lambda dot: dot.usd)
     x_low, x_high = log10(dots[0].usd) - 0.12, log10(dots[-1].usd) + 0.12
     step = next((one for one in _STEPS if _lines(dots, one) <= 6), _STEPS[-1])
     y_low = floor(min(dot.low for dot in dots) / step) * step
-    y_high = ceil(max(dot.high for dot in dots) / step) * step
+    y_high = max(ceil(max(dot.high for dot in dots) / step) * step, y_low + step)
 
     def x_of(usd: float) -> float:
         return _LEFT + (log10(usd) - x_low) / (x_high - x_low) * (width - _LEFT - _RIGHT)
 
     def y_of(accuracy: float) -> float:
-        return _TOP + (y_high - accuracy) / (y_high - y_low) * (_HEIGHT - _TOP - _BOTTOM)
+        return _TOP + (y_high - accuracy) / (y_high - y_low) * (tall - _TOP - _BOTTOM)
 
     for i in range(round((y_high - y_low) / step) + 1):
         level = y_low + i * step
         sketch.rule((_LEFT, y_of(level)), (width - _RIGHT, y_of(level)))
         sketch.text(_LEFT - 8, y_of(level) + 4, f"{100 * level:.0f} %", size=12, colour="muted", anchor="end")
-    for usd in _amounts(x_low, x_high, most=9 if kind == "wide" else 5):
-        sketch.rule((x_of(usd), _TOP), (x_of(usd), _HEIGHT - _BOTTOM))
-        sketch.text(x_of(usd), _HEIGHT - _BOTTOM + 17, f"${usd:g}", size=12, colour="muted", anchor="middle")
-    sketch.text(_LEFT, _HEIGHT - 8, "dollars per 1,000 requests (log)", size=12)
+    for usd in _amounts(x_low, x_high, most=7 if kind == "wide" else 5):
+        sketch.rule((x_of(usd), _TOP), (x_of(usd), tall - _BOTTOM))
+        sketch.text(x_of(usd), tall - _BOTTOM + 17, f"${usd:g}", size=12, colour="muted", anchor="middle")
+    sketch.text(_LEFT, tall - 6, "dollars per 1,000 requests (log)", size=12)
     places = [(x_of(dot.usd), y_of(dot.accuracy)) for dot in dots]
     taken = {dot.name: (x - 8, y - 8, x + 8, y + 8) for dot, (x, y) in zip(dots, places, strict=True)}
-    for dot in sorted(dots, key=lambda one: one.role != "vinelm"):
-        x, y = x_of(dot.usd), y_of(dot.accuracy)
-        sketch.rule((x, y_of(dot.low)), (x, y_of(dot.high)), colour=dot.role)
-        sketch.mark(x, y, dot.role, is_diamond=dot.role == "vinelm")
+    for dot in sorted(dots, key=lambda one: _ORDER.get(one.role, len(_ORDER))):
+        x, y, is_own = x_of(dot.usd), y_of(dot.accuracy), dot.role == "vinelm"
+        if dot.high > dot.low:
+            sketch.rule((x, y_of(dot.low)), (x, y_of(dot.high)), colour=dot.role)
+        sketch.mark(x, y, dot.role, is_diamond=is_own)
         others = [box for name, box in taken.items() if name != dot.name]
-        length = len(dot.name) * CHARACTER * 12
+        length = len(dot.name) * CHARACTER * 12 * (1.12 if is_own else 1.0)  # it is bold
         is_left = any(
             0.0 <= other - x < _NEAR and abs(height - y) < _NEAR for other, height in places if (other, height) != (x, y)
         )
-        left, base = _place(x, y, length, width, others, is_left=is_left)
-        taken[f"name of {dot.name}"] = (left, base - 11, left + length, base + 2)
-        sketch.text(left, base, dot.name, size=12, is_bold=dot.role == "vinelm")
-        told = f"{100 * dot.accuracy:.1f} % right (95 %: {100 * dot.low:.1f} to {100 * dot.high:.1f})"
-        sketch.says(x - 10, y - 10, 20, 20, f"{dot.name}\n${dot.usd:.3g} per 1,000 requests\n{told}")
-    return sketch.svg(width, _HEIGHT, kind, label, note)
+        place = _place(x, y, length, width, others, floor_y=tall - _BOTTOM, is_left=is_left, is_wanted=dot.role != "model")
+        if place is not None:
+            left, base = place
+            taken[f"name of {dot.name}"] = (left, base - 10, left + length, base + 2)
+            sketch.text(left, base, dot.name, size=12, is_bold=is_own)
+        sketch.says(x - 10, y - 10, 20, 20, dot.hover)
+    return sketch.svg(width, tall, kind, label, note)
 
 
 def _lines(dots: list[Dot], step: float) -> int:
@@ -75,21 +79,35 @@ def _amounts(low: float, high: float, most: int) -> list[float]:
 
 
 def _place(
-    x: float, y: float, length: float, width: float, taken: Sequence[tuple[float, float, float, float]], *, is_left: bool
-) -> tuple[float, float]:
-    """Where a name begins, and its base line: right, left, above or below its dot, where least is in its way.
+    x: float,
+    y: float,
+    length: float,
+    width: float,
+    taken: Sequence[tuple[float, float, float, float]],
+    *,
+    floor_y: float,
+    is_left: bool,
+    is_wanted: bool,
+) -> tuple[float, float] | None:
+    """Where a name begins, and its base line: beside, above or below its dot, where least is in its way.
 
-    ``is_left``: there is another dot close to the right, whose name this one would seem to be there.
+    None where something is everywhere: the dot says its name, and the table has it. ``floor_y``: the lowest base line.
+    ``is_left``: there is another dot close to the right, whose name this one would seem to be there. ``is_wanted``: it is
+    written in any case.
     """
-    sides = ((x + 13, y + 4), (x - 13 - length, y + 4), (x - length / 2, y - 14), (x - length / 2, y + 24))
-    inside = [
-        (max(_LEFT, min(left, width - length)), base) if base != y + 4 else (left, base)
-        for left, base in (sides[1:] if is_left else sides)
+    right = [] if is_left else [(x + 13, y + 4), (x + 9, y - 8), (x + 9, y + 17)]
+    left = [(x - 13 - length, y + 4), (x - 9 - length, y - 8), (x - 9 - length, y + 17)]
+    middle = [(x - length / 2, y + down) for down in (-14, 24, -26, 36)]
+    middle = [(max(_LEFT, min(begin, width - length)), base) for begin, base in middle]
+    fits = [
+        (begin, base)
+        for begin, base in (*right, *left, *middle)
+        if begin >= _LEFT - 4 and begin + length <= width and _TOP - 2 <= base <= floor_y
     ]
-    fits = [(left, base) for left, base in inside if left >= _LEFT - 4 and left + length <= width]
 
     def covered(place: tuple[float, float]) -> int:
-        left, base = place
-        return sum(x0 < left + length and x1 > left and y0 < base + 2 and y1 > base - 11 for x0, y0, x1, y1 in taken)
+        begin, base = place
+        return sum(x0 < begin + length and x1 > begin and y0 < base + 2 and y1 > base - 10 for x0, y0, x1, y1 in taken)
 
-    return min(fits or inside, key=covered)
+    best = min(fits or middle, key=covered)
+    return best if is_wanted or not covered(best) else None

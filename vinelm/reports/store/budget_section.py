@@ -17,18 +17,19 @@ from vinelm.evaluation.store_sweeps.swept_policies import SweptPolicy
 from vinelm.objective import Objective
 from vinelm.reports.budgets import BudgetSlider, BudgetStop, GraphPicture, Parts, StageBars
 from vinelm.reports.formatting import percent, percent_interval, seconds, thousand
+from vinelm.reports.plan_tree import plan_tree
+from vinelm.reports.plan_words import plan_line
 from vinelm.reports.store.estimated_sections import interval_of
-from vinelm.reports.store.plan_sections import ShownPlan, plan_tree, planned
+from vinelm.reports.store.plan_sections import ShownPlan, planned
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.verdict import Verdict, dollars
 from vinelm.verdicts.judged_store import JudgedStore
 
 UNJUDGED_STOPS = 9
 """Budgets where no sweep was judged."""
-SAME = 1e-3
-"""Accuracies, and shares of the dollars, that differ by less are equal: two fits of the same rows differ by as much."""
 _INTRO = (
-    "The most accurate plan within each budget, on average over the requests. The figures are estimated from all rows; the "
-    "judgement, where there is one, is by requests that did not choose the plan."
+    "The most accurate plan within each budget, on average over the requests. These figures are estimated from all rows: they "
+    "prove nothing, and the verdict above rests on none of them. “Judged” is by requests that did not choose the plan."
 )
 
 
@@ -40,6 +41,8 @@ class BudgetPlans:
         searched: The trie that VineLM's plans are made from.
         plans: The plans over the paths, among them the fixed ones to compare with.
         judged: What the rows say.
+        verdict: The verdict of the page.
+        own: The plan that it is about, which is shown first; None if it is about none.
         today: What VineLM's plan is drawn beside: the plan in use, or the most accurate single model; None if there is none.
         is_in_use: Whether it is the plan in use.
     """
@@ -47,16 +50,21 @@ class BudgetPlans:
     searched: AnnotatedTrie
     plans: Plans[Any]
     judged: JudgedStore
+    verdict: Verdict | None
+    own: ShownPlan | None
     today: ShownPlan | None
     is_in_use: bool
 
     def slider(self) -> BudgetSlider | None:
         """Return the plan of each budget; None if no plan meets any."""
-        found = [(budget, plan) for budget in self._budgets() if (plan := self._plan(budget)) is not None]
+        own = self._own_usd
+        budgets = self._budgets() if own is None else sorted({own, *(one for one in self._budgets() if one is not None)})
+        found = [(budget, plan) for budget in budgets if (plan := self._plan(budget)) is not None]
         if not found:
             return None
+        start = next((i for i, (budget, _) in enumerate(found) if budget == own), len(found) // 2)
         if len({(plan.words, round(plan.path_cost_usd, 12)) for _, plan in found}) == 1:
-            found = found[-1:]
+            found, start = found[-1:], 0
         spent = [plan_spending(plan) for _, plan in found]
         beside = None if self.today is None else self.today.spending
         units = {"dollars": "cost_usd", "seconds": "latency_s"}
@@ -69,25 +77,35 @@ class BudgetPlans:
         }
         stops = tuple(
             BudgetStop(
-                budget="any budget" if budget is None else f"{thousand(budget)} per 1,000 requests",
-                sentence=self._sentence(plan),
-                plan=plan.words,
+                budget=self._named(budget),
+                plan=plan_line(plan_tree(plan)),
                 figures=self._figures(plan, budget),
-                graph=GraphPicture(template=self.searched.template, calls=_calls(own)),
+                graph=GraphPicture(template=self.searched.template, calls=_calls(of_plan)),
                 tree=plan_tree(plan),
                 bars={
                     name: StageBars(
-                        stages=self._by_stage(own, beside, field),
+                        stages=self._by_stage(of_plan, beside, field),
                         most=most[name],
                         amount=thousand if name == "dollars" else _seconds,
                     )
                     for name, field in units.items()
                 },
             )
-            for (budget, plan), own in zip(found, spent, strict=True)
+            for (budget, plan), of_plan in zip(found, spent, strict=True)
         )
         note = "" if len(stops) > 1 else " Every budget leads to this plan, so that there is nothing to slide."
-        return BudgetSlider(intro=_INTRO + note, stops=stops, beside=self._beside, models=tuple(self.searched.trie.models))
+        models = tuple(self.searched.trie.models)
+        return BudgetSlider(intro=_INTRO + note, stops=stops, start=start, beside=self._beside, models=models)
+
+    @property
+    def _own_usd(self) -> float | None:
+        """The budget of the verdict's plan."""
+        return None if self.own is None or self.verdict is None else self.verdict.max_cost_usd
+
+    def _named(self, budget: float | None) -> str:
+        if budget is None:
+            return "any budget"
+        return f"{thousand(budget)} per 1,000 requests{', that of the verdict' if budget == self._own_usd else ''}"
 
     @property
     def _name(self) -> str:
@@ -120,42 +138,20 @@ class BudgetPlans:
             return [None]
         return list(spaced_caps(reach.cheapest_usd, reach.dearest_usd, "max_cost_usd", UNJUDGED_STOPS))
 
-    def _plan(self, budget: float | None) -> Decision | None:
+    def _plan(self, budget: float | None) -> Any:
+        if self.own is not None and budget == self._own_usd:
+            return self.own.decision
         try:
             found = planned(self.searched, Objective(maximize="accuracy", max_cost_usd=budget))
         except InfeasibleError:
             return None
         return found if found.is_feasible else None
 
-    def _sentence(self, plan: Decision) -> str:
-        """The plan's dollars against those of a fixed plan that is as accurate."""
-        own = f"{percent(plan.accuracy)} right for {thousand(plan.path_cost_usd)} per 1,000 requests"
-        if self.is_in_use and self.today is not None:
-            return f"{own}, {self._against_today(plan, self.today.decision)}."
-        floor = max(plan.accuracy - SAME, 0.0)
-        rival = self.plans.fixed(Objective(minimize="cost", min_accuracy=floor), "static")
-        if rival is None:
-            best = self.plans.fixed(Objective(maximize="accuracy"), "static")
-            if best is None:
-                return f"{own}."
-            there = f"{percent(best.accuracy)} for {thousand(best.path_cost_usd)}"
-            return f"{own}. No static plan is as accurate: the best, {best.words}, has {there}."
-        if plan.path_cost_usd >= rival.path_cost_usd * (1.0 - SAME):
-            return f"{own}: nothing is saved here over the static plan {rival.words}."
-        there = thousand(rival.path_cost_usd)
-        return f"{own} instead of {there} for the cheapest static plan that is as accurate, {rival.words}."
-
-    @staticmethod
-    def _against_today(plan: Decision, today: Any) -> str:
-        gap = plan.accuracy - today.accuracy
-        said = "as accurate as" if abs(gap) < SAME else f"{100 * abs(gap):.1f} points {'more' if gap > 0 else 'less'} than"
-        return f"{said} today's plan ({today.words}), which costs {thousand(today.path_cost_usd)}"
-
-    def _figures(self, plan: Decision, budget: float | None) -> tuple[tuple[str, str], ...]:
+    def _figures(self, plan: Any, budget: float | None) -> tuple[tuple[str, str], ...]:
         interval = interval_of(plan.accuracy, plan.standard_error)
         said = percent_interval(interval)
         error = "" if said == "-" else f" ({said})"
-        latency = (("Seconds of a request", seconds(plan.ahead[2])),) if self.searched.knows_latency else ()
+        latency = (("Seconds of a request", seconds(_expected_s(plan))),) if self.searched.knows_latency else ()
         return (
             ("Right answers", f"{percent(plan.accuracy)}{error}"),
             ("Dollars of 1,000 requests", thousand(plan.path_cost_usd)),
@@ -164,9 +160,13 @@ class BudgetPlans:
         )
 
     def _judged_words(self, budget: float | None) -> str:
+        verdict, own = self.verdict, None if self.verdict is None else self.verdict.plan
+        if budget == self._own_usd and verdict is not None and own is not None:
+            judged = min(max((verdict.accuracy or 0.0) + own.gain, 0.0), 1.0)
+            return f"{percent(judged)} right for {dollars((verdict.cost_usd or 0.0) - own.saved_usd)}"
         found = next((one.judged for one in self._judged_points() if one.objective.max_cost_usd == budget), None)
         if found is None:
-            return "not at this budget, which lies between two judged ones"
+            return "not at this budget"
         if not found.accuracy.is_identified:
             return "too few rows follow such a plan to its end"
         low, high = 100 * max(found.accuracy.low, 0.0), 100 * min(found.accuracy.high, 1.0)
@@ -198,6 +198,11 @@ def _totals(plans: Sequence[Sequence[SpentOn]], field: str) -> list[float]:
     return [
         sum(amount for _, amount in _parts(spent, stage, field)) for spent in plans for stage in {one.stage for one in spent}
     ]
+
+
+def _expected_s(plan: Any) -> float:
+    """Expected seconds of a request: a plan that is a model for each stage has no request on its way."""
+    return float(plan.ahead[2] if isinstance(plan, Decision) else plan.expected_latency_s)
 
 
 def _seconds(value: float) -> str:

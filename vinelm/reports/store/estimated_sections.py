@@ -1,33 +1,29 @@
-"""Sections of a report that follow from a trie alone: estimated frontiers; where it branches, plans as trees, and arms."""
+"""Sections of a report that follow from a trie alone: estimated frontiers and, where it branches, arms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from vinelm.controller import Decision
 from vinelm.evaluation.plans.arms import arm_shares
-from vinelm.evaluation.plans.plans import NAMES, Interval, PlannedPolicy, Plans, Role
+from vinelm.evaluation.plans.plans import NAMES, Interval, Plans, Role
 from vinelm.evaluation.plans.sweep import Bound, spaced_caps
 from vinelm.objective import Objective
 from vinelm.reports.document import Chart, Row, Section, Series, Table
-from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
+from vinelm.reports.formatting import percent, percent_interval, seconds, thousand
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
-MOST_STEPS = 60
-"""Most rows of a plan's table."""
-_INDENT = "\N{EM SPACE}"
 _BANDS = (
     "Bands: 95 %, from the standard errors of the estimate, as if all ends of a plan erred alike: too wide rather "
     "than too narrow."
 )
-COST_CAPTION = (
+_COST_CAPTION = (
     "Each point maximises accuracy under one budget per request, on average: VineLM's among the corners of the hull of all "
-    f"contingent plans and all static plans. Horizontal axis: expected dollars per request. {_BANDS}"
+    f"contingent plans and all static plans. Horizontal axis: expected dollars of 1,000 requests. {_BANDS}"
 )
 _LATENCY_CAPTION = (
     f"Each point maximises accuracy among the plans whose longest history (mean times, zero load) is within the cap. {_BANDS}"
@@ -94,8 +90,8 @@ def frontier_section(plans: Plans[Any]) -> Section:
     """Return the estimated frontiers of VineLM's plans and of static ones, as charts and tables."""
     cost = estimated_frontiers(plans, "max_cost_usd")
     parts: list[Table | Chart] = [
-        cost_chart("estimated-cost", cost, COST_CAPTION),
-        _frontier_table("cost", cost, "budget", usd),
+        _cost_chart(cost),
+        _frontier_table("cost", cost, "budget", thousand),
     ]
     if plans.annotated.knows_latency:
         latency = estimated_frontiers(plans, "max_latency_s")
@@ -103,17 +99,19 @@ def frontier_section(plans: Plans[Any]) -> Section:
     return Section(title="Estimated frontiers", intro=_FRONTIER_INTRO, parts=tuple(parts))
 
 
-def cost_chart(name: str, frontiers: Sequence[PolicyFrontier], caption: str) -> Chart:
+def _cost_chart(frontiers: Sequence[PolicyFrontier]) -> Chart:
     """Plot accuracy against the dollars spent per request. What a point says has the budget that led to it."""
     return Chart(
-        name=name,
+        name="estimated-cost",
         title="Accuracy–cost frontier",
-        caption=caption,
-        x_title="mean cost per request, US$ (log scale)",
+        caption=_COST_CAPTION,
+        x_title="$ per 1,000 requests (log scale)",
         y_title="accuracy",
         x_prefix="$",
         x_is_log=True,
-        series=tuple(_series(one, [p.cost_usd for p in one.points], "budget", usd) for one in frontiers if one.points),
+        series=tuple(
+            _series(one, [1000 * p.cost_usd for p in one.points], "budget", thousand) for one in frontiers if one.points
+        ),
     )
 
 
@@ -145,7 +143,7 @@ def _hover(what: str, point: FrontierPoint) -> str:
     steps = point.plan.replace(", ", "\n→ ")
     return (
         f"{what}\n{percent(point.accuracy.value)} ({percent_interval(point.accuracy)})\n"
-        f"{usd(point.cost_usd)}, {seconds(point.latency_s)} per request\n{steps}"
+        f"{thousand(point.cost_usd)} per 1,000 requests, {seconds(point.latency_s)} per request\n{steps}"
     )
 
 
@@ -155,74 +153,10 @@ def _frontier_table(kind: str, frontiers: Sequence[PolicyFrontier], bound: str, 
     for one in frontiers:
         for point in one.points:
             accuracy = (percent(point.accuracy.value), percent_interval(point.accuracy))
-            cells = (one.name, unit(point.cap), *accuracy, usd(point.cost_usd), seconds(point.latency_s))
+            cells = (one.name, unit(point.cap), *accuracy, thousand(point.cost_usd), seconds(point.latency_s))
             rows.append(Row(role=one.role, cells=cells, detail=point.plan))
-    columns = ("policy", bound, "accuracy", "95 % interval", "mean cost", "mean latency")
+    columns = ("policy", bound, "accuracy", "95 % interval", "$ per 1,000", "mean latency")
     return Table(title=f"Data of the accuracy–{kind} frontier", columns=columns, rows=tuple(rows), is_folded=True)
-
-
-def plans_section(plans: Plans[Any], objectives: Sequence[Objective]) -> Section:
-    """Return, for each objective, the policies' estimates and VineLM's plan as a tree."""
-    parts: list[Table] = []
-    for objective in objectives:
-        planned = plans.compare(objective)
-        if len(planned[0].decision.lines(2)) < 2:
-            continue  # one line says the whole plan, as in the table of the policies
-        parts.append(_objective_table(plans, planned, objective))
-        parts.append(plan_table(planned[0].decision, f"VineLM's plan: {objective_words(objective)}"))
-    return Section(
-        title="Estimated plans",
-        intro="VineLM's plan is contingent: it has a model for each way that a request may take, and the next one is chosen "
-        "when it is known which stage comes next.",
-        parts=tuple(parts),
-    )
-
-
-def _objective_table(plans: Plans[Any], planned: Sequence[PlannedPolicy], objective: Objective) -> Table:
-    rows = []
-    for item in planned:
-        if item.decision is None:
-            rows.append(Row(role=item.role, cells=(item.policy, "-", "-", "-", "-"), detail=item.plan))
-            continue
-        interval = interval_of(item.decision.accuracy, item.decision.standard_error)
-        latency_s = item.decision.path_latency_s if plans.annotated.knows_latency else None
-        figures = (usd(item.decision.path_cost_usd), seconds(latency_s))
-        rows.append(Row(role=item.role, cells=(item.policy, percent(interval.value), percent_interval(interval), *figures),
-                        detail=item.plan))  # fmt: skip
-    columns = ("policy", "accuracy", "95 % interval", "cost", "longest")
-    return Table(title=objective_words(objective), columns=columns, rows=tuple(rows))
-
-
-def plan_table(decision: Decision, title: str) -> Table:
-    """Return a contingent plan as a table: a row for each stage in each history, indented below the one before."""
-    steps = list(_steps(decision.steps, 0, 1.0))
-    rows = [
-        Row(
-            cells=(
-                f"{_INDENT * 2 * depth}{step['stage']}",
-                step["model"] or "end",
-                percent(step["probability"]),
-                percent(reach),
-            )
-        )
-        for depth, step, reach in steps[:MOST_STEPS]
-    ]
-    left = len(steps) - MOST_STEPS
-    note = f"{left:,} more steps are left out. " if left > 0 else ""
-    return Table(
-        title=title,
-        columns=("stage", "model", "comes next", "of all requests"),
-        rows=tuple(rows),
-        text_columns=(0, 1),
-        note=f"{note}Comes next: how often the application goes on to this stage from the one above it.",
-    )
-
-
-def _steps(steps: Sequence[Mapping[str, Any]], depth: int, reach: float) -> Iterator[tuple[int, Mapping[str, Any], float]]:
-    for step in steps:
-        share = reach * step["probability"]
-        yield depth, step, share
-        yield from _steps(step["steps"], depth + 1, share)
 
 
 def arm_tables(annotated: AnnotatedTrie) -> tuple[Table, ...]:

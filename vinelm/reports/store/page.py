@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,27 +12,28 @@ from typing import Any
 from vinelm.api.estimation import require_same_workflow
 from vinelm.errors import ConfigError, EvidenceError, InfeasibleError
 from vinelm.evaluation import Evaluation
+from vinelm.evaluation.judging.fit import PolicyName
 from vinelm.evaluation.judging.judged_rows import JudgedRows
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
+from vinelm.evaluation.judging.side_by_side import FollowedPlan, side_by_side
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
-from vinelm.evaluation.plans.sweep import showcase
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import served_objective
 from vinelm.prompts.layout import StagePrompts
 from vinelm.reports.budgets import BudgetSlider
-from vinelm.reports.document import Chart, Mark, Report, Section, Table, readable, says_enough, why_left_out
+from vinelm.reports.card import AFTER, before, verdict_card
+from vinelm.reports.document import Card, ExampleAnswer, Examples, Report, Section, Table, readable
 from vinelm.reports.drawing.html import write_page
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_tables, verdict_table
+from vinelm.reports.examples import RIGHT, examples
 from vinelm.reports.formatting import oracle_words, percent, template_words, thousand, usd
+from vinelm.reports.plan_tree import plan_tree
+from vinelm.reports.plan_words import plan_line
 from vinelm.reports.store.budget_section import BudgetPlans
 from vinelm.reports.store.estimated_sections import (
-    COST_CAPTION,
     arm_tables,
-    cost_chart,
-    estimated_frontiers,
     frontier_section,
-    plans_section,
     stage_table,
 )
 from vinelm.reports.store.evidence_sections import (
@@ -45,12 +46,20 @@ from vinelm.reports.store.evidence_sections import (
     signals_section,
     version_facts,
 )
-from vinelm.reports.store.plan_sections import IN_USE, ShownPlan, flow_section, planned, price_section, spending_section
-from vinelm.reports.store.sweep_sections import cost_sweep_chart, sweep_sections
+from vinelm.reports.store.plan_sections import (
+    IN_USE,
+    ShownPlan,
+    chosen_section,
+    planned,
+    price_section,
+    spending_section,
+)
+from vinelm.reports.store.sweep_sections import sweep_sections
 from vinelm.reports.store_text import judge_words
 from vinelm.rows.observation import Observation
 from vinelm.traces import StoreIdentity
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.verdict import Verdict
 from vinelm.verdicts.judged_store import JudgedStore, judge_store
 
 Done = Callable[[int, int, str], None]
@@ -63,6 +72,7 @@ _ARMS = (
     "Which stage comes next is the application's choice. How often it takes each way depends on the model that ran before: a "
     "router's model decides which desk a request comes to, and whether that was right."
 )
+_NO_TEXT = " Answers are not shown: `vinelm report --show-text` adds them."
 _VERDICTS_ONLY = "A judge scored the answers: what the judged requests say is its verdicts, whose errors are not corrected."
 
 
@@ -73,6 +83,7 @@ def report(
     *,
     evaluation: Evaluation | None = None,
     in_use: str | Path | None = None,
+    show_text: bool = False,
     seed: int = 0,
 ) -> Path:
     """Write one self-contained HTML page about a store and the trie estimated from it. Calls no model.
@@ -90,6 +101,7 @@ def report(
         in_use: What the application runs today: a model, or the path of a JSON file as ``vinelm plan --json`` writes it, whose
             first plan is meant. The verdict compares with it. None: with what runs today where the application says it, else
             with the strongest single model.
+        show_text: Show the answers of the examples, as the store has them. Whoever gets the page reads them.
         seed: Decides how the requests are split, and the resamples of the bootstrap.
 
     Returns:
@@ -107,7 +119,7 @@ def report(
         >>> vinelm.report("my-app.db", "my-app.vine", "report").name
         'report.html'
     """
-    page = store_page(store, trie, evaluation=evaluation, in_use=in_use, seed=seed)
+    page = store_page(store, trie, evaluation=evaluation, in_use=in_use, show_text=show_text, seed=seed)
     return write_page(page, Path(output_dir) / "report.html")
 
 
@@ -117,6 +129,7 @@ def store_page(
     *,
     evaluation: Evaluation | None = None,
     in_use: str | Path | None = None,
+    show_text: bool = False,
     seed: int = 0,
     on_done: Done = lambda done, total, what: None,
 ) -> Report:
@@ -127,6 +140,7 @@ def store_page(
         trie: The annotated trie, or the path of its ``.vine`` file.
         evaluation: The verdict on both, see :func:`~vinelm.report`.
         in_use: What the application runs today: a model, or a file with a plan; see :func:`~vinelm.report`.
+        show_text: Show the answers of the examples.
         seed: Decides how the requests are split, and the resamples of the bootstrap.
         on_done: Called as ``on_done(done, total, what)``.
 
@@ -156,7 +170,9 @@ def store_page(
     _require_evaluation_of(rows, annotated, seed, evaluation)
     judged = judge_store(store, annotated, evaluation=evaluation, in_use=in_use, seed=seed, on_done=on_done)
     facts = _provenance(annotated, Path(store), Path(where), seed)
-    return _StorePage(identity, annotated, rows, judged, verdicts is not None, today, prompts).report(facts)
+    files = (Path(store), Path("TRIE" if isinstance(trie, AnnotatedTrie) else trie))
+    own = _StorePage(identity, annotated, rows, judged, verdicts is not None, today, prompts, files, show_text)
+    return own.report(facts)
 
 
 def _require_evaluation_of(
@@ -183,6 +199,8 @@ class _StorePage:
     has_judge: bool
     in_use: PlanInUse | None = None
     prompts: Sequence[StagePrompts] = ()
+    files: tuple[Path, Path] = (Path(), Path())
+    show_text: bool = False
 
     def report(self, provenance: Facts) -> Report:
         found = self.judged.evaluation
@@ -200,10 +218,11 @@ class _StorePage:
             subtitle=f"{len(self.rows):,} observations of {self.annotated.meta.get('requests', '?')} requests; "
             f"{len(self.annotated.catalog)} models, {self.annotated.trie.n_nodes:,} "
             f"{self.annotated.reading.noun} of {template_words(self.annotated.template)}",
-            headline=self._headline,
-            is_gain=found is not None and found.verdict.advice == "switch",
+            headline=self.verdict.sentence,
+            is_gain=self.verdict.advice == "switch",
+            card=self._card,
+            examples=self._examples,
             budgets=self._budgets,
-            hero=self._hero,
             findings=tuple(self._findings()),
             sections=tuple(map(readable, sections)),
             terms=TERMS,
@@ -233,42 +252,40 @@ class _StorePage:
 
     @cached_property
     def searched(self) -> AnnotatedTrie:
-        """The trie that the shown plan is made from: of what requests show where the verdict is about that."""
-        found, signals = self.judged.evaluation, self.annotated.signals
-        over_signals = found is not None and found.headline.name == "signals"
-        return signals if over_signals and signals is not None else self.annotated
+        """The trie that the shown plans are made from: of what requests show where the verdict is about that."""
+        own, signals = self.verdict.plan, self.annotated.signals
+        return signals if own is not None and own.policy == "signals" and signals is not None else self.annotated
 
     @cached_property
-    def objective(self) -> Objective:
-        """The objective of the plan that the verdict is about; else the rival's accuracy for less."""
-        found, best = self.judged.evaluation, self._rival_plan
-        own = None if found is None else served_objective(found.verdict)
-        if own is not None:
-            return own
-        return (
-            Objective(maximize="accuracy")
-            if best is None
-            else Objective(minimize="cost", min_accuracy=max(best.accuracy - 1e-9, 0.0))
-        )
+    def objective(self) -> Objective | None:
+        """The objective of the plan that the verdict is about: one plan, as it was judged; None if it is about none."""
+        found = served_objective(self.verdict)
+        return None if found is None else replace(found, mix=False)
 
     @cached_property
     def vinelm(self) -> ShownPlan | None:
-        """VineLM's plan for :attr:`objective`; None if none meets it."""
-        try:
-            decision = planned(self.searched, self.objective)
-        except InfeasibleError:
+        """The plan that the verdict is about, by all rows; None if it is about none."""
+        own = self.verdict.plan
+        if self.objective is None or own is None:
             return None
-        return ShownPlan(name="VineLM", decision=decision)
+        if own.policy == "fixed":
+            decision: Any = self.plans.fixed(self.objective, "static")
+        else:
+            try:
+                decision = planned(self.searched, self.objective)
+            except InfeasibleError:
+                decision = None
+        return None if decision is None else ShownPlan(name="VineLM", decision=decision)
 
     def _of_the_plan(self) -> tuple[Section, ...]:
-        if self.vinelm is None:
+        if self.vinelm is None or self.objective is None:
             return ()
         sweep = self.judged.sweep("max_cost_usd")
         policy = "signals" if self.searched is not self.annotated else "paths"
         swept = () if sweep is None else sweep.points.get(policy, ())  # type: ignore[call-overload]
         shown = [self.vinelm] if self.rival is None else [self.vinelm, self.rival]
         found = (
-            flow_section(self.vinelm, self.searched, swept),
+            chosen_section(self.vinelm, swept),
             spending_section(shown),
             price_section(self.vinelm, self.objective, self.searched),
         )
@@ -277,17 +294,27 @@ class _StorePage:
     # -- the head --------------------------------------------------------------------------------------------------
 
     @property
-    def _headline(self) -> str:
-        """The verdict; where nothing could be judged, that of the trie's file, or why."""
-        found = self.judged.evaluation
-        if found is not None:
-            return found.verdict.sentence
-        held = self.annotated.verdict
-        return f"NOT ENOUGH DATA: {self.judged.unjudged}." if held is None else held.sentence
-
-    @property
     def _is_oracle(self) -> bool:
         return self.annotated.template.stop == "oracle"
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The one verdict that the page reads: of the rows, else that of the trie's file, else why there is none."""
+        found = self.judged.evaluation
+        if found is not None:
+            return found.verdict
+        held = self.annotated.verdict
+        requests = int(self.annotated.meta.get("requests") or 0)
+        return held or Verdict(opponent="", is_today=False, requests=requests, why_not=f"{self.judged.unjudged}")
+
+    @property
+    def _card(self) -> Card:
+        return verdict_card(
+            self.verdict,
+            plan="" if self.vinelm is None else plan_line(plan_tree(self.vinelm.decision)),
+            annotated=self.annotated,
+            files=self.files,
+        )
 
     @property
     def _budgets(self) -> BudgetSlider | None:
@@ -295,33 +322,11 @@ class _StorePage:
             searched=self.searched,
             plans=self.plans,
             judged=self.judged,
+            verdict=self.verdict,
+            own=self.vinelm,
             today=self.rival,
             is_in_use=self.in_use is not None,
         ).slider()
-
-    @property
-    def _hero(self) -> Chart | None:
-        return self._cost_chart if says_enough(self._cost_chart) else None
-
-    @cached_property
-    def _cost_chart(self) -> Chart:
-        chart = cost_sweep_chart(self.judged, self._marks)
-        if chart is not None:
-            return chart
-        frontiers = estimated_frontiers(self.plans, "max_cost_usd")
-        return cost_chart("cost", frontiers, f"{COST_CAPTION} Estimated; nothing was judged.")
-
-    @property
-    def _marks(self) -> tuple[Mark, ...]:
-        """The plan that the verdict is to switch to, and what it is compared with."""
-        found = None if self.judged.evaluation is None else self.judged.evaluation.verdict
-        if found is None or found.accuracy is None or found.cost_usd is None:
-            return ()
-        now = _mark(found.cost_usd, found.accuracy, "in use today" if found.is_today else "strongest single model")
-        own = found.served
-        if found.advice != "switch" or own is None:
-            return (now,)
-        return (_mark(found.cost_usd - own.saved_usd, found.accuracy + own.gain, "switch to"), now)
 
     def _findings(self) -> list[str]:
         failed = Counter(row.failure for row in self.rows if row.failure is not None)
@@ -331,28 +336,57 @@ class _StorePage:
             lines.append(f"{sum(failed.values()):,} of {len(self.rows):,} observations failed: {kinds}.")
         if not any(row.cost_usd or row.tool_cost_usd for row in self.rows):
             lines.append("Every observation was free: there are no dollars to weigh, and accuracy alone is compared.")
-        today = "The most accurate single model" if self.in_use is None else "In use today"
-        for plan, words in ((self.vinelm, "VineLM's plan"), (self.rival, today)):
-            if plan is not None:
-                figures = (
-                    f"estimated {percent(plan.decision.accuracy)} right at {thousand(plan.decision.path_cost_usd)} per 1,000"
-                )
-                lines.append(f"{words}: {plan.decision.words}; {figures} requests.")
         if self.has_judge:
             lines.append(_VERDICTS_ONLY)
-        if self._hero is None:
-            lines.append(why_left_out(self._cost_chart))
         if not self._is_oracle:  # such a plan cannot be served
             lines.append(
                 "Nothing was served for this page: serve requests that were not profiled before you switch (vinelm verify)."
             )
         return lines
 
+    # -- examples --------------------------------------------------------------------------------------------------
+
+    @property
+    def _examples(self) -> Examples | None:
+        """Requests that the verdict's plan and what it is compared with answer differently; None where rows show none."""
+        evaluation, found = self.judged.evaluation, self.verdict
+        fit = None if evaluation is None else evaluation.fit
+        own = found.plan
+        if fit is None or own is None or self.objective is None or own.is_same:
+            return None
+        fit = fit.within_tried() if found.tried_only else fit
+        policy: PolicyName = "static" if own.policy == "fixed" else own.policy  # type: ignore[assignment]
+        after = [half.choose(self.objective, votes=False).get(policy) for half in fit.planning]
+        rivals = [self._rival_over(half.plain.plans) for half in fit.planning]
+        if any(one is None for one in (*after, *rivals)):
+            return None
+        known = [
+            (request, one, two)
+            for request, one, two in side_by_side(
+                fit,
+                [half.following(plan) for half, plan in zip(fit.planning, rivals, strict=True)],
+                [plan for plan in after if plan is not None],
+            )
+        ]
+        return examples(
+            [(request, _answer(one, self.show_text), _answer(two, self.show_text)) for request, one, two in known],
+            before=before(found),
+            after=AFTER[found.advice],
+            note="Each quarter of the requests is answered by the plan of the others."
+            + (_text_note(known) if self.show_text else _NO_TEXT),
+        )
+
+    def _rival_over(self, plans: Plans[Any]) -> Any:
+        """What the verdict compares with, over other plans; None where they lack it."""
+        if self.in_use is not None:
+            return plans.having(self.in_use.settings)
+        return dict(plans.single_models()).get(self.verdict.opponent)
+
     # -- the tail --------------------------------------------------------------------------------------------------
 
     def _of_arms(self) -> tuple[Section, ...]:
         arms = Section(title="What the application does", intro=_ARMS, parts=arm_tables(self.annotated))
-        return tuple(section for section in (plans_section(self.plans, showcase(self.plans)), arms) if section.parts)
+        return (arms,) if arms.parts else ()
 
     @property
     def _check(self) -> Section | None:
@@ -366,15 +400,25 @@ class _StorePage:
         return (stage_table(self.annotated), *prompts, price_table(self.annotated.catalog))
 
 
+def _answer(found: FollowedPlan, show_text: bool) -> ExampleAnswer:
+    return ExampleAnswer(
+        models=" → ".join(row.model for row in found.rows),
+        is_right=found.success >= RIGHT,
+        usd=thousand(found.cost_usd),
+        text=(found.returned.answer or "") if show_text else "",
+    )
+
+
+def _text_note(known: Sequence[tuple[str, FollowedPlan, FollowedPlan]]) -> str:
+    has_text = any(plan.returned.answer for _, *plans in known for plan in plans)
+    return "" if has_text else " The store has no answers: the workflow does not say which keys of its state are one (answer=)."
+
+
 def _verdict(found: Evaluation) -> Section:
     """The verdict with the figures behind it."""
     compared = verdict_table(found.verdict)
     parts = (*(() if compared is None else (compared,)), *evaluation_tables(found))
     return Section(title="The verdict", intro=_VERDICT, findings=tuple(evaluation_lines(found)), parts=parts)
-
-
-def _mark(cost_usd: float, accuracy: float, label: str) -> Mark:
-    return Mark(x=1000 * max(cost_usd, 0.0), y=min(max(accuracy, 0.0), 1.0), label=label)
 
 
 def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) -> Facts:

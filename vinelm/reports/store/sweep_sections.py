@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from vinelm.evaluation.judging.fit import TITLES
 from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptPolicy
-from vinelm.reports.document import Chart, Mark, Row, Section, Series, Table
+from vinelm.reports.document import Chart, Row, Section, Series, Table
 from vinelm.reports.evaluation_text import role_of
-from vinelm.reports.formatting import percent, seconds, thousand, usd
+from vinelm.reports.formatting import page_objective_words, percent, seconds, thousand
 from vinelm.verdicts.judged_store import JudgedStore
 
 NAMED = {"max_cost_usd": "budget", "min_accuracy": "floor", "max_latency_s": "cap"}
@@ -19,11 +19,8 @@ _BANDS = "Bands: 95 % bootstrap bands over the requests. Points with a band of m
 _JUDGED = "Judged by requests that did not choose the plan."
 
 
-def cost_sweep_chart(judged: JudgedStore, marks: tuple[Mark, ...]) -> Chart | None:
-    """Return accuracy against dollars under a range of budgets, with these marks; None if nothing was judged."""
-    sweep = judged.sweep("max_cost_usd")
-    if sweep is None:
-        return None
+def _cost_chart(sweep: JudgedSweep) -> Chart:
+    """Accuracy against dollars under a range of budgets."""
     series = tuple(_by_cost(name, points) for name, points in sweep.points.items() if any(map(_is_drawn, points)))
     is_free = all(x == 0.0 for one in series for x in one.x)
     return Chart(
@@ -36,7 +33,6 @@ def cost_sweep_chart(judged: JudgedStore, marks: tuple[Mark, ...]) -> Chart | No
         x_prefix="$",
         x_is_log=not is_free,
         series=_led(series),
-        marks=marks,
     )
 
 
@@ -46,7 +42,8 @@ def sweep_sections(judged: JudgedStore) -> tuple[Section, ...]:
     cost, floor, cap = (judged.sweep(bound) for bound in ("max_cost_usd", "min_accuracy", "max_latency_s"))
     if cost is not None:
         intro = f"The most accurate plan within each budget per request, on average. {_JUDGED}"
-        found.append(Section(title="Accuracy within a budget", intro=intro, findings=broken(cost), parts=(sweep_table(cost),)))
+        found.append(Section(title="Accuracy within a budget", intro=intro, findings=broken(cost),
+                             parts=(_cost_chart(cost), sweep_table(cost))))  # fmt: skip
     if floor is not None:
         intro = f"The cheapest plan that promises each accuracy. {_JUDGED}"
         parts = (_floor_chart(floor), sweep_table(floor))
@@ -93,6 +90,7 @@ def broken(sweep: JudgedSweep) -> tuple[str, ...]:
 def sweep_table(sweep: JudgedSweep) -> Table:
     """Return every policy under every bound, by policy and rising cost."""
     named = NAMED[sweep.bound]
+    unit = ", $ per 1,000" if sweep.bound == "max_cost_usd" else ""
     rows = [
         Row(role=role_of(name, "signals" in sweep.points), cells=_cells(sweep, one), detail=" / ".join(one.judged.plans))
         for name, points in sweep.points.items()
@@ -103,7 +101,7 @@ def sweep_table(sweep: JudgedSweep) -> Table:
     )
     return Table(
         title=f"Data: every policy under every {named}",
-        columns=("policy", named, "promised", "right", "95 % interval", "$ per 1,000", "p50", "p95", "p99", beyond),
+        columns=("policy", f"{named}{unit}", "promised", "right", "95 % interval", "$ per 1,000", "p50", "p95", "p99", beyond),
         rows=tuple(rows),
         is_folded=True,
         note="p50, p95, p99: seconds of a request, where at least two effective requests lie beyond the quantile; "
@@ -118,7 +116,7 @@ def sweep_table(sweep: JudgedSweep) -> Table:
 
 def _cells(sweep: JudgedSweep, one: SweptPolicy) -> tuple[str, ...]:
     bounds = {
-        "max_cost_usd": usd(one.objective.max_cost_usd),
+        "max_cost_usd": thousand(one.objective.max_cost_usd or 0.0),
         "min_accuracy": percent(one.objective.min_accuracy),
         "max_latency_s": seconds(one.objective.max_latency_s),
     }
@@ -161,7 +159,8 @@ def _series(name: str, points: Sequence[SweptPolicy], x: Sequence[float]) -> Ser
 def _says(one: SweptPolicy) -> str:
     low, high = (100 * value for value in one.band)
     return (
-        f"{one.judged.title}: {one.objective}\n{percent(_share(one.judged.accuracy.value))} right ({low:.1f} to {high:.1f}), "
+        f"{one.judged.title}: {page_objective_words(one.objective)}\n"
+        f"{percent(_share(one.judged.accuracy.value))} right ({low:.1f} to {high:.1f}), "
         f"{thousand(one.judged.cost_usd.value)} per 1,000\n{' / '.join(one.judged.plans)}"
     )
 

@@ -1,8 +1,12 @@
 from types import SimpleNamespace
 
 import pytest
+from kit.tries import routed_trie
 
-from vinelm.reports.store.plan_sections import MOST_NODES, plan_tree
+from vinelm.evaluation.plans.arms import by_kind
+from vinelm.evaluation.plans.graph_plans import GraphPlans
+from vinelm.objective import Objective
+from vinelm.reports.plan_tree import MOST_NODES, plan_tree
 
 
 def step(stage, model, probability, *steps):
@@ -64,3 +68,12 @@ def test_shares_of_a_node_add_up_and_rare_steps_are_left_out():
 
 def test_no_steps_are_no_tree():
     assert tree_of().roots == ()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fixed_plan_of_a_graph_is_a_tree_as_well(seed):
+    fixed = GraphPlans(routed_trie(seed)).fixed(Objective(maximize="accuracy"), "static")
+    roots = plan_tree(fixed).roots
+    assert sum(root.share for root in roots) == pytest.approx(1.0)
+    assert all(root.model == fixed.models[root.stage] for root in roots)
+    assert by_kind(fixed) == []

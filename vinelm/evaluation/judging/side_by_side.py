@@ -1,0 +1,50 @@
+"""What two plans did for the same request, by the rows that are there: examples beside a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from vinelm.evaluation.judging.cross_fit import CrossFit
+from vinelm.evaluation.judging.fit import ChosenPolicy
+from vinelm.evaluation.off_policy.followed import followed_rows
+from vinelm.rows.observation import Observation
+
+
+class FollowedPlan(NamedTuple):
+    """What a plan did for one request.
+
+    Args:
+        rows: Its calls, in order.
+        returned: The row whose answer was returned.
+    """
+
+    rows: tuple[Observation, ...]
+    returned: Observation
+
+    @property
+    def success(self) -> float:
+        """The score of the answer, in [0, 1]; 0 where a call failed."""
+        return 0.0 if self.rows[-1].failure is not None else float(self.returned.success or 0.0)
+
+    @property
+    def cost_usd(self) -> float:
+        """Dollars of the request, tools included."""
+        return sum(row.cost_usd + row.tool_cost_usd for row in self.rows)
+
+
+def side_by_side(
+    fit: CrossFit, before: Sequence[ChosenPolicy], after: Sequence[ChosenPolicy]
+) -> Iterator[tuple[str, FollowedPlan, FollowedPlan]]:
+    """Yield each request for which every row of both plans is there, with what they did.
+
+    Args:
+        fit: The parts of the requests.
+        before: Of each part, a plan that its requests did not choose, and no mixture.
+        after: Likewise.
+    """
+    for bought, *plans in zip(fit.bought, before, after, strict=True):
+        for request in bought.requests:
+            one, two = (followed_rows(plan.parts[0][1], bought, request) for plan in plans)
+            if one is not None and two is not None:
+                yield request, FollowedPlan(*one), FollowedPlan(*two)

@@ -1,0 +1,145 @@
+"""The verdict at one glance: every page reads its words and figures from the one :class:`~vinelm.trie.verdict.Verdict`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+
+from vinelm.reports.document import Card, Dot, Measure, Scatter
+from vinelm.reports.plan_words import plan_code
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.verdict import LEADS, ComparedPlan, Verdict, change, dollars, percent, seconds
+
+AFTER = {"switch": "VineLM", "undecided": "nearest plan", "keep": "best other plan", "not enough data": ""}
+"""What the plan of the verdict is called, by its advice."""
+NOT_MEASURED = "not measured"
+_CAPTION = "Up: more right answers; left: fewer dollars. Lines: 95 % intervals of the difference to {before}."
+
+
+def verdict_card(found: Verdict, *, plan: str, annotated: AnnotatedTrie, files: tuple[Path, Path]) -> Card:
+    """Return the card of a verdict.
+
+    Args:
+        found: The verdict.
+        plan: Its plan in one line; empty for none.
+        annotated: The trie that it is about.
+        files: The store and the trie, for command lines.
+    """
+    store, trie = map(_shown_path, files)
+    is_switch = found.advice == "switch"
+    return Card(
+        word=LEADS[found.advice],
+        rest=_rest(found),
+        basis=_basis(found),
+        measures=_measures(found),
+        plan=plan,
+        picture=_scatter(found),
+        code="\n".join(plan_code(replace(annotated, verdict=found), files[1].name)) if is_switch else "",
+        command=f"vinelm plan {trie} --as-code" if is_switch else f"vinelm evaluate {store} {trie}",
+        data=found.to_dict(),
+    )
+
+
+def before(found: Verdict) -> str:
+    """Return what the plan is compared with, in a few words: ``today (gpt-4)``, ``today``, or the opponent."""
+    models = set(found.models.values())
+    if not found.is_today:
+        return found.opponent
+    return f"today ({models.pop()})" if len(models) == 1 else "today"
+
+
+def _shown_path(path: Path) -> str:
+    """Return a path for a command line; a page that is passed on does not tell the folders of the machine it was made on."""
+    return quote(path.name if path.is_absolute() else path.as_posix())
+
+
+def _rest(found: Verdict) -> str:
+    if found.advice == "switch" and found.share < 1.0:
+        return f"for {100 * found.share:.0f} % of the requests"
+    if found.is_fixed:
+        return "a fixed plan is enough"
+    settling = found.settling
+    return "" if settling is None else f"about {settling.labels:,} more labels would settle it"
+
+
+def _basis(found: Verdict) -> str:
+    if found.served is None:
+        return f"{found.requests:,} labelled requests" if found.requests else ""
+    how = "served" if found.is_served else "judged"
+    return f"{before(found)} → {AFTER[found.advice]}, {how} on {found.requests:,} requests that did not choose the plan"
+
+
+def _measures(found: Verdict) -> tuple[Measure, ...]:
+    plan, usd = found.served, found.cost_usd
+    if plan is None or usd is None:
+        known = ("-" if usd is None else dollars(usd), percent(found.accuracy), _seconds(found.latency_s))
+        return tuple(map(_single, ("Cost per 1,000 requests", "Right answers", "Latency"), known))
+    cost = usd - plan.saved_usd
+    points = f"{100 * plan.gain:+.1f} points (95 %: {100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
+    right = tuple(percent(None if found.accuracy is None else _share(found.accuracy + gain)) for gain in (0.0, plan.gain))
+    latency = _single("Latency", NOT_MEASURED)
+    if plan.latency_s is not None and found.latency_s is not None:
+        gone = change(plan.latency_s, found.latency_s)
+        latency = Measure(
+            name="Latency", before=seconds(found.latency_s), after=seconds(plan.latency_s), change=f"{gone}, mean per request"
+        )
+    return (
+        Measure(name="Cost per 1,000 requests", before=dollars(usd), after=dollars(cost), change=change(cost, usd)),
+        Measure(name="Right answers", before=right[0], after=right[1], change=points),
+        latency,
+    )
+
+
+def _single(name: str, value: str) -> Measure:
+    return Measure(name=name, before=value)
+
+
+def _seconds(value: float | None) -> str:
+    return NOT_MEASURED if value is None else seconds(value)
+
+
+def _scatter(found: Verdict) -> Scatter | None:
+    """The opponent, the plan and each model alone; None where fewer than two of them have dollars."""
+    dots = tuple(one for one in _dots(found) if one.usd > 0.0)
+    if len({(one.usd, one.accuracy) for one in dots}) < 2:
+        return None
+    return Scatter(
+        name="accuracy-and-dollars",
+        title="Right answers and dollars",
+        caption=_CAPTION.format(before=before(found)),
+        dots=dots,
+    )
+
+
+def _dots(found: Verdict) -> Iterator[Dot]:
+    if found.accuracy is None or found.cost_usd is None:
+        return
+    right = _share(found.accuracy)
+    told = f"{before(found)}\n{dollars(found.cost_usd)} per 1,000 requests\n{percent(right)} right"
+    yield Dot(name=before(found), role="in_use", usd=1000 * found.cost_usd, accuracy=right, low=right, high=right, hover=told)
+    own = found.served
+    for model, plan in _alone(found).items():
+        if plan is not found.plan:
+            yield _dot(found, plan, model, is_own=False)
+    if own is not None:
+        yield _dot(found, own, AFTER[found.advice], is_own=True)
+
+
+def _alone(found: Verdict) -> dict[str, ComparedPlan]:
+    """The plans that run one model on every call, by its name."""
+    shown = (plan for plan in found.plans if plan.is_identified and not plan.is_same and len(plan.models) == 1)
+    return {plan.models[0]: plan for plan in shown if plan.words.partition(",")[0] == plan.models[0]}
+
+
+def _dot(found: Verdict, plan: ComparedPlan, name: str, *, is_own: bool) -> Dot:
+    usd, now = (found.cost_usd or 0.0) - plan.saved_usd, found.accuracy or 0.0
+    right, low, high = (_share(now + gain) for gain in (plan.gain, plan.best_low, plan.best_high))
+    points = f"{100 * plan.gain:+.1f} points (95 %: {100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
+    told = f"{name}\n{dollars(usd)} per 1,000 requests\n{percent(right)} right, {points} against {before(found)}"
+    return Dot(name=name, role="vinelm" if is_own else "model", usd=1000 * usd, accuracy=right, low=low, high=high, hover=told)
+
+
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)

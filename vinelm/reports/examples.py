@@ -1,0 +1,47 @@
+"""Requests that two policies answer differently, side by side."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from vinelm.reports.document import Example, ExampleAnswer, Examples
+
+MOST = 10
+"""Most requests that are shown."""
+RIGHT = 0.5
+"""A score from here on counts as a right answer."""
+
+
+def examples(
+    known: Sequence[tuple[str, ExampleAnswer, ExampleAnswer]], *, before: str, after: str, note: str
+) -> Examples | None:
+    """Return some of the requests that the two policies gave to different models; None where there is none.
+
+    First come those of which one answer is right and the other wrong. Which ones are shown depends on their ids alone.
+
+    Args:
+        known: Each request with the answers of both.
+        before: The name of the first policy.
+        after: That of the second.
+        note: What else a reader has to know, as a sentence.
+    """
+    unlike = [one for one in known if one[1].is_right != one[2].is_right or one[1].models != one[2].models]
+    if not unlike:
+        return None
+    won, lost = (sum(two.is_right is is_won is not one.is_right for _, one, two in unlike) for is_won in (True, False))
+
+    def order(one: tuple[str, ExampleAnswer, ExampleAnswer]) -> tuple[bool, bytes]:
+        return one[1].is_right == one[2].is_right, hashlib.sha256(one[0].encode()).digest()
+
+    shown = sorted(unlike, key=order)[:MOST]
+    counted = (
+        f"Of {len(known):,} requests that both have answered, {after} is right and {before} wrong on {won:,}, and the other "
+        f"way round on {lost:,}."
+    )
+    return Examples(
+        before=before,
+        after=after,
+        note=f"{counted} Shown are {len(shown)}, these first, drawn by their ids. {note}".strip(),
+        shown=tuple(Example(request=request, before=one, after=two) for request, one, two in shown),
+    )

@@ -1,0 +1,94 @@
+"""A plan as a tree of its steps, with the share of the requests that comes to each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+from vinelm.reports.budgets import PlanNode, PlanTree
+
+MOST_NODES = 22
+"""Most steps of a tree: those that most requests take."""
+_LEAST = 1e-3
+_Key = tuple[Any, ...]
+
+
+def plan_tree(decision: Any) -> PlanTree:
+    """Return a plan from the start, a decision or a fixed plan, as a tree."""
+    roots = _grouped([_node(step, 1.0) for step in decision.steps])
+    shares = sorted((node.share for node in _walk(roots)), reverse=True)
+    least = max(shares[min(MOST_NODES, len(shares)) - 1], _LEAST) if shares else 0.0
+    kept = _above(roots, least)
+    return PlanTree(roots=kept, left_out=len(shares) - sum(1 for _ in _walk(kept)))
+
+
+def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
+    """A step with those after it; what is left of the requests has its answer."""
+    share, model = reach * float(step["probability"]), step["model"]
+    stage, _, seen = step["stage"].partition(" [")  # what was seen is in the name of a stage of a trie of outcomes
+    labels = (seen.removesuffix("]"),) if seen else ()
+    if model is None:
+        return PlanNode(stage="", model=None, when="", seen=labels, share=share)
+    children = [_node(child, share) for child in step["steps"]]
+    left = share - sum(child.share for child in children)
+    if children and left > _LEAST * share:
+        children.append(PlanNode(stage="", model=None, when="", seen=(), share=left))
+    return PlanNode(stage=stage, model=model, when="", seen=labels, share=share, children=tuple(children))
+
+
+def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
+    """The nodes by falling share, with those as one behind which the plan is the same; a lone end is no step."""
+    groups: dict[_Key, list[PlanNode]] = {}
+    for node in nodes:
+        groups.setdefault(_key(node), []).append(node)
+    if len(groups) == 1 and nodes[0].model is None:
+        return ()
+    seen = {key: tuple(dict.fromkeys(label for one in alike for label in one.seen)) for key, alike in groups.items()}
+    merged = [
+        replace(
+            alike[0],
+            when=_when(seen[key], [seen[other] for other in groups if other != key and _are_rivals(key, other)]),
+            # Requests that end by the application's own rule have shown nothing that the plan asks for.
+            seen=seen[key] if all(one.seen for one in alike) else (),
+            share=sum(one.share for one in alike),
+            children=_grouped([child for one in alike for child in one.children]),
+        )
+        for key, alike in groups.items()
+    ]
+    return tuple(sorted(merged, key=lambda node: (node.model is None, -node.share)))
+
+
+def _are_rivals(one: _Key, other: _Key) -> bool:
+    """True if the stage that comes next does not tell the two ways apart."""
+    return one[0] == other[0] or one[1] is None or other[1] is None
+
+
+def _when(seen: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
+    """The fewest words, as ``failed`` of ``failed, empty, answer 1``, that all of these have and none of the others."""
+    if not seen or not any(others):
+        return ""
+    words = [set(label.split(", ")) for label in seen]
+    shared = [word for word in seen[0].split(", ") if all(word in each for each in words)]
+    rest = [set(label.split(", ")) for labels in others for label in labels]
+    for count in range(1, len(shared) + 1):
+        for some in combinations(shared, count):
+            if not any(set(some) <= each for each in rest):
+                return ", ".join(some)
+    return seen[0] if len(seen) == 1 else f"{seen[0]} and {len(seen) - 1} more"
+
+
+def _key(node: PlanNode) -> _Key:
+    later = frozenset(_key(child) for child in node.children if child.model is not None)
+    return node.stage, node.model, later
+
+
+def _walk(nodes: Sequence[PlanNode]) -> Iterator[PlanNode]:
+    for node in nodes:
+        yield node
+        yield from _walk(node.children)
+
+
+def _above(nodes: Sequence[PlanNode], least: float) -> tuple[PlanNode, ...]:
+    return tuple(replace(one, children=_above(one.children, least)) for one in nodes if one.share >= least)

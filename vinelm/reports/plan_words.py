@@ -1,0 +1,111 @@
+"""A plan as one line that a person reads, and as the lines of Python that run it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vinelm.errors import ConfigError
+from vinelm.reports.budgets import PlanNode, PlanTree
+
+if TYPE_CHECKING:
+    from vinelm.objective import Objective
+    from vinelm.trie.annotated_trie import AnnotatedTrie
+
+MODELS = "models.toml"
+"""The catalog of an application, as `vinelm init` names it."""
+MOST_STEPS = 6
+"""Most steps of a line; the tree has them all."""
+
+
+def plan_line(tree: PlanTree) -> str:
+    """Return a plan in one line: each step with its model, and the share of all requests that takes each branch.
+
+    ``write a → retry b (38 %)``; ways that part stand in brackets: ``[search a (60 %) | reply b (40 %)]``. Of a long plan the
+    steps that fewest requests take are left out, which the line says.
+    """
+    steps = sorted((node.share for node in _steps(tree.roots)), reverse=True)
+    least = steps[MOST_STEPS - 1] if len(steps) > MOST_STEPS else 0.0
+    left = tree.left_out + sum(share < least for share in steps)
+    return f"{_branches(tree.roots, least, 1.0)}{f'; {left:,} rarer steps' if left else ''}"
+
+
+def _steps(nodes: Sequence[PlanNode]) -> list[PlanNode]:
+    return [one for node in nodes if node.model is not None for one in (node, *_steps(node.children))]
+
+
+def _branches(nodes: Sequence[PlanNode], least: float, reach: float) -> str:
+    shown = [node for node in nodes if node.share >= least]
+    models = [node for node in shown if node.model is not None]
+    if not models:
+        return ""
+    if len(models) == 1:  # the rest of the requests has its answer: the share says so
+        return _step(models[0], least, reach)
+    return f"[{' | '.join(_step(node, least, reach) for node in shown)}]"
+
+
+def _step(node: PlanNode, least: float, reach: float) -> str:
+    """A step and what follows it; ``reach`` is the share of the requests that came to the step before."""
+    when = f"if {node.when}: " if node.when else ""
+    after = _branches(node.children, least, node.share)
+    name = "done" if node.model is None else f"{node.stage} {node.model}"
+    share = "" if _percent(node.share) == _percent(reach) else f" ({_percent(node.share)})"
+    return f"{when}{name}{share}{f' → {after}' if after else ''}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.005 else "under 1 %"
+
+
+def serving_lines(objective: Objective, trie: str, *, is_proven: bool = True) -> tuple[str, str]:
+    """Return the two lines of an application that serve the plan; one that is not proven is served if they say so."""
+    allowed = "" if is_proven else ", allow_unproven=True"
+    cap = "" if objective.max_cost_usd is None else f", max_cost_usd={objective.max_cost_usd:.3g}"
+    return (
+        f'vine = VineLM("{MODELS}", trie="{trie}"{allowed})',
+        f'app.invoke(inputs, context=vine.context(Objective(maximize="accuracy"{cap})))',
+    )
+
+
+def plan_code(annotated: AnnotatedTrie, trie: str, objective: Objective | None = None) -> list[str]:
+    """Return the lines of an application that run the plan to switch to, or the best fixed plan for an objective.
+
+    Args:
+        annotated: The trie, with its verdict.
+        trie: The name of its file, for lines that load it.
+        objective: What to plan for; None takes the plan of the verdict.
+
+    Raises:
+        ConfigError: There is no plan to switch to, or no fixed plan meets the bounds.
+    """
+    from vinelm.evaluation.judging.fit import code_of
+    from vinelm.evaluation.plans.plans_over import plans_over
+    from vinelm.plans.recommendation import served_objective
+
+    verdict = annotated.verdict
+    if objective is not None:
+        fixed = plans_over(annotated).fixed(objective, "static")
+        if fixed is None:
+            raise ConfigError("no fixed plan meets the bounds: loosen them")
+        code, words = code_of(fixed), fixed.words
+    elif verdict is not None and verdict.plan is not None and verdict.is_fixed:
+        code, words = verdict.plan.code, verdict.plan.words
+    elif verdict is not None and verdict.advice == "switch" and (served := served_objective(verdict)) is not None:
+        return [
+            "# Which model runs depends on the request: VineLM serves the plan.",
+            "from vinelm import Objective, VineLM",
+            "",
+            *serving_lines(served, trie),
+        ]
+    else:
+        said = "the trie has no verdict: estimate with --check" if verdict is None else verdict.sentence
+        raise ConfigError(f"there is no plan to switch to; give an objective for the best fixed one ({said})")
+    models = {name: annotated.catalog[name] for _, name in code if name in annotated.catalog}
+    names = {name: f"{one.provider}:{one.model_id}" for name, one in models.items()}
+    return [
+        f"# {words}: the same for every request, so that no runtime is needed",
+        "MODELS = {",
+        *(f'    "{where}": "{names.get(model, model)}",' for where, model in code),
+        "}",
+        f'# for example: init_chat_model(MODELS["{code[0][0]}"])' if code else "",
+    ]
