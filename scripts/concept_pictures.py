@@ -1,8 +1,8 @@
 """Draw the pictures of docs/concepts.md and of README.
 
-Those of the concepts are the example's graph, its trie, a plan in it, and the same plan after the first answer. Their figures are
-those of docs/your-own-app.md: the same app is profiled and estimated with the same simulated models. That of README shows what
-`vinelm demo` prints.
+Those of the concepts are the example's graph, its trie, a plan in it, and the same plan after the first answer. Their figures
+are those of docs/your-own-app.md: the same app is profiled and estimated with the same simulated models. That of README shows
+what `vinelm demo` prints.
 --check draws nothing and says whether the files are those of today.
 """
 
@@ -226,7 +226,13 @@ def drawn() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         found = estimated(Path(folder))
         shown = demo(run_recorded("code", Path(folder), seed=0, advance=lambda *_: None))
-    return {"demo.svg": shown, "graph.svg": graph(), "trie.svg": trie(found), "plan.svg": plan(found), "rerooted.svg": rerooted(found)}
+    return {
+        "demo.svg": shown,
+        "graph.svg": graph(),
+        "trie.svg": trie(found),
+        "plan.svg": plan(found),
+        "rerooted.svg": rerooted(found),
+    }
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Say how long README and its sentences are, and fail above the limits; --check is what CI runs, and prints only what is too long.
+"""Say how long README and its sentences are, and fail above the limits.
 
 A word is whatever stands between spaces and has a letter or a digit: in prose, code, output and tables; comments do not count.
 Sentences are those of prose and list items; a cell of a table may be as long as a sentence.
@@ -6,7 +6,6 @@ Sentences are those of prose and list items; a cell of a table may be as long as
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator
@@ -73,13 +72,9 @@ def sentences(lines: list[str]) -> Iterator[str]:
 
 def main() -> int:
     """Print the figures; 1 if a limit is passed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="print nothing unless something is too long")
-    is_check = parser.parse_args().check
     found = Length.of(README.read_text(encoding="utf-8"))
     longest = max(map(count, found.sentences))
-    if not is_check:
-        print(f"{README.name}: {found.words} words, {found.mean:.1f} a sentence on average, {longest} in the longest")
+    print(f"{README.name}: {found.words} words, {found.mean:.1f} a sentence on average, {longest} in the longest")
     wrong = list(found.faults())
     for fault in wrong:
         print(f"{README.name}: {fault}")

@@ -6,8 +6,8 @@ in which `*` stands for the row: its key in an object, its number in a list.
     <!-- result: signals.json | rows /tables/exams | method = * | accuracy = /tables/exams/*/accuracy : .1% -->
     <!-- end of result -->
 
-The rows may be picked by their keys, in their order: ``rows /tables 4 0``. A page that should have no such comments is checked from
-outside: `OUTSIDE` says what the first table below a heading shows.
+The rows may be picked by their keys, in their order: ``rows /tables 4 0``. A page that should have no such comments is
+checked from outside: `OUTSIDE` says what the first table below a heading shows.
 
 One number in a sentence stands between two comments, too:
 
@@ -147,11 +147,10 @@ def table(spec: str, read: Callable[[str], Any]) -> str:
 def fresh(page: str, read: Callable[[str], Any], outside: Mapping[str, str] = MappingProxyType({})) -> str:
     """The page with every table and number as the results have it; ``outside``: see :data:`OUTSIDE`."""
     for heading, spec in outside.items():
-        page, found = re.subn(
-            rf"(^{re.escape(heading)}\n[^#|]*?^)(?:\|[^\n]*\n)+", lambda one: one[1] + table(spec, read), page, flags=re.MULTILINE
-        )
-        if not found:
+        found = re.search(rf"^{re.escape(heading)}\n[^#|]*?^((?:\|[^\n]*\n)+)", page, re.MULTILINE)
+        if found is None:
             raise ResultTableError(f"no table below {heading!r}")
+        page = page[: found.start(1)] + table(spec, read) + page[found.end(1) :]
 
     def value(found: re.Match[str]) -> str:
         number = at(read(found["name"]), found["place"])

@@ -1,4 +1,4 @@
-"""Read the amount of a cheque, which is written in words: a small task that models of 135 to 270 million parameters half master.
+"""Read the amount of a cheque, written in words: a small task that models of 135 to 270 million parameters half master.
 
 The application asks for the digits, looks whether there are as many as the words imply, and asks once more where not.
 """
@@ -15,10 +15,11 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Loop, Stage, Template
 
 LEAST, MOST = 11, 999
-_ONES = (
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_ONES = [
+    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen",
+    "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+]  # fmt: skip
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _READ = "forty-two = 42\nthree hundred and seven = 307\nnineteen = 19\n{} ="
 _AGAIN = (
     "one hundred and eighty-four = 184\nfour hundred and thirty = 430\ntwo hundred and eleven = 211\nsix hundred = 600\n"

@@ -53,9 +53,7 @@ WEIGHTS = (
 """The models, the larger one last: it is what runs today."""
 
 
-def run_real(
-    folder: Path, *, seed: int, advance: Callable[..., None], requests: int | None = None
-) -> TourResult:
+def run_real(folder: Path, *, seed: int, advance: Callable[..., None], requests: int | None = None) -> TourResult:
     """Profile the workflow of :mod:`vinelm.workflows.cheques` on two local models, and judge, as a tour does. Takes minutes.
 
     Starts a process with two llama.cpp servers on the loopback interface, and ends it. Tokens and seconds are measured; dollars
@@ -69,11 +67,12 @@ def run_real(
 
     Raises:
         MissingExtra: A package is not installed.
-        ConfigError: The weights are not those that this demo knows, the servers do not start, or the folder cannot be written to.
+        ConfigError: The weights are not those that this demo knows, the servers do not start, or the folder cannot be written
+            to.
         KeyboardInterrupt: The profile was interrupted.
     """
     packages = [package for weights in WEIGHTS for package, _ in weights.files]
-    lacking = [name for name in (*_LIBRARIES, *packages) if find_spec(name) is None]
+    lacking = dict.fromkeys(name.partition("_part")[0] for name in (*_LIBRARIES, *packages) if find_spec(name) is None)
     if lacking:
         raise MissingExtra(f"vinelm demo --real needs {', '.join(lacking)}: {INSTALL}")
     advance(0, 1, "serve", ", ".join(weights.name for weights in WEIGHTS))
@@ -90,8 +89,8 @@ def _catalog(addresses: Sequence[str]) -> Catalog:
                 name=weights.name, provider="openai", model_id=weights.name, engine=weights.name, api_base=f"{address}/v1",
                 max_tokens=8, timeout_s=300.0, options={"temperature": 0},
                 price=Price(
-                    input=weights.billions, output=weights.billions, source="assumed: $1 per million tokens and billion parameters",
-                    as_of=date(2026, 11, 20),
+                    input=weights.billions, output=weights.billions,
+                    source="assumed: $1 per million tokens and billion parameters", as_of=date(2026, 11, 20),
                 ),
             )
             for weights, address in zip(WEIGHTS, addresses, strict=True)
@@ -130,11 +129,11 @@ def _whole(weights: _Weights, folder: Path) -> Path:
         parts.append(Path(next(iter(found.submodule_search_locations))) / file)
     target, digest = folder / f"{weights.name}.gguf", hashlib.sha256()
     try:
-        with target.open("wb") as file:
+        with target.open("wb") as whole:
             for part in parts:
                 data = part.read_bytes()
                 digest.update(data)
-                file.write(data)
+                whole.write(data)
     except OSError as error:
         raise ConfigError(f"the weights of {weights.name} cannot be read ({error.strerror}): {INSTALL}") from error
     if digest.hexdigest() != weights.sha256:
