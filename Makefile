@@ -85,9 +85,10 @@ $(DOCS)/.installed: pyproject.toml $(VENV)/.demo requirements/docs.txt
 	@$(PIP) --python $(DOCS)/bin/python install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 
-docs: $(DOCS)/.installed farm ## build the documentation site into build/site, strictly, and check its links; no network
+docs: $(DOCS)/.installed farm ## build the documentation site into build/site, strictly, and check its links and how long README is; no network
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
 	@$(DOCS)/bin/python scripts/docs_parts/check_site.py build/site
+	@$(DOCS)/bin/python scripts/readme_length.py
 
 test-live: $(VENV)/.dev ## profile on a real engine with a tiny random model, kill it half-way, resume (downloads torch)
 	@$(BIN)/python scripts/live/profile_live.py

@@ -1,12 +1,15 @@
-"""Draw the pictures of docs/concepts.md: the example's graph, its trie, a plan in it, and the same plan after the first answer.
+"""Draw the pictures of docs/concepts.md and of README.
 
-The figures in them are those of docs/your-own-app.md: the same app is profiled and estimated with the same simulated models.
+Those of the concepts are the example's graph, its trie, a plan in it, and the same plan after the first answer. Their figures
+are those of docs/your-own-app.md: the same app is profiled and estimated with the same simulated models. That of README shows
+what `vinelm demo` prints.
 --check draws nothing and says whether the files are those of today.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -14,6 +17,7 @@ from pathlib import Path
 from shutil import copy
 
 import vinelm
+from vinelm.demo import RecordedResult, run_recorded
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -168,6 +172,46 @@ def rerooted(found: AnnotatedTrie) -> str:
     return picture(740, 280, title, tree(boxes, ("small", "large")) + SIDE)
 
 
+LARGE = """<style>
+text { font-size: 25px; }
+.end { text-anchor: end; }
+.dot { fill: var(--faint); }
+.diamond { fill: var(--edge); }
+.grid { stroke: var(--faint); stroke-opacity: 0.3; }
+</style>"""
+"""Letters that are read on a phone, too."""
+COSTS, ACCURACIES = (0.3, 40.0), (0.55, 0.80)
+"""What the axes of the demo's picture span: dollars per 1,000 requests, and a fraction."""
+
+
+def demo(found: RecordedResult) -> str:
+    """Accuracy against cost: a dot for each model on every call, a diamond for VineLM."""
+
+    def place(usd: float, accuracy: float) -> tuple[int, int]:
+        share = math.log(usd / COSTS[0]) / math.log(COSTS[1] / COSTS[0])
+        return round(90 + 590 * share), round(400 - 340 * (accuracy - ACCURACIES[0]) / (ACCURACIES[1] - ACCURACIES[0]))
+
+    parts = [LARGE, text(8, 32, "correct", "faint start"), text(375, 478, "cost of 1,000 requests, dollars (log scale)")]
+    for percent in range(55, 81, 5):
+        y = place(1.0, percent / 100)[1]
+        parts += [line((90, y), (690, y), "grid"), text(80, y + 8, f"{percent} %", "faint end")]
+    parts += [text(place(usd, 0.55)[0], 436, f"${usd:g}") for usd in (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)]
+    previous = 0
+    for one in sorted((*found.models, found.vinelm), key=lambda one: one.accuracy):
+        x, y = place(1000 * one.usd, one.accuracy)
+        if one is found.vinelm:
+            parts.append(f'<path class="diamond" d="M{x} {y - 15}L{x + 15} {y}L{x} {y + 15}L{x - 15} {y}Z"/>')
+        else:
+            parts.append(f'<circle class="dot" cx="{x}" cy="{y}" r="9"/>')
+        above = min(y + 8, previous - 28) if previous else y + 8  # one name does not cover another
+        previous = above
+        named = f"{one.name}, {100 * one.accuracy:.1f} %"
+        where = ("end", x - 18) if x > 400 else ("start", x + 20)
+        parts.append(text(where[1], above, named, f"{'label ' if one is found.vinelm else ''}{where[0]}"))
+    title = f"Accuracy against cost on {len(found.groups)} {found.subject.noun}: each model on every call, and VineLM"
+    return picture(700, 490, title, parts)
+
+
 def estimated(folder: Path) -> AnnotatedTrie:
     """The trie of the example, from the profile that docs/your-own-app.md runs."""
     for name in ("my_app.py", "questions.jsonl", "models.toml"):
@@ -181,7 +225,14 @@ def drawn() -> dict[str, str]:
     """Each picture by its file name."""
     with tempfile.TemporaryDirectory() as folder:
         found = estimated(Path(folder))
-    return {"graph.svg": graph(), "trie.svg": trie(found), "plan.svg": plan(found), "rerooted.svg": rerooted(found)}
+        shown = demo(run_recorded("code", Path(folder), seed=0, advance=lambda *_: None))
+    return {
+        "demo.svg": shown,
+        "graph.svg": graph(),
+        "trie.svg": trie(found),
+        "plan.svg": plan(found),
+        "rerooted.svg": rerooted(found),
+    }
 
 
 def main() -> int:

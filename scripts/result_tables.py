@@ -6,6 +6,9 @@ in which `*` stands for the row: its key in an object, its number in a list.
     <!-- result: signals.json | rows /tables/exams | method = * | accuracy = /tables/exams/*/accuracy : .1% -->
     <!-- end of result -->
 
+The rows may be picked by their keys, in their order: ``rows /tables 4 0``. A page that should have no such comments is
+checked from outside: `OUTSIDE` says what the first table below a heading shows.
+
 One number in a sentence stands between two comments, too:
 
     <!-- value: signals.json | /seconds : .0f -->12<!-- end of value -->
@@ -28,9 +31,10 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,6 +48,14 @@ CLAIM = re.compile(
 )
 CLAIMED = ("README.md", "docs/results.md", "docs/comparison.md", "docs/rivals.md")
 """Pages whose claims are held against intervals."""
+OUTSIDE = {
+    "README.md": {
+        "## Does it pay?": "signals.json | rows /tables 4 0 3 5 6 | recorded answers of = /tables/*/title"
+        " | points over the best fixed plan = /tables/*/over_static | over the best rival = /tables/*/over_best"
+        " | fewer dollars than the best single model, as accurate = /tables/*/saved_text/best_single"
+    }
+}
+"""By page and heading, the table below it."""
 WORDS = {
     "ahead": re.compile(r"\bahead\b|\bmore accurate\b|\bmore often right\b|\bcheaper\b|\bsaves?\b|\bsaved\b"),
     "behind": re.compile(r"\bbehind\b|\bless accurate\b|\bahead of VineLM\b|\bmore accurate than VineLM\b"),
@@ -118,11 +130,12 @@ def table(spec: str, read: Callable[[str], Any]) -> str:
     if not rows.startswith("rows /") or not columns:
         raise ResultTableError(f"{spec!r}: say the file, `rows` with a place, and the columns")
     found = read(name)
-    kept = at(found, rows.removeprefix("rows "))
+    place, *picked = rows.removeprefix("rows ").split(" ") if re.search(r"( \d+)+$", rows) else [rows.removeprefix("rows ")]
+    kept = at(found, place)
     if not isinstance(kept, dict | list) or not kept:
         raise ResultTableError(f"{name} has no {rows}")
     made = [Column.parse(text) for text in columns]
-    keys = list(kept) if isinstance(kept, dict) else [str(i) for i in range(len(kept))]
+    keys = picked or (list(kept) if isinstance(kept, dict) else [str(i) for i in range(len(kept))])
     lines = [[column.title for column in made], ["---"] * len(made)]
     lines += [[column.cell(found, key) for column in made] for key in keys]
     for i, column in enumerate(made):
@@ -131,8 +144,13 @@ def table(spec: str, read: Callable[[str], Any]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def fresh(page: str, read: Callable[[str], Any]) -> str:
-    """The page with every table and number as the results have it."""
+def fresh(page: str, read: Callable[[str], Any], outside: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The page with every table and number as the results have it; ``outside``: see :data:`OUTSIDE`."""
+    for heading, spec in outside.items():
+        found = re.search(rf"^{re.escape(heading)}\n[^#|]*?^((?:\|[^\n]*\n)+)", page, re.MULTILINE)
+        if found is None:
+            raise ResultTableError(f"no table below {heading!r}")
+        page = page[: found.start(1)] + table(spec, read) + page[found.end(1) :]
 
     def value(found: re.Match[str]) -> str:
         number = at(read(found["name"]), found["place"])
@@ -236,8 +254,8 @@ def main() -> int:
     try:
         for path in pages(ROOT):
             page = path.read_text(encoding="utf-8")
-            made = fresh(page, reader(ROOT))
             name = path.relative_to(ROOT).as_posix()
+            made = fresh(page, reader(ROOT), OUTSIDE.get(name, {}))
             wrong += [f"{name}: {line}" for line in claims(made, reader(ROOT))]
             wrong += [f"{name}: a claim without an interval: {line}" for line in (unheld(made) if name in CLAIMED else [])]
             if made != page:

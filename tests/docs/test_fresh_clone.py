@@ -44,7 +44,7 @@ def test_the_entry_pages_begin_with_the_clone():
 
 
 @pytest.mark.long
-def test_the_readme_runs_from_a_clone_in_an_empty_environment(tmp_path):
+def test_the_readme_and_the_steps_run_from_a_clone_in_an_empty_environment(tmp_path):
     """Needs a package index, as a stranger does; the models are a local server that says "right" or "wrong"."""
     clone, home = tmp_path / "vinelm", tmp_path / "env"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
@@ -60,7 +60,8 @@ def test_the_readme_runs_from_a_clone_in_an_empty_environment(tmp_path):
     ran = []
     with local_openai(0.0) as url:
         env["OPENAI_BASE_URL"] = url
-        for line in commands(clone / "README.md"):
+        steps = [line for line in commands(clone / "docs/try.md") if line.startswith("vinelm") and " try " not in line]
+        for line in [*commands(clone / "README.md"), *steps]:
             folder = clone if line.startswith(("make", "pip")) else app
             if line.startswith("vinelm init"):  # begins anew what `vinelm try` has begun
                 (app / "workflow.py").unlink()

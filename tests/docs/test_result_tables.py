@@ -21,7 +21,8 @@ def test_the_pages_quote_the_results():
     assert ROOT / "docs" / "reproduction.md" in pages
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        assert script.fresh(text, script.reader(ROOT)) == text, f"{page.name}: run python scripts/result_tables.py"
+        outside = script.OUTSIDE.get(page.relative_to(ROOT).as_posix(), {})
+        assert script.fresh(text, script.reader(ROOT), outside) == text, f"{page.name}: run python scripts/result_tables.py"
 
 
 def test_result_files_say_what_made_them():
@@ -57,6 +58,7 @@ def test_the_check_fails_where_a_page_differs_or_a_result_is_not_quoted(tmp_path
     page = tmp_path / "README.md"
     page.write_text("It is <!-- value: a.json | /x : d -->1<!-- end of value -->.")
     monkeypatch.setattr(script, "ROOT", tmp_path)
+    monkeypatch.setattr(script, "OUTSIDE", {})
     monkeypatch.setattr(sys, "argv", ["result_tables.py", "--check"])
     assert script.main() == 1
     assert "README.md: differs" in capsys.readouterr().out
@@ -109,6 +111,16 @@ def test_a_number_in_a_sentence_is_the_result_s():
 def test_what_the_results_do_not_have_is_refused(spec):
     with pytest.raises(script.ResultTableError):
         made(script, spec)
+
+
+def test_a_table_without_a_comment_is_checked_from_outside():
+    outside = {"## Pays?": "f.json | rows /points 1 0 | point = * | y = /points/*/y : .1f"}
+    page = "## Other\n\n| a |\n\n## Pays?\n\nText.\n\n| old |\n| --- |\n\nMore.\n"
+    mended = script.fresh(page, lambda name: FOUND, outside)
+    assert mended == page.replace("| old |\n| --- |\n", "| point | y |\n| --- | --- |\n| 1 | 2.5 |\n| 0 | 1.5 |\n")
+    assert script.fresh(mended, lambda name: FOUND, outside) == mended
+    with pytest.raises(script.ResultTableError, match="no table below '## Pays"):
+        script.fresh("## Pays?\n\n## Other\n\n| a |\n", lambda name: FOUND, outside)
 
 
 def test_results_without_a_command_are_refused(tmp_path):

@@ -93,7 +93,7 @@ def run(code, folder, missing=LIBRARIES):
 def test_every_extra_is_in_all():
     named = re.fullmatch(r"vinelm\[(.*)\]", PROJECT["optional-dependencies"]["all"][0])[1].split(",")
     through_others = {"report"}  # what `demo` brings along
-    assert set(named) | through_others | {"all", "ray"} == set(EXTRAS)
+    assert set(named) | through_others | {"all", "ray", "real"} == set(EXTRAS)
 
 
 COMMANDS = """

@@ -97,7 +97,7 @@ def test_the_locked_files_pin_every_dependency():
     extras = PROJECT["project"]["optional-dependencies"]
     assert not any("sglang" in requirement for requirement in extras["dev"])  # its pins would be everybody's, CUDA included
     assert "sglang" not in names(locked("dev"))
-    extras_of_dev = (extras[name] for name in extras if name not in ("ray", "sglang"))
+    extras_of_dev = (extras[name] for name in extras if name not in ("ray", "real", "sglang"))
     extras_of_demo = [extras[name] for name in ("report", "demo")]
     wanted = {
         "runtime": PROJECT["project"]["dependencies"],

@@ -1,3 +1,4 @@
+from .real import run_real as run_real
 from .recorded import run_recorded as run_recorded
 from .recorded_result import RecordedResult as RecordedResult
 from .tour import TourResult as TourResult

@@ -16,16 +16,24 @@ STORE, TRIE, PAGE = "demo.db", "demo.vine", "report.html"
 
 
 def profiled_anew(
-    workflow: Workflow, catalog: Catalog, folder: Path, *, seed: int, coverage: float, advance: Callable[..., None]
+    workflow: Workflow,
+    catalog: Catalog,
+    folder: Path,
+    *,
+    seed: int,
+    coverage: float,
+    budget_usd: float | None = None,
+    advance: Callable[..., None],
 ) -> ProfileResult:
     """Make the folder, delete the store of an earlier demo, and profile into a new one.
 
     Args:
         workflow: A bundled workflow.
-        catalog: Its models, which cost nothing.
+        catalog: Its models.
         folder: Made if it does not exist.
         seed: Decides the sample, and the answers of simulated models.
         coverage: Fraction of the dollars that profiling everything would cost, in (0, 1].
+        budget_usd: The most that the profile may cost; None for models that cost nothing.
         advance: Shows progress: done, total, the title of the step, and a short text.
 
     Raises:
@@ -40,6 +48,7 @@ def profiled_anew(
         catalog,
         folder / STORE,
         coverage=coverage,
+        budget_usd=budget_usd,
         seed=seed,
         on_progress=lambda now: advance(now.coverage, coverage, "profile", f"{now.executed:,} rows, {usd(now.spent_usd)}"),
     )

@@ -1,4 +1,4 @@
-"""Tours on simulated models: profile, estimate, evaluate and report, through the verbs that an application uses."""
+"""Tours: profile, estimate, evaluate and report, through the verbs that an application uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from vinelm.catalog import Catalog
 from vinelm.demo.steps import PAGE, STORE, TRIE, profiled_anew
 from vinelm.evaluation.judging.result import Evaluation
-from vinelm.extras import require_extra
 from vinelm.profiler.scheduling.results import ProfileResult
 from vinelm.requests.workflow import Workflow
 from vinelm.verdicts.store_evaluation import evaluate
@@ -33,30 +32,37 @@ class TourResult:
 
 
 def run_tour(
-    workflow: Workflow, catalog: Catalog, folder: Path, *, seed: int, advance: Callable[..., None], coverage: float = 0.5
+    workflow: Workflow,
+    catalog: Catalog,
+    folder: Path,
+    *,
+    seed: int,
+    advance: Callable[..., None],
+    coverage: float = 0.5,
+    budget_usd: float | None = None,
 ) -> TourResult:
     """Run a tour. Writes a store, a trie and a report into ``folder``, in place of those of an earlier demo.
 
     Args:
         workflow: A bundled workflow.
-        catalog: Simulated models.
+        catalog: Its models.
         folder: Made if it does not exist.
         seed: Decides the sample, the split and the simulated answers.
         advance: Shows progress: done, total, the title of the step, and a short text.
         coverage: Fraction of the dollars that profiling everything would cost, in (0, 1].
+        budget_usd: The most that the profile may cost; needed unless the models are simulated.
 
     Raises:
-        ConfigError: The folder cannot be written to, or the rows are too few to judge.
+        ConfigError: A library is missing, the folder cannot be written to, or the rows are too few to judge.
         KeyboardInterrupt: The profile was interrupted.
     """
-    require_extra("demo", "a tour", "matplotlib", "sqlglot")  # before anything is profiled
     from vinelm.api import estimate
     from vinelm.reports import write_page
-    from vinelm.reports.store.page import store_page
+    from vinelm.reports.store.page import store_page  # raises without Matplotlib: before anything is profiled
     from vinelm.vinefile import save_trie
 
     store, trie = folder / STORE, folder / TRIE
-    profiled = profiled_anew(workflow, catalog, folder, seed=seed, coverage=coverage, advance=advance)
+    profiled = profiled_anew(workflow, catalog, folder, seed=seed, coverage=coverage, budget_usd=budget_usd, advance=advance)
     annotated = estimate(store, check=False)
     found = evaluate(store, annotated, seed=seed, on_done=lambda done, total, what: advance(done, total, "evaluate", what))
     if not found.verdict.tried_only:

@@ -1,4 +1,4 @@
-"""``vinelm demo``: VineLM on recorded answers of real models, and tours of features on simulated ones."""
+"""``vinelm demo``: on recorded answers of real models, on small models of this machine, and tours on simulated ones."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 RECORDED = ("code", "exams")
 TOURS = {"sql": "nl2sql-2", "support": "support", "graphqa": "graphqa"}
 """Tours by name, each with its workflow."""
+SIMULATED = "Simulated models: answers, prices and latencies are not those of real models."
+REAL = (
+    "Real: SmolLM2-135M and Gemma-3-270M read amounts in words, on this machine. Dollars are assumed: $1 per million tokens"
+    " and billion parameters. The task was made for models of this size."
+)
 OPENED = " (opened in the browser)"
 GRAPH_COVERAGE = 0.06
 """Of graphqa's rows, which are many: each of its programs runs in a sandbox."""
@@ -29,10 +34,11 @@ GRAPH_COVERAGE = 0.06
 @click.argument("name", type=click.Choice([*RECORDED, *TOURS]), default="code")
 @option("--output-dir PATH", "Folder for all files [default: runs/demo, or runs/demo-NAME of another one].", Path)
 @option("--preset NAME", "Of a tour: simulated models, paper-2 (the default), paper-4, paper (8) or one-wins.")
+@flag("--real", "Two small models answer on this machine, for some minutes; needs packages that it names.", into="is_real")
 @seed_option
 @limit_option
 @output_options
-@flag("--details", "Of a tour: print everything that vinelm evaluate prints, not the verdict alone.")
+@flag("--details", "Of a tour or --real: print everything that vinelm evaluate prints, not the verdict alone.")
 @click.option(
     "--open/--no-open",
     "opens",
@@ -43,6 +49,7 @@ def command(
     *,
     name: str,
     output_dir: Path | None,
+    is_real: bool,
     as_json: bool,
     quiet: bool,
     details: bool,
@@ -59,6 +66,9 @@ def command(
 
     exams: nine models answer 600 exam questions, with the dollars and seconds of their calls. Where it does not.
 
+    On real models that answer on this machine, without a key: --real asks SmolLM2-135M and Gemma-3-270M for amounts written in
+    words. Tokens and seconds are measured, dollars assumed.
+
     Tours of features, on simulated models; they need the extra demo:
 
     sql: two models write SQL, which is really executed, and repair it while a check fails.
@@ -73,8 +83,13 @@ def command(
 
     Example: vinelm demo exams --seed 1 --output-dir runs/demo
     """
-    folder = output_dir or Path("runs/demo" if name == "code" else f"runs/demo-{name}")
-    if name in RECORDED:
+    if is_real and (name != "code" or preset is not None):
+        raise ConfigError("--real is a demo of its own: leave its name and --preset out")
+    shown = "real" if is_real else name
+    folder = output_dir or Path("runs/demo" if shown == "code" else f"runs/demo-{shown}")
+    if is_real:
+        _run_real(folder, limit, seed=seed, as_json=as_json, quiet=quiet, opens=opens, details=details)
+    elif name in RECORDED:
         for given, text in ((preset, "--preset"), (limit, "--limit"), (details or None, "--details")):
             if given is not None:
                 raise ConfigError(f"{text} belongs to the tours ({', '.join(TOURS)}): leave it out")
@@ -157,6 +172,17 @@ def _facts(found: RecordedResult) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _run_real(
+    folder: Path, limit: int | None, *, seed: int, as_json: bool, quiet: bool, opens: bool | None, details: bool
+) -> None:
+    from vinelm.demo import run_real
+
+    with progress(quiet=quiet) as advance:
+        found = run_real(folder, seed=seed, advance=advance, requests=limit)
+    is_opened = _is_opened(found.page, opens, as_json=as_json)
+    _print_tour(found, REAL, as_json=as_json, details=details, is_opened=is_opened)
+
+
 def _run_tour(
     name: str,
     folder: Path,
@@ -179,10 +205,10 @@ def _run_tour(
         coverage = {"coverage": GRAPH_COVERAGE} if workflow == "graphqa" else {}
         found = run_tour(inputs.workflow, inputs.catalog, folder, seed=seed, advance=advance, **coverage)
     is_opened = _is_opened(found.page, opens, as_json=as_json)
-    _print_tour(found, as_json=as_json, details=details, is_opened=is_opened)
+    _print_tour(found, SIMULATED, as_json=as_json, details=details, is_opened=is_opened)
 
 
-def _print_tour(found: TourResult, *, as_json: bool, details: bool, is_opened: bool) -> None:
+def _print_tour(found: TourResult, lead: str, *, as_json: bool, details: bool, is_opened: bool) -> None:
     from vinelm.cli.commands.evaluate import evaluation_facts, show_evaluation
 
     if as_json:
@@ -190,7 +216,7 @@ def _print_tour(found: TourResult, *, as_json: bool, details: bool, is_opened: b
         print_json({**files, **evaluation_facts(found.evaluation)})
         return
     profile = found.profiled
-    say("Simulated models: answers, prices and latencies are not those of real models.", bold=True)
+    say(lead, bold=True)
     say(
         f"Profiled {sum(profile.counts):,} rows of {found.evaluation.requests} requests for {usd(profile.spent_usd)}:"
         f" {percent(profile.coverage)} of the cost of all rows."
