@@ -38,7 +38,7 @@ LEVELS = (
     ("verdicts", "examples", "scaffold"),
     ("batches",),
     ("reports",),
-    ("demo",),
+    ("demo", "trying"),
     ("cli",),
 )
 """A room imports rooms of the lines above its own, never one of its own line."""

@@ -104,6 +104,10 @@ class DecidingSampler:
         """Return whether a round is one of the race; the rows are those of all earlier rounds."""
         return bool(self._race.paths(round_, observations))
 
+    def asking(self, round_: int, request_id: str, run: Run) -> str:
+        """Return a path of the race in a few words: the model, and which of how many requests."""
+        return self._race.asking(round_, request_id, run)
+
     def single_models(self, observations: Sequence[Observation]) -> SingleModels:
         """Return what rows show of the single models and of what runs today."""
         return self._race.table(observations)

@@ -21,7 +21,8 @@ MAY_IMPORT["verdicts"] = MAY_IMPORT["examples"] = MAY_IMPORT["scaffold"] = MAY_I
 MAY_IMPORT["batches"] = MAY_IMPORT["verdicts"] | {"verdicts"}
 MAY_IMPORT["reports"] = MAY_IMPORT["batches"] | {"batches"}
 MAY_IMPORT["demo"] = MAY_IMPORT["reports"] | {"reports"}
-MAY_IMPORT["cli"] = MAY_IMPORT["demo"] | {"demo", "scaffold"}
+MAY_IMPORT["trying"] = MAY_IMPORT["demo"] | {"scaffold"}
+MAY_IMPORT["cli"] = MAY_IMPORT["trying"] | {"demo", "trying"}
 MAY_IMPORT["examples"] = MAY_IMPORT["examples"] | {"front door", "cli"}  # applications of their own: they use what a user does
 CONFINED = {
     "sqlalchemy": ("vinelm.traces",),
