@@ -21,7 +21,7 @@ _CHILD = "import sys; from vinelm.trying.project import write_apart; sys.exit(wr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class FirstRun:
     """What a first run is told about its application: the options of :func:`~vinelm.try_app` by these names."""
 
     app: str
@@ -32,7 +32,7 @@ class Asked:
     apply: bool
 
 
-def project_of(asked: Asked, tell: Callable[[str], None]) -> Path:
+def project_of(asked: FirstRun, tell: Callable[[str], None]) -> Path:
     """Return the folder of an application's project. Writes its files if they are not there, and tells what is to be done.
 
     With ``apply`` another process imports the application and changes it, so that this one imports what it was changed to.
@@ -59,7 +59,7 @@ def project_of(asked: Asked, tell: Callable[[str], None]) -> Path:
     return folder
 
 
-def _write(asked: Asked) -> dict[str, list[str]]:
+def _write(asked: FirstRun) -> dict[str, list[str]]:
     """Import the application and write its project; returns the files of it that have changed, and what is to be done."""
     from vinelm.datasets import Columns, read_dataset
     from vinelm.scaffold import read_application
@@ -83,7 +83,7 @@ def _write(asked: Asked) -> dict[str, list[str]]:
     return {"edited": edited, "todo": [f"{line}: {text}" for line, text in project.todos]}
 
 
-def _written_apart(asked: Asked) -> dict[str, list[str]]:
+def _written_apart(asked: FirstRun) -> dict[str, list[str]]:
     """:func:`_write` in another process."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
@@ -101,9 +101,9 @@ def _written_apart(asked: Asked) -> dict[str, list[str]]:
 
 
 def write_apart(answer: str, asked: str) -> int:
-    """Write a project in this process, and its outcome to the file ``answer``; ``asked`` are the fields of :class:`Asked`."""
+    """Write a project in this process, and its outcome to the file ``answer``; ``asked`` are the fields of :class:`FirstRun`."""
     try:
-        found = _write(Asked(**json.loads(asked)))
+        found = _write(FirstRun(**json.loads(asked)))
     except InputError as error:
         found = {"error": [type(error).__name__, str(error), error.code]}
     except KeyboardInterrupt:

@@ -14,7 +14,7 @@ from vinelm.errors import ConfigError, StoreError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import MAX_LOSS, Verdict, require_max_loss, what_can_be_proven
-from vinelm.trying.project import Asked, note_today, project_of
+from vinelm.trying.project import FirstRun, note_today, project_of
 
 if TYPE_CHECKING:
     from vinelm.api.forecasting import RunForecast
@@ -151,7 +151,7 @@ def try_app(
     allowed = MAX_LOSS if max_loss is None else max_loss
     require_max_loss(allowed)
     labels = (label_field,) if isinstance(label_field, str) else tuple(label_field)
-    asked = Asked(
+    asked = FirstRun(
         app=app, dataset=None if dataset is None else str(dataset), label_field=labels, models=models, today=today, apply=apply
     )
     begin, tell = on_step or _ignored, on_note or _ignored
