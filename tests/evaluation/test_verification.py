@@ -245,7 +245,7 @@ def test_only_requests_that_the_estimate_has_not_seen_are_served(app):
     assert found.promised_interval == found.decision.promise.prediction(30)
     low, high = found.promised_interval
     assert found.accuracy >= low
-    assert found.verdict == ("exceeded" if found.accuracy > high else "kept")
+    assert found.accuracy_promise == ("exceeded" if found.accuracy > high else "kept")
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["promised"]["accuracy"] == found.decision.promise.accuracy
 
 
@@ -337,7 +337,7 @@ def test_a_promise_that_is_too_high_is_broken(app):
     found = vinelm.verify("s.db", boasting, BEST, workflow=app, requests=40)
     assert found.accuracy is not None
     assert found.accuracy < 0.95
-    assert found.verdict == "broken"
+    assert found.accuracy_promise == "broken"
     assert not found.is_kept
 
 

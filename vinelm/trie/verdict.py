@@ -428,16 +428,21 @@ def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> Compare
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
+def lead_of(advice: Advice, opponent: str = "what runs today") -> str:
+    """Return the word, or words, that a verdict begins with."""
+    return f"{LEADS[advice]} {opponent}" if advice == "keep" else LEADS[advice]
+
+
 def sentence(found: Verdict) -> str:
     """Return the verdict, one of four words first, with its dollars, accuracies, and the loss that is ruled out."""
-    lead, plan = LEADS[found.advice], found.served
+    lead, plan = lead_of(found.advice, found.opponent), found.served
     if found.advice == "not enough data" or plan is None:
         return f"{lead}: {why_not_enough(found)}."
     if found.advice == "keep":
         among = f"plans of {_and(found.compared)}" if found.compared else "the compared plans"
         name = f" ({plan.words})" if _is_short(plan) else ""
         best = f"The best of these{name} has {_costs(found, plan)} and {_points(plan)}"
-        return f"{lead} {found.opponent}: nothing cheaper or better is left among {among}. {best}{_counted(found)}."
+        return f"{lead}: nothing cheaper or better is left among {among}. {best}{_counted(found)}."
     if found.is_fixed:
         named = plan.words if _is_short(plan) else "one plan for all requests"
         tail = "You need no runtime: `vinelm plan TRIE --as-code` prints the lines to write."

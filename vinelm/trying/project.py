@@ -101,7 +101,7 @@ def _written_apart(asked: FirstRun) -> dict[str, list[str]]:
 
 
 def write_apart(answer: str, asked: str) -> int:
-    """Write a project in this process, and its outcome to the file ``answer``; ``asked`` are the fields of :class:`FirstRun`."""
+    """Write a project in this process, and its outcome to the file ``answer``; ``asked`` are a :class:`FirstRun`'s fields."""
     try:
         found = _write(FirstRun(**json.loads(asked)))
     except InputError as error:
