@@ -196,8 +196,7 @@ def estimate_store(
         return corrected_trie(annotated, agreement, failed_share(cells))
     if annotated.tried is not None:
         return annotated
-    signals = estimate_signals(annotated, observations)
-    annotated = replace(annotated, signals=None if signals is None else replace(signals, verdict=annotated.verdict))
+    annotated = replace(annotated, signals=estimate_signals(annotated, observations)).judged(annotated.verdict)
     if not checked or not store.kinds or by_kind is not None:
         return annotated
     without = estimate_store(
@@ -214,7 +213,7 @@ def require_max_error(max_error: float) -> None:
         raise ConfigError(f"max_error is {max_error}: it must be a fraction in (0, 1]", code="max-error")
 
 
-def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple[ValidationReport, float, float]:
+def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple[ValidationReport, float, float, StoreEvidence]:
     """Return how far an estimate from a store can be trusted, as :func:`estimate` finds it, and what it rests on.
 
     Args:
@@ -223,7 +222,8 @@ def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple
             certain enough: :func:`estimate` leaves out the others then.
 
     Returns:
-        The report, the dollars of the rows, and the estimated dollars of executing everything (0 where it is unknown).
+        The report, the dollars of the rows, the estimated dollars of executing everything (0 where it is unknown), and the
+        store as it was read, with the trie of its rows.
 
     Raises:
         EvidenceError: The store is empty.
@@ -236,7 +236,7 @@ def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple
     if evidence.times_needed(max_error) > 1.0 and agreement is None:
         known = _known(annotated, evidence, rows, store.registered, max_error)
         evidence = evidence if known is None else known[1]
-    return evidence, spent_usd, everything_usd
+    return evidence, spent_usd, everything_usd, replace(store, annotated=annotated)
 
 
 def _known(
@@ -313,7 +313,7 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 def _evidence(
     annotated: AnnotatedTrie, cells: ObservationTable, rows: Sequence[Observation], agreement: JudgeAgreement | None
 ) -> tuple[ValidationReport, float, float]:
-    """The report, the dollars of the rows, and those of everything, as :func:`evidence_of` returns them."""
+    """The report, the dollars of the rows, and those of everything; see :func:`evidence_of`."""
     from vinelm.estimator.judged.correction import corrected_report
     from vinelm.estimator.validation.checks import validate_estimate
     from vinelm.evaluation.tries.promises import merging_optimism

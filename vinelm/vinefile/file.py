@@ -305,10 +305,8 @@ def _array(content: memoryview) -> Array:
 
 def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -> AnnotatedTrie:
     arrays = {name.removesuffix(".npy"): _array(data) for name, data in members.items() if name.endswith(".npy")}
-    annotated = replace(_trie_of(manifest, arrays), verdict=_verdict(manifest))
-    if "signals" not in manifest:
-        return annotated
-    return replace(annotated, signals=replace(_signals(manifest, arrays), verdict=annotated.verdict))
+    signals = _signals(manifest, arrays) if "signals" in manifest else None
+    return replace(_trie_of(manifest, arrays), signals=signals).judged(_verdict(manifest))
 
 
 def _verdict(manifest: Mapping[str, Any]) -> Verdict | None:
