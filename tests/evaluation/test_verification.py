@@ -23,7 +23,7 @@ from vinelm.traces import ObservationStore, ServedRequest, check_store
 from vinelm.traces.testing import an_identity
 from vinelm.verdicts.serving_record import serving_record
 from vinelm.verdicts.verification import digest_of_plans, held_out
-from vinelm.verdicts.verification_result import _verdict
+from vinelm.verdicts.verification_result import _kept
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 BEST = Objective(maximize="accuracy")
@@ -403,7 +403,7 @@ def test_signals_that_cannot_be_served_are_refused(app):
      (0.5, None, "unknown")],
 )  # fmt: skip
 def test_verdicts(value, promised, verdict):
-    assert _verdict(value, promised) == verdict
+    assert _kept(value, promised) == verdict
 
 
 def test_a_store_of_another_workflow_is_refused(app):

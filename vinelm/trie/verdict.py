@@ -190,6 +190,10 @@ class Verdict:
         """Return the verdict where a cheaper plan may lose another fraction of accuracy: from the same intervals."""
         return replace(self, max_loss=require_max_loss(max_loss))
 
+    def untimed(self) -> Self:
+        """Return the verdict without seconds: they are not known of all rows."""
+        return replace(self, latency_s=None, plans=tuple(replace(plan, latency_s=None) for plan in self.plans))
+
     @property
     def rungs(self) -> list[ComparedPlan]:
         """The plans that save enough by their promise, the dearest first, whatever their judged answers are."""
