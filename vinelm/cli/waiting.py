@@ -68,9 +68,9 @@ class AtWork:
             self._is_drawn = False
 
     def rename(self, title: str) -> None:
-        """Have something else be at work from now on."""
+        """Have something else be at work from now on; seconds are counted anew."""
         with self._lock:
-            self._title = title
+            self._title, self._began_s, self._next_log_s = title, self._clock(), FIRST_LOG_S
 
     def hold(self, change: int) -> None:
         """Stay away while somebody else draws on the terminal: one more of them (1), or one less (-1)."""
