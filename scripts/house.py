@@ -36,7 +36,7 @@ LEVELS = (
     ("running", "scaffold"),
     ("verdicts", "batches"),
     ("reports",),
-    ("demo",),
+    ("demo", "trying"),
     ("cli",),
 )
 """A room imports rooms of the lines above its own, never one of its own line."""

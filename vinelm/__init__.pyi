@@ -40,6 +40,8 @@ from .template.template import Template as Template
 from .tools.speculation import Speculation as Speculation
 from .traces.store.store import ObservationStore as ObservationStore
 from .trie.annotated_trie import AnnotatedTrie as AnnotatedTrie
+from .trying.trial import Trial as Trial
+from .trying.trial import try_app as try_app
 from .verdicts.store_evaluation import evaluate as evaluate
 from .verdicts.verification import verify as verify
 from .verdicts.verification_result import Verification as Verification

@@ -11,8 +11,10 @@ from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.io.frames import html_table
 from vinelm.plans.promise import Promise
+from vinelm.plans.recommendation import recommended
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
+from vinelm.trie.verdict import Verdict
 
 EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
 
@@ -184,6 +186,11 @@ class Decision(ABC):
     @abstractmethod
     def mean_rest_s(self) -> float:
         """Expected seconds below ``node`` at zero load, without any margin; NaN where they are not known."""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether to serve the plan in place of what runs today; None where the trie has no verdict."""
+        return recommended(self.metrics.annotated, self.request.objective, lambda: self.path_cost_usd)
 
     @property
     @abstractmethod

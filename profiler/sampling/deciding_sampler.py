@@ -92,17 +92,28 @@ class DecidingSampler:
         self._order = shuffled(self.request_ids, seed)
         self._race = Race(template, catalog, self._order, self._choices, self.limits, FEW_REQUESTS if few_rounds else REQUESTS)
         self._ends_after_race = False
+        self._last: tuple[int, Sequence[Observation], list[RequestPath]] | None = None
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
         """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
-        racing = self._race.paths(round_, observations)
+        racing = self._racing(round_, observations)
         yield from racing
         if not racing and not self._ends_after_race:
             yield from self._deciding(round_, observations)
 
     def is_racing(self, round_: int, observations: Sequence[Observation]) -> bool:
         """Return whether a round is one of the race; the rows are those of all earlier rounds."""
-        return bool(self._race.paths(round_, observations))
+        return bool(self._racing(round_, observations))
+
+    def _racing(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
+        """The paths of a round of the race. Those of the last rows that were asked for are kept: it is asked twice for each."""
+        if self._last is None or self._last[0] != round_ or self._last[1] is not observations:
+            self._last = round_, observations, self._race.paths(round_, observations)
+        return self._last[2]
+
+    def asking(self, round_: int, request_id: str, run: Run) -> str:
+        """Return a path of the race in a few words: the model, and which of how many requests."""
+        return self._race.asking(round_, request_id, run)
 
     def single_models(self, observations: Sequence[Observation]) -> SingleModels:
         """Return what rows show of the single models and of what runs today."""

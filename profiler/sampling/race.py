@@ -110,6 +110,12 @@ class Race:
                 known.update(rows_by_cell(rows))
         return self._next(round_, known)
 
+    def asking(self, round_: int, request_id: str, run: Run) -> str:
+        """Return a path of a round in a few words: the model, and which of how many requests."""
+        name = next((racer.name for racer in self.racers() if racer.run == run), "")
+        asked = self.requests[min(round_, len(self.requests)) - 1] if round_ else PILOT
+        return f"{name} {self.order.index(request_id) + 1} of {min(asked, len(self.order))}"
+
     def table(self, observations: Sequence[Observation]) -> SingleModels:
         """Return the single models by all rows."""
         # Sums in one order, whatever the order in which the rows were written.

@@ -42,6 +42,7 @@ class ActivePath:
             a template that branches every path is: no edge says which stage comes after the end.
 
     Attributes:
+        choices: what the sampler proposed, which says the model of each invocation.
         models: those of its invocations, as far as they are known.
         probability: see :class:`~vinelm.requests.protocols.RequestPath`.
         goes_on: whether it is executed to its end although the workflow's own check passes an answer before.
@@ -50,7 +51,7 @@ class ActivePath:
     """
 
     __slots__ = (
-        "_ahead", "_certain", "_choices", "_coming", "_executed", "_is_over", "_position", "_stages", "_template",
+        "_ahead", "_certain", "_coming", "_executed", "_is_over", "_position", "_stages", "_template", "choices",
         "committed", "goes_on", "is_timed", "models", "number", "probability", "request_id", "round",
     )  # fmt: skip
 
@@ -66,7 +67,7 @@ class ActivePath:
         self.is_timed = True
         self._executed = 0
         self._template = template
-        self._choices = request_path.path
+        self.choices = request_path.path
         self._stages: list[str] = []  # of the cells that have a row, after which the path goes on
         self._position = 0  # of the template's flow, after them
         self._coming: str | None = None  # the stage after them, once it is known
@@ -146,7 +147,7 @@ class ActivePath:
         if self._ahead is None:
             self._ahead, self._certain = [], 0
             positions, flow = {self._position}, self._template.flow.positions
-            for k in range(len(self._stages), len(self._choices)):
+            for k in range(len(self._stages), len(self.choices)):
                 arms = [arm for position in sorted(positions) for arm in flow[position].arms.items()]
                 if not self._ahead and self._coming is not None:
                     arms = [(stage, after) for stage, after in arms if stage == self._coming]
@@ -161,7 +162,7 @@ class ActivePath:
 
     def _model(self, k: int, stage: str) -> str | None:
         """The path's model for a stage as invocation ``k``, if the stage allows it."""
-        choice = self._choices[k]
+        choice = self.choices[k]
         model = choice if isinstance(choice, str) else choice.get(stage)
         return model if model in (self._template.stage(stage).models or ()) else None
 

@@ -32,6 +32,8 @@ class Progress:
         in_flight: units under way.
         interval: bounds that contain the coverage with a probability of 0.9; refitted whenever the rows have grown by 5 %.
         is_draining: no further unit is started; those in flight are being waited for.
+        asking: what runs now: while single models are compared ``"gpt-5-mini 12 of 30"``, a model and which of how many
+            requests; then the models of the path.
     """
 
     executed: int
@@ -46,6 +48,7 @@ class Progress:
     in_flight: int = 0
     interval: tuple[float, float] = (0.0, 1.0)
     is_draining: bool = False
+    asking: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

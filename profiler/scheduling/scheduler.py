@@ -56,7 +56,7 @@ class Scheduler:
         self.state = state
         self._commit = CanonicalCommit(state, paths, sampler if isinstance(sampler, DecidingSampler) else None, settings)
         self._admission = Admission(state, paths, settings.execution.workers)
-        self._reporter = ProgressReporter(state, settings.on_progress)
+        self._reporter = ProgressReporter(state, self._commit, settings.on_progress)
         self._worker = worker
         self._threads = None if settings.execution.isolation == "inline" else Threads(worker)
 
@@ -150,6 +150,16 @@ class CanonicalCommit:
         self._classes: dict[Cell, int | None] = {}
         self._sizes: Counter[str] = Counter()  # rows by request when its classes were computed
 
+    @property
+    def asking(self) -> str:
+        """What the first path under way runs, in a few words; empty without one."""
+        if not self._paths.active:
+            return ""
+        first = self._paths.active[0]
+        if self._racing is not None:
+            return self._racing.asking(first.round, first.request_id, first.choices)
+        return " > ".join(first.models)
+
     def advance(self) -> None:
         """Commit everything up to the first cell without a row; begin the sampler's next round when one is done."""
         paths = self._paths
@@ -230,9 +240,8 @@ class CanonicalCommit:
 class ProgressReporter:
     """Calls ``on_progress`` once for each row; does nothing without one."""
 
-    def __init__(self, state: RunState, on_progress: Callable[[Progress], None] | None) -> None:
-        self._state = state
-        self._on_progress = on_progress
+    def __init__(self, state: RunState, commit: CanonicalCommit, on_progress: Callable[[Progress], None] | None) -> None:
+        self._state, self._commit, self._on_progress = state, commit, on_progress
         self._reported = 0
 
     def report_rows(self) -> None:
@@ -244,7 +253,7 @@ class ProgressReporter:
     def report(self, executed: int | None = None) -> None:
         """Report the current state, as of ``executed`` rows (default: all)."""
         if self._on_progress is not None:
-            progress = self._state.progress()
+            progress = replace(self._state.progress(), asking=self._commit.asking)
             self._on_progress(progress if executed is None else replace(progress, executed=executed))
 
 

@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TypedDict
@@ -17,6 +18,7 @@ from vinelm.running.serving import judge_of, serve
 from vinelm.template import Stage, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.verdict import ComparedPlan, Verdict
 from vinelm.vinefile import save_trie
 
 
@@ -188,18 +190,50 @@ def test_what_plans_look_up_can_be_built_before_the_first_request(workflow, cata
     assert vine.planner.index_ends > 0
 
 
-def test_a_bound_on_mean_dollars_is_corrected_where_asked(workflow, catalog):
-    """Requests cost 1.4 times as much as planned: later ones are planned under a smaller bound."""
-    annotated, bounds = made_up(workflow, catalog), {}
-    objective = Objective(maximize="accuracy", max_cost_usd=0.002)
-    for corrects in (True, False):
-        vine = control(workflow, catalog, trie=annotated, correct_spend=corrects)
-        for _ in range(150):
-            session = vine.session(objective)
-            drawn = session.objective if session.bound is None else session.objective.drawn(session.bound)
-            planned = session.planner.plan(drawn).path_cost_usd
-            if session._on_spent is not None:
-                session._on_spent(1.4 * planned)
-        bounds[corrects] = session.objective.max_cost_usd
-    assert bounds[False] == 0.002
-    assert 0.002 / 1.5 * 0.98 <= bounds[True] < 0.0018
+def a_verdict(usd):
+    """To switch to a plan of so many dollars, in place of one of a cent; what is a little cheaper and dearer as well."""
+    plans = [
+        ComparedPlan(
+            policy="paths", cost_usd=cost, cap_usd=cost, gain=0.05, gain_low=0.02, gain_high=0.08, best_low=0.02,
+            best_high=0.08, saved_usd=0.01 - cost, saved_low=0.005, saved_high=0.01, is_same=False, is_identified=True,
+        )
+        for cost in (usd, 1.2 * usd)
+    ]  # fmt: skip
+    return Verdict(cost_usd=0.01, plans=plans)
+
+
+CORRECTED = {
+    "by default": ({}, 0.00201, (0.00201 / 1.5 * 0.98, 0.0018)),
+    "not if it is not to be": ({"correct_spend": False}, 0.00201, (0.00201, 0.00201)),
+    "not of labelled requests": ({"labelled": True}, 0.00201, (0.00201, 0.00201)),
+    "not of the plan that is proven": ({}, 0.002, (0.002, 0.002)),
+}
+
+
+@pytest.mark.parametrize("how", CORRECTED)
+def test_a_bound_on_mean_dollars_is_corrected_but_not_that_of_the_proven_plan(workflow, catalog, how):
+    """Requests cost 1.4 times as much as planned: later ones are planned under a smaller bound, unless it names a plan."""
+    settings, bound, (low, high) = CORRECTED[how]
+    annotated = replace(made_up(workflow, catalog), verdict=a_verdict(0.00199))
+    vine = control(workflow, catalog, trie=annotated, allow_unproven=True, **settings)
+    objective = Objective(maximize="accuracy", max_cost_usd=bound)
+    for _ in range(150):
+        session = vine.session(objective)
+        drawn = session.objective if session.bound is None else session.objective.drawn(session.bound)
+        planned = session.planner.plan(drawn).path_cost_usd
+        if session._on_spent is not None:
+            session._on_spent(1.4 * planned)
+    assert low <= session.objective.max_cost_usd <= high
+
+
+def test_a_bound_is_not_corrected_beyond_what_is_proven(workflow, catalog):
+    """A little below the compared plans nothing is proven: there the bound stays as it was given."""
+    annotated = replace(made_up(workflow, catalog), verdict=a_verdict(0.00199))
+    vine = control(workflow, catalog, trie=annotated)
+    objective = Objective(maximize="accuracy", max_cost_usd=0.00201)
+    for _ in range(150):
+        session = vine.session(objective)
+        assert session.follows
+        drawn = session.objective if session.bound is None else session.objective.drawn(session.bound)
+        session._on_spent(1.4 * session.planner.plan(drawn).path_cost_usd)
+    assert session.objective.max_cost_usd == 0.00201

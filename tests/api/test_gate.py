@@ -14,7 +14,7 @@ import vinelm
 from vinelm import VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.api.estimation import estimate_store
-from vinelm.api.profiling import bind_workflow, identity_of, run_profile
+from vinelm.api.profiling import Inputs, bind_workflow, identity_of, run_profile
 from vinelm.errors import CallError, ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.profiler import ProfileSettings
@@ -56,7 +56,7 @@ def profiled(path, **settings):
     models, backends = make_catalog(3), {"test": EchoBackend()}
     bound = bind_workflow(workflow(**settings), models, backends)
     with ObservationStore.create(path, identity_of(bound, models, backends, 0)) as store:
-        run_profile(bound, models, backends, store, ProfileSettings(coverage=1.0))
+        run_profile(Inputs(workflow=bound, catalog=models, backends=backends), store, ProfileSettings(coverage=1.0))
     return estimate_store(path, estimator="latent")
 
 

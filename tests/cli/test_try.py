@@ -1,16 +1,20 @@
 """`vinelm try`: from an application to a verdict in one command, which goes on where it was and says what it lacks."""
 
+import inspect
 import json
 import shutil
+import typing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import vinelm
 from vinelm.cli.main import main
-from vinelm.cli.try_app import _note_today
+from vinelm.cli.try_app import command
 from vinelm.errors import ConfigError
-from vinelm.objective import Objective
-from vinelm.reports.plan_words import serving_lines
+from vinelm.trying import Trial, trial
+from vinelm.trying.project import note_today
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -44,9 +48,14 @@ def test_the_whole_way_ends_in_one_verdict_and_goes_on(project, capfd, times):
         assert first["spent_usd"] <= json.loads(capfd.readouterr().out)["spent_usd"] <= 0.03
 
 
+def a_trial(advice, **options):
+    """A trial whose verdict has this advice, about a plan of $0.00205."""
+    verdict = SimpleNamespace(advice=advice, max_cost_usd=0.00205)
+    return Trial(folder=Path(), trie=SimpleNamespace(verdict=verdict), **options)
+
+
 def test_an_unproven_plan_is_served_by_lines_that_say_so():
-    objective = Objective(maximize="accuracy", max_cost_usd=0.00205)
-    proven, other = serving_lines(objective, "app.vine"), serving_lines(objective, "app.vine", is_proven=False)
+    proven, other = a_trial("switch").lines, a_trial("undecided", allow_unproven=True).lines
     assert proven[0] == 'vine = VineLM("models.toml", trie="app.vine")'
     assert other[0] == 'vine = VineLM("models.toml", trie="app.vine", allow_unproven=True)'
     assert (
@@ -54,6 +63,52 @@ def test_an_unproven_plan_is_served_by_lines_that_say_so():
         == other[1]
         == 'app.invoke(inputs, context=vine.context(Objective(maximize="accuracy", max_cost_usd=0.00205)))'
     )
+    assert a_trial("undecided").lines == ()
+
+
+LIBRARY_ONLY, COMMAND_ONLY = {"on_step", "on_progress", "on_single_models", "on_note"}, {"as_json", "quiet"}
+
+
+def test_the_command_and_the_function_have_the_same_options(tmp_path):
+    """The same names, defaults and types: only a callback has no option, and only what shapes the output no parameter."""
+    taken = inspect.signature(vinelm.try_app).parameters
+    types = typing.get_type_hints(vinelm.try_app, {**vars(trial), "Progress": object, "SingleModels": object})
+    ctx = command.make_context("try", ["app.py:graph"])
+    assert taken.keys() - LIBRARY_ONLY == ctx.params.keys() - COMMAND_ONLY
+    (given := tmp_path / "1").write_text("", encoding="utf-8")
+    for option in command.params:
+        if option.name in COMMAND_ONLY | {"app"}:
+            continue
+        parameter = taken[option.name]
+        assert f"--{option.name.replace('_', '-')}" in option.opts
+        assert parameter.kind is parameter.KEYWORD_ONLY
+        assert parameter.default == ctx.params[option.name], option.name
+        value = option.type.convert(str(given) if option.name == "dataset" else "1", option, ctx)
+        assert isinstance(value, types[option.name]), option.name  # what the command hands on is what the function takes
+
+
+def test_in_python_the_same_steps_give_the_same_trial(project, capfd):
+    steps, notes = [], []
+    found = vinelm.try_app("workflow.py:build", budget_usd=0.03, on_step=steps.append, on_note=notes.append)
+    assert steps == ["checking workflow.py", "asking 2 models", "estimating", "writing the report"]
+    assert notes[0].startswith("With 10 labelled requests a loss below 25.9 points cannot be excluded")
+    assert capfd.readouterr().out == ""
+    assert found.report == project / "report" / "report.html"
+    assert found.report.is_file()
+    assert vinelm.load_trie(project / "app.vine").verdict == found.verdict
+    assert main(["try", "workflow.py:build", "--budget-usd", "0.03", "--quiet", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == json.loads(json.dumps(found.to_dict()))
+    assert Path.cwd() == project
+
+
+def test_each_step_and_what_is_asked_are_said_as_they_begin(project, capfd):
+    assert main(["try", "workflow.py:build", "--budget-usd", "0.03"]) == 0
+    said = capfd.readouterr().err.splitlines()
+    steps = ("reading workflow.py:build", "checking workflow.py", "asking 2 models", "estimating")
+    places = [said.index(step) for step in steps]
+    assert places == sorted(places)
+    assert said[0] == "reading workflow.py:build"
+    assert said[places[-1] - 1].endswith("calls/s")  # the progress of the profile, before the next step begins
 
 
 def test_a_dry_run_buys_nothing(project, capfd):
@@ -66,10 +121,10 @@ def test_a_dry_run_buys_nothing(project, capfd):
 def test_a_dry_run_says_what_the_comparison_takes(project, capfd):
     assert main(["profile", "workflow:workflow", "--models", "models.toml", "--budget-usd", "0.001", "--dry-run"]) == 0
     said = " ".join(capfd.readouterr().out.split())
-    assert "First come whole runs of what runs today and of the strongest model, for about $" in said
-    assert "The budget may end before them, and then nothing is recommended" in said
+    assert "First all models, and what runs today, answer the same requests, for about $" in said
+    assert "The budget may end before that, and then nothing is recommended" in said
     assert main(["profile", "workflow:workflow", "--models", "models.toml", "--budget-usd", "50", "--dry-run"]) == 0
-    assert "may end before them" not in " ".join(capfd.readouterr().out.split())
+    assert "may end before that" not in " ".join(capfd.readouterr().out.split())
 
 
 def test_what_runs_today_has_to_be_known_before_a_dollar_is_spent(project, capfd, monkeypatch):
@@ -146,7 +201,7 @@ def test_models_of_today_that_no_source_says_are_found_by_running_the_script_and
     assert main(line) == 0
     said = capfd.readouterr()
     assert "today  write gpt-5-mini, check gpt-5: so your app made its models; written into workflow.py" in said.err
-    assert "First come whole runs of what runs today" in " ".join(said.out.split())
+    assert "First all models, and what runs today, answer the same requests" in " ".join(said.out.split())
     text = (tmp_path / "workflow.py").read_text(encoding="utf-8")
     assert 'Stage("write", default="gpt-5-mini"' in text
     assert 'Stage("check", default="gpt-5"' in text
@@ -157,5 +212,5 @@ def test_models_of_today_that_cannot_be_written_are_said_in_one_line(project):
     file = project / "workflow.py"
     before = file.read_text(encoding="utf-8")
     with pytest.raises(ConfigError, match=r"write what runs today into the template of workflow\.py \(answer gpt-5\)"):
-        _note_today(file, {"answer": "gpt-5"})
+        note_today(file, {"answer": "gpt-5"})
     assert file.read_text(encoding="utf-8") == before

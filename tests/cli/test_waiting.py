@@ -75,6 +75,18 @@ def test_a_log_has_a_line_after_half_a_minute_and_then_ever_fewer(clock):
     assert lines == [f"vinelm report: at work for {s} s" for s in (30, 90, 210)]
 
 
+def test_a_step_counts_its_own_seconds_and_no_log_is_silent_for_more_than_two_minutes(clock):
+    lines = []
+    one = AtWork("vinelm try", None, lines.append, clock=clock)
+    clock.now_s += 1000
+    one.rename("estimating")
+    one.make_way()  # the step was said
+    for _ in range(600):
+        clock.now_s += 1
+        one.tick()
+    assert lines == [f"estimating: at work for {s} s" for s in (30, 90, 210, 330, 450, 570)]
+
+
 @pytest.mark.parametrize(
     "prints", [lambda: echo("x"), lambda: say("x"), lambda: show_table("x", ("a",), [("b",)]), lambda: echo("x", err=True)]
 )

@@ -23,7 +23,7 @@ from vinelm.running.serving_record import ServedTask, serving_record
 from vinelm.traces import ObservationStore, ServedRequest, check_store
 from vinelm.traces.testing import an_identity
 from vinelm.verdicts.verification import digest_of_plans, held_out
-from vinelm.verdicts.verification_result import _verdict
+from vinelm.verdicts.verification_result import _kept
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 BEST = Objective(maximize="accuracy")
@@ -237,7 +237,7 @@ def test_only_requests_that_the_estimate_has_not_seen_are_served(app):
     assert found.promised_interval == found.decision.promise.prediction(30)
     low, high = found.promised_interval
     assert found.accuracy >= low
-    assert found.verdict == ("exceeded" if found.accuracy > high else "kept")
+    assert found.accuracy_promise == ("exceeded" if found.accuracy > high else "kept")
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["promised"]["accuracy"] == found.decision.promise.accuracy
 
 
@@ -344,7 +344,7 @@ def test_a_promise_that_is_too_high_is_broken(app):
     found = vinelm.verify("s.db", boasting, BEST, workflow=app, requests=40)
     assert found.accuracy is not None
     assert found.accuracy < 0.95
-    assert found.verdict == "broken"
+    assert found.accuracy_promise == "broken"
     assert not found.is_kept
 
 
@@ -410,7 +410,7 @@ def test_signals_that_cannot_be_served_are_refused(app):
      (0.5, None, "unknown")],
 )  # fmt: skip
 def test_verdicts(value, promised, verdict):
-    assert _verdict(value, promised) == verdict
+    assert _kept(value, promised) == verdict
 
 
 def test_a_store_of_another_workflow_is_refused(app):

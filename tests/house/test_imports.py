@@ -21,7 +21,8 @@ MAY_IMPORT["running"] = MAY_IMPORT["scaffold"] = MAY_IMPORT["api"] | {"api"}
 MAY_IMPORT["batches"] = MAY_IMPORT["verdicts"] = MAY_IMPORT["running"] | {"running"}
 MAY_IMPORT["reports"] = MAY_IMPORT["batches"] | {"batches", "verdicts"}
 MAY_IMPORT["demo"] = MAY_IMPORT["reports"] | {"reports"}
-MAY_IMPORT["cli"] = MAY_IMPORT["demo"] | {"demo", "scaffold"}
+MAY_IMPORT["trying"] = MAY_IMPORT["demo"] | {"scaffold"}
+MAY_IMPORT["cli"] = MAY_IMPORT["trying"] | {"demo", "trying"}
 CONFINED = {
     "sqlalchemy": ("vinelm.traces",),
     "click": ("vinelm.cli",),

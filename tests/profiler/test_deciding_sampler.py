@@ -11,7 +11,7 @@ from kit.tries import routed
 from langgraph.graph import END, START, StateGraph
 
 from vinelm.api.deciding import recommended_plans
-from vinelm.api.profiling import bind_workflow, identity_of, run_profile
+from vinelm.api.profiling import Inputs, bind_workflow, identity_of, run_profile
 from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.evaluation.judging.judgeable import worth_proving
@@ -217,7 +217,7 @@ def profiled(path, default, **limits):
     models, backends = make_catalog(3), {"test": EchoBackend()}
     found = bind_workflow(workflow(default), models, backends)
     with ObservationStore.create(path, identity_of(found, models, backends, 0)) as store:
-        run_profile(found, models, backends, store, ProfileSettings(**limits))
+        run_profile(Inputs(workflow=found, catalog=models, backends=backends), store, ProfileSettings(**limits))
         return store.observations()
 
 
@@ -244,7 +244,7 @@ def test_the_race_of_a_budget_takes_a_quarter_of_it_and_the_result_has_its_table
     found = bind_workflow(workflow(None), models, backends)
     with ObservationStore.create(tmp_path / "s.db", identity_of(found, models, backends, 0)) as store:
         settings = ProfileSettings(budget_usd=0.2, on_single_models=lambda table: at_the_end.append(store.committed_usd()))
-        result = run_profile(found, models, backends, store, settings)
+        result = run_profile(Inputs(workflow=found, catalog=models, backends=backends), store, settings)
         spent = store.committed_usd()
     assert at_the_end[0] <= 0.25 * 0.2 * 1.1
     assert spent > 2 * at_the_end[0]

@@ -31,7 +31,7 @@ from vinelm.controller.session.session import Mode
 from vinelm.errors import ConfigError
 from vinelm.money.spend_control import SpendControl
 from vinelm.objective import Objective
-from vinelm.plans.recommendation import recommended
+from vinelm.plans.recommendation import is_of_verdict, recommended
 from vinelm.policies import DefaultPolicy, Judge, OnError
 from vinelm.policies.policy import Policy
 from vinelm.requests.names import label_of, scoped
@@ -90,7 +90,8 @@ class VineLM(VineInterface, LongRunning):
             our own calls, where they take real time. A source that is slow or hangs delays no decision.
         correct_spend: where an objective bounds mean dollars, correct the bound by what requests really cost: slowly, and by at
             most half (``vinelm.money.spend_control``). One correction for all requests of an objective, in
-            a fleet those of all processes.
+            a fleet those of all processes. Never the bound of the plan that the trie's verdict is about, which is proven as it
+            is, nor so far that a plan is not proven any more; and not of labelled requests, which judge a promise.
         signals: what an invocation shows, as the profiled workflow declares it (``workflow.signals``). Policies are told it; by
             default nothing is.
         kind: what kind of request it is, as the profiled workflow declares it (``workflow.kind``): a function of the state with
@@ -130,7 +131,7 @@ class VineLM(VineInterface, LongRunning):
         fallback: bool = True,
         labelled: bool = False,
         load: LoadSource | LoadMonitor | str | Path | None = None,
-        correct_spend: bool = False,
+        correct_spend: bool = True,
         signals: Signals | None = None,
         kind: Kind | None = None,
         fleet: str | FleetConfig | None = None,
@@ -381,6 +382,7 @@ class VineLM(VineInterface, LongRunning):
         """
         if self._planners is None:
             return self.adapter.defaults.policy(RunContext(objective=objective, request=request, started_at=started_at), clock)
+        is_steered = planner is not None
         planner = planner or self.served_planner(returns_earlier=returns_earlier)
         clock = clock or self.models.new_clock()
         tenant = label_of(self.adapter.tenant, configurable)
@@ -401,9 +403,12 @@ class VineLM(VineInterface, LongRunning):
                 caller=self._key(planner, "tenant", tenant, "") if tenant else "",
             )  # fmt: skip
         follows = self._follows(planner, objective, drawn_by) if drawn is None else drawn.request.is_plan
-        control = self._control_of(objective) if self.correct_spend and follows else None
+        # A batch, which hands in its planner, steers its dollars itself.
+        control = self._control_of(planner, objective) if follows and not is_steered else None
         if control is not None:
-            objective = control.begin()
+            corrected = control.begin()
+            if drawn is not None or self._follows(planner, corrected, drawn_by):
+                objective = corrected
         bound, failure = self._bound(planner, objective, drawn_by)
         if control is not None:
             control.planned(planner.plan(objective if bound is None else objective.drawn(bound)).path_cost_usd)
@@ -466,10 +471,13 @@ class VineLM(VineInterface, LongRunning):
     def _key(self, planner: Planner, kind: str, tenant: str, name: str) -> str:
         return self._draws.key(str(planner.annotated.meta.get("dataset_digest", "")), kind, tenant, name)
 
-    def _control_of(self, objective: Objective) -> SpendControl | None:
+    def _control_of(self, planner: Planner, objective: Objective) -> SpendControl | None:
         """The correction that all requests of an objective share; None where nothing is corrected."""
-        if not (self.mode == "enforce" and SpendControl.applies_to(objective)):
+        if not (self.correct_spend and not self.labelled and self.mode == "enforce" and SpendControl.applies_to(objective)):
             return None
+        verdict = planner.annotated.verdict
+        if verdict is not None and is_of_verdict(verdict, objective):
+            return None  # its bound stands for a plan, not for what may be spent
         control = self._spend_controls.get(objective)
         if control is None:
             control = self._spend_controls.setdefault(objective, SpendControl(objective))

@@ -7,7 +7,7 @@ import logging
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from math import log
 from threading import Lock
@@ -24,6 +24,7 @@ from vinelm.estimator.drift.e_process import GroupComparison
 from vinelm.objective import Objective
 from vinelm.telemetry import CanaryEvent, ObserverGroup
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.verdict import Advice, Verdict, lead_of
 
 ALPHA = 0.05
 """Chance that a plan that is no worse ever goes back, and that one that is worse is ever said not to be."""
@@ -44,7 +45,6 @@ _WITHOUT_AND_OF = np.concatenate([~np.eye(CALLERS + 1, CALLERS, dtype=bool), np.
 MOST_PROMISES = 1024
 """Objectives whose promised dollars are kept."""
 _LOG = logging.getLogger(__name__)
-Advice = Literal["switch", "keep"]
 _SHARES = ("accuracy", "failures", "late")
 WORSE = {
     "accuracy": "fewer of its answers are right",
@@ -62,8 +62,10 @@ class CanaryStatus:
 
     Attributes:
         share: of new requests, that the plan is drawn for; 0 once the canary has gone back.
-        advice: ``"keep"`` once it has gone back; ``"switch"`` where the plan is shown to be more accurate than today's, or as
-            accurate less ``max_loss`` for fewer dollars; None while neither is shown.
+        verdict: that of the trie, by the rows of its store: what the canary began with.
+        advice: by live evidence, in the same words: ``"keep"`` once it has gone back; ``"switch"`` where the plan is shown to
+            be more accurate than today's, or as accurate less ``max_loss`` for fewer dollars; ``"undecided"`` while neither is
+            shown, and ``"not enough data"`` while no answer of one of the groups has feedback.
         reason: why, in a few words.
         requests: compared requests of (the plan, today), and ``labelled`` those with feedback.
         means: by quantity, what was seen of (the plan, today): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions,
@@ -71,15 +73,21 @@ class CanaryStatus:
     """
 
     share: float
-    advice: Advice | None
+    verdict: Verdict
+    advice: Advice
     reason: str
     requests: tuple[int, int]
     labelled: tuple[int, int]
     means: Mapping[str, tuple[float, float]]
 
+    @property
+    def sentence(self) -> str:
+        """What live evidence says, with the same word first as in every verdict."""
+        return f"{lead_of(self.advice)}: {self.reason}."
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return asdict(self)
+        return asdict(replace(self, verdict=Verdict())) | {"sentence": self.sentence, "verdict": self.verdict.to_dict()}
 
 
 @dataclass(slots=True)
@@ -144,7 +152,8 @@ class Canary:
 
     Attributes:
         share: 0 once the canary has gone back.
-        advice: as in :class:`CanaryStatus`.
+        verdict: as in :class:`CanaryStatus`.
+        decided: ``"switch"`` or ``"keep"`` once live evidence shows it; else None.
 
     Raises:
         ConfigError: the trie does not say what runs today.
@@ -158,7 +167,8 @@ class Canary:
                 "(vine.stage(..., default=)) and estimate again, without --no-check"
             )
         self.share = share
-        margin = found.max_loss if max_loss is None else max_loss
+        self.verdict = found if max_loss is None else found.at(max_loss)
+        margin = self.verdict.max_loss
         self._observers = observers
         self._promised = lru_cache(MOST_PROMISES)(promised_ratio)
         self._lock = Lock()
@@ -168,7 +178,7 @@ class Canary:
         self._live: OrderedDict[_Served, None] = OrderedDict()
         self._gone: deque[_Served] = deque()
         self._means = {name: _Means() for name in WORSE}
-        self.advice: Advice | None = None
+        self.decided: Advice | None = None
         self._reason, self._shown = "nothing is shown yet", set[str]()
         if share:
             self._worse = {n: GroupComparison(share, margin=margin if n in _SHARES else 0.0) for n in WORSE}
@@ -178,9 +188,10 @@ class Canary:
                 "cheaper": GroupComparison(1.0 - share),
             }
             _LOG.warning(
-                "canary: the plan serves %g %% of the requests. Only failures, dollars and seconds are watched until "
-                "vine.feedback says which answers are right",
+                "canary: the plan serves %g %% of the requests. By its store: %s Only failures, dollars and seconds are "
+                "watched until vine.feedback says which answers are right",
                 100 * share,
+                self.verdict.sentence,
             )
 
     def draw(
@@ -261,7 +272,8 @@ class Canary:
             means = {name: one.of_plan_and_today for name, one in self._means.items() if all(one.count)}
             return CanaryStatus(
                 share=self.share,
-                advice=self.advice,
+                verdict=self.verdict,
+                advice=self.decided or ("undecided" if all(labels) else "not enough data"),
                 reason=self._reason,
                 requests=(seen[1], seen[0]),
                 labelled=(labels[1], labels[0]),
@@ -285,7 +297,7 @@ class Canary:
             _LOG.warning("canary: %s", self._notes.pop())
         for event in found:
             if event is not None:
-                (_LOG.warning if event.advice == "keep" else _LOG.info)("canary: %s", event.reason)
+                (_LOG.warning if event.advice == "keep" else _LOG.info)("canary: %s: %s", lead_of(event.advice), event.reason)
                 self._observers.canary_decided(event)
 
     # -- with the lock held ------------------------------------------------------------------------------------
@@ -347,7 +359,7 @@ class Canary:
         wealth = self._better[what].add(is_new, value, most=most, counts=_WITHOUT_AND_OF[caller][:CALLERS])
         if float(wealth.min()) >= log(2 / ALPHA):
             self._shown.add(what)
-        if self.advice is not None or not ("more accurate" in self._shown or {"as accurate", "cheaper"} <= self._shown):
+        if self.decided is not None or not ("more accurate" in self._shown or {"as accurate", "cheaper"} <= self._shown):
             return None
         how = "more accurate" if "more accurate" in self._shown else "as accurate and cheaper"
         return self._decide("switch", how, f"the plan is shown to be {how}: {self._seen('accuracy')}, {self._seen('dollars')}")
@@ -357,8 +369,8 @@ class Canary:
         why = f"the plan is worse, and all requests run as today again: {WORSE[name]} ({self._seen(name)})"
         return self._decide("keep", name, why)
 
-    def _decide(self, advice: Advice, quantity: str, reason: str) -> CanaryEvent:
-        self.advice, self._reason = advice, reason
+    def _decide(self, advice: Literal["switch", "keep"], quantity: str, reason: str) -> CanaryEvent:
+        self.decided, self._reason = advice, reason
         return CanaryEvent(advice=advice, quantity=quantity, reason=reason)
 
     def _seen(self, name: str) -> str:

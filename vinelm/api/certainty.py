@@ -12,6 +12,7 @@ from vinelm.api.estimation import MAX_ERROR, evidence_of
 from vinelm.errors import EvidenceError
 
 if TYPE_CHECKING:
+    from vinelm.evaluation.judging.evidence import StoreEvidence
     from vinelm.profiler import ProfileResult
     from vinelm.traces import PostgresUrl
 
@@ -55,13 +56,19 @@ def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> 
         StoreError: The store cannot be read.
         ConfigError: A judge scored the answers that disagrees with the labels.
     """
+    found = _looked(store, max_error)
+    return found if isinstance(found, Shortfall) else None
+
+
+def _looked(store: str | Path | PostgresUrl, max_error: float) -> Shortfall | StoreEvidence:
+    """What a store lacks, as :func:`shortfall` says it; where it lacks nothing the store as it was read for that."""
     try:
-        evidence, spent_usd, everything_usd = evidence_of(store, max_error)
+        evidence, spent_usd, everything_usd, read = evidence_of(store, max_error)
     except EvidenceError:
         return Shortfall(half_width=None, max_error=max_error, times=FASTEST_GROWTH)
     needed = evidence.times_needed(max_error)
     if needed <= 1.0:
-        return None
+        return read
     times = MARGIN * needed
     lacks = Shortfall(half_width=evidence.best_half_width, max_error=max_error, times=times)
     if spent_usd <= 0.0 or everything_usd <= 0.0:
@@ -101,35 +108,33 @@ def profile_until_certain(
         whole = replace(result, executed=executed, failures=dict(failures))
         if result.stopped_by != "coverage":
             return whole
-        lacks = shortfall(store, max_error)
-        unsettled = None if lacks is not None else _unsettled(store)
-        if lacks is None and unsettled is None:
+        found = _looked(store, max_error)
+        open_ = found if isinstance(found, Shortfall) else _unsettled(found)
+        if open_ is None:
             return replace(whole, stopped_by="certain")
         if target >= at_most:
             return whole
-        times = UNSETTLED_GROWTH if lacks is None else min(lacks.times, FASTEST_GROWTH)
+        times = min(open_.times, FASTEST_GROWTH) if isinstance(open_, Shortfall) else UNSETTLED_GROWTH
         target = min(max(result.coverage, target) * times, at_most)
         if on_note is not None:
-            on_note(_step(lacks, unsettled, target))
+            on_note(_step(open_, target))
 
 
-def _unsettled(store: str | Path | PostgresUrl) -> str | None:
+def _unsettled(evidence: StoreEvidence) -> str | None:
     """Why a store does not tell yet whether to switch, in a few words; None if it does, or nobody knows what runs today."""
-    from vinelm.evaluation.judging.evidence import StoreEvidence
     from vinelm.evaluation.judging.judge import Judge
     from vinelm.template.kinds import without_kinds
 
-    evidence = StoreEvidence.of(store)
     if without_kinds(evidence.template).today is None:
         return None
     found = Judge.of(evidence).verdict()
     return None if found.is_settled else found.why_not or "no plan is proven against what runs today yet"
 
 
-def _step(lacks: Shortfall | None, unsettled: str | None, target: float) -> str:
-    if lacks is None:
-        return f"{unsettled}: going on to a coverage of {100 * target:.1f} %"
-    known = "no path is known yet"
-    if lacks.half_width is not None:
-        known = f"the best path's accuracy is known to +/- {100 * lacks.half_width:.1f} points"
-    return f"{known}, {100 * lacks.max_error:g} are asked for: going on to a coverage of {100 * target:.1f} %"
+def _step(open_: Shortfall | str, target: float) -> str:
+    known = open_ if isinstance(open_, str) else "no path is known yet"
+    if isinstance(open_, Shortfall):
+        if open_.half_width is not None:
+            known = f"the best path's accuracy is known to +/- {100 * open_.half_width:.1f} points"
+        known = f"{known}, {100 * open_.max_error:g} are asked for"
+    return f"{known}: going on to a coverage of {100 * target:.1f} %"

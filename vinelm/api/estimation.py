@@ -168,13 +168,15 @@ def estimate_store(
     """
     from vinelm.estimator import estimate_signals
     from vinelm.estimator.judged.correction import corrected_trie, failed_share
+    from vinelm.evaluation.judging.evidence import StoreEvidence
     from vinelm.evaluation.judging.judge import Judge
     from vinelm.evaluation.judging.tried import with_verdict
     from vinelm.evaluation.tries.promises import promised_gain
 
     require_max_error(max_error)
     require_max_loss(max_loss)
-    annotated, cells, store = fitted(path, estimator, stop, calls_per_hour, by_kind is not False)
+    store = StoreEvidence.of(path, stop=stop, calls_per_hour=calls_per_hour, by_kind=by_kind is not False)
+    annotated, cells = fitted(store, estimator)
     agreement = None if store.judged is None else store.judged.agreement
     observations = store.rate.rows(annotated)
     if checked:
@@ -196,8 +198,7 @@ def estimate_store(
         return corrected_trie(annotated, agreement, failed_share(cells))
     if annotated.tried is not None:
         return annotated
-    signals = estimate_signals(annotated, observations)
-    annotated = replace(annotated, signals=None if signals is None else replace(signals, verdict=annotated.verdict))
+    annotated = replace(annotated, signals=estimate_signals(annotated, observations)).judged(annotated.verdict)
     if not checked or not store.kinds or by_kind is not None:
         return annotated
     without = estimate_store(
@@ -214,7 +215,7 @@ def require_max_error(max_error: float) -> None:
         raise ConfigError(f"max_error is {max_error}: it must be a fraction in (0, 1]", code="max-error")
 
 
-def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple[ValidationReport, float, float]:
+def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple[ValidationReport, float, float, StoreEvidence]:
     """Return how far an estimate from a store can be trusted, as :func:`estimate` finds it, and what it rests on.
 
     Args:
@@ -223,20 +224,24 @@ def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple
             certain enough: :func:`estimate` leaves out the others then.
 
     Returns:
-        The report, the dollars of the rows, and the estimated dollars of executing everything (0 where it is unknown).
+        The report, the dollars of the rows, the estimated dollars of executing everything (0 where it is unknown), and the
+        store as it was read, with the trie of its rows.
 
     Raises:
         EvidenceError: The store is empty.
         StoreError: The store cannot be read.
         ConfigError: A judge scored the answers that disagrees with the labels.
     """
-    annotated, cells, store = fitted(path, "latent", None)
+    from vinelm.evaluation.judging.evidence import StoreEvidence
+
+    store = StoreEvidence.of(path)
+    annotated, cells = fitted(store, "latent")
     agreement, rows = None if store.judged is None else store.judged.agreement, store.rate.rows(annotated)
     evidence, spent_usd, everything_usd = _evidence(annotated, cells, rows, agreement)
     if evidence.times_needed(max_error) > 1.0 and agreement is None:
         known = _known(annotated, evidence, rows, store.registered, max_error)
         evidence = evidence if known is None else known[1]
-    return evidence, spent_usd, everything_usd
+    return evidence, spent_usd, everything_usd, replace(store, annotated=annotated)
 
 
 def _known(
@@ -253,17 +258,13 @@ def _known(
     return known if known is not None and known[1].times_needed(max_error) <= 1.0 else None
 
 
-def fitted(
-    path: str | Path | PostgresUrl, estimator: str, stop: str | None, calls_per_hour: float = 0.0, by_kind: bool = True
-) -> tuple[AnnotatedTrie, ObservationTable, StoreEvidence]:
-    """The estimate with its provenance, and what it was made from. Nothing is checked yet."""
+def fitted(store: StoreEvidence, estimator: str) -> tuple[AnnotatedTrie, ObservationTable]:
+    """The estimate from a store with its provenance, and the table that it was made from. Nothing is checked yet."""
     from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.estimator.arms import with_kinds_counted
-    from vinelm.evaluation.judging.evidence import StoreEvidence
     from vinelm.trie import Trie
 
     model = make_estimator(estimator)
-    store = StoreEvidence.of(path, stop=stop, calls_per_hour=calls_per_hour, by_kind=by_kind)
     template, catalog, rate, identity = store.template, store.catalog, store.rate, store.identity
     # Of an imported log, rows that use one recorded answer each have its dollars, which were paid once.
     is_shared = store.committed_usd < store.charged_usd * (1 - 1e-9)
@@ -285,7 +286,7 @@ def fitted(
         **({} if store.n_timed == len(observations) else {"timed_rows": store.n_timed}),
         **({"paid_usd": store.committed_usd} if is_shared else {}),
     )
-    return replace(annotated, meta={**annotated.meta, "spent_usd": store.charged_usd}), cells, store
+    return replace(annotated, meta={**annotated.meta, "spent_usd": store.charged_usd}), cells
 
 
 def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTrie) -> str | None:
@@ -313,7 +314,7 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 def _evidence(
     annotated: AnnotatedTrie, cells: ObservationTable, rows: Sequence[Observation], agreement: JudgeAgreement | None
 ) -> tuple[ValidationReport, float, float]:
-    """The report, the dollars of the rows, and those of everything, as :func:`evidence_of` returns them."""
+    """The report, the dollars of the rows, and those of everything; see :func:`evidence_of`."""
     from vinelm.estimator.judged.correction import corrected_report
     from vinelm.estimator.validation.checks import validate_estimate
     from vinelm.evaluation.tries.promises import merging_optimism

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vinelm.api.certainty import profile_until_certain
 from vinelm.api.estimation import require_max_error
 from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, StageBroken, WorkflowError
 from vinelm.requests.protocols import Backend, Sampler
 from vinelm.requests.workflow import Request, Workflow
 
@@ -96,16 +96,14 @@ def profile(
         166
     """
     from vinelm.profiler import ExecutionConfig, ProfileSettings
-    from vinelm.profiler.execution.judging import judge_backends_of
     from vinelm.profiler.sampling.samplers import require_sampler
     from vinelm.traces import CheckpointPlace
     from vinelm.workflows import load_workflow
 
     if isinstance(workflow, str):
         workflow = load_workflow(workflow)
-    catalog = Catalog.of(models)
-    workflow, backends = prepared(workflow, catalog, seed=seed)
-    require_budget({**backends, **judge_backends_of(workflow, catalog, backends)}, budget_usd)
+    inputs = prepared(workflow, Catalog.of(models), seed=seed)
+    inputs.require_budget(budget_usd)
     if max_error is not None:
         require_max_error(max_error)
     if max_error is None and coverage is None and budget_usd is None and budget_calls is None:
@@ -117,25 +115,19 @@ def profile(
         on_single_models=on_single_models, on_note=on_note,
     )  # fmt: skip
     place = None if checkpoints is None else CheckpointPlace(checkpoints)
-    identity = identity_of(workflow, catalog, backends, seed)
+    identity = inputs.identity
     with _opened(store, identity, place) as opened:
-        settings = replace(settings, identity=identity)
-        return run_profile(workflow, catalog, backends, opened, settings, max_error=max_error)
+        return run_profile(inputs, opened, replace(settings, identity=identity), max_error=max_error)
 
 
 def run_profile(
-    workflow: Workflow,
-    catalog: Catalog,
-    backends: Mapping[str, Backend],
-    store: ObservationStore,
-    settings: ProfileSettings,
-    *,
-    max_error: float | None = None,
+    inputs: Inputs, store: ObservationStore, settings: ProfileSettings, *, max_error: float | None = None
 ) -> ProfileResult:
     """Profile into an open store: once, or in steps until an estimate from it has at most ``max_error``."""
     from vinelm.api.deciding import recommended_plans
     from vinelm.profiler import profile
 
+    workflow, catalog, backends = inputs.workflow, inputs.catalog, inputs.backends
     settings = replace(settings, candidates=recommended_plans(workflow.template.bind(tuple(catalog)), catalog))
     settings = replace(settings, whole=settings.sampled_for)  # a step of a profile must not take its shares of its own coverage
     if max_error is None:
@@ -144,6 +136,33 @@ def run_profile(
         lambda coverage: profile(workflow, catalog, backends, store, replace(settings, coverage=coverage)),
         store.path, max_error=max_error, at_most=settings.coverage or 1.0, on_note=settings.on_note,
     )  # fmt: skip
+
+
+def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going: bool = False) -> None:
+    """Raise what a profile has found wrong with the workflow; its rows stay, and such that failed are executed again.
+
+    Args:
+        result: How the profile ended.
+        store: Its store, open.
+        keep_going: Whether it went on in spite of failures.
+
+    Raises:
+        StageBroken: All first rows of a stage failed alike, or every row failed.
+        WorkflowError: None of the first answers was right (code ``none-right``).
+    """
+    from vinelm.profiler.scheduling.observed_cells import only_failures
+    from vinelm.traces.store.run_state import RunRecords
+
+    if result.stopped_by == "broken":
+        raise StageBroken(f"{result.message}: repair it and run the same line again, which executes these rows again")
+    if result.stopped_by == "none-right":
+        asked = "is the answer read in the right place, and scored by its label?"
+        raise WorkflowError(f"{result.message}: {asked}", code="none-right")
+    failed = only_failures(store.observations()) if result.stopped_by in ("coverage", "complete", "sampler") else None
+    if failed is not None:
+        RunRecords(store).note_only_failures()
+        again = "run it without keep_going" if keep_going else "run the same line again"
+        raise StageBroken(f"{failed}: repair it and {again}, which executes these rows again", code="only-failures")
 
 
 def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) -> None:
@@ -155,9 +174,38 @@ def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) ->
         )
 
 
-def prepared(
-    workflow: Workflow, catalog: Catalog, *, seed: int, stop: StopRule | None = None
-) -> tuple[Workflow, dict[str, Backend]]:
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a profile takes: a workflow with its template bound to the catalog, and one backend per provider.
+
+    ``note`` describes the catalog that was used by default; None if the user named one.
+    """
+
+    workflow: Workflow
+    catalog: Catalog
+    backends: dict[str, Backend]
+    seed: int = 0
+    note: str | None = None
+
+    @property
+    def is_simulated(self) -> bool:
+        """True if some models are simulated."""
+        return any(backend.is_simulated for backend in self.backends.values())
+
+    @property
+    def identity(self) -> StoreIdentity:
+        """That of the store of such a profile: see :func:`identity_of`."""
+        return identity_of(self.workflow, self.catalog, self.backends, self.seed)
+
+    def require_budget(self, budget_usd: float | None) -> None:
+        """Raise :class:`ConfigError` if calls cost real money, a judge's among them, and there is no budget in dollars."""
+        from vinelm.profiler.execution.judging import judge_backends_of
+
+        judges = judge_backends_of(self.workflow, self.catalog, self.backends)
+        require_budget({**self.backends, **judges}, budget_usd)
+
+
+def prepared(workflow: Workflow, catalog: Catalog, *, seed: int, stop: StopRule | None = None) -> Inputs:
     """Return the workflow bound to the catalog and to its graph, and one backend per provider.
 
     Args:
@@ -175,7 +223,7 @@ def prepared(
     template = template if stop is None else template.with_stop(stop)
     workflow = replace(workflow, template=template.bind(tuple(catalog)))
     backends = create_backends(catalog, workflow=workflow, seed=seed)
-    return bind_workflow(workflow, catalog, backends), backends
+    return Inputs(workflow=bind_workflow(workflow, catalog, backends), catalog=catalog, backends=backends, seed=seed)
 
 
 def resolve_workflow(workflow: Workflow, catalog: Catalog) -> Workflow:

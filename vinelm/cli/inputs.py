@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,10 +17,10 @@ from vinelm.io.file_kinds import unread
 from vinelm.io.reading import read_text
 
 if TYPE_CHECKING:
+    from vinelm.api.profiling import Inputs
     from vinelm.catalog import Catalog, Model
     from vinelm.objective import Objective
     from vinelm.profiler import RayCluster
-    from vinelm.requests.protocols import Backend
     from vinelm.requests.workflow import Workflow
     from vinelm.template import StopRule
 
@@ -29,24 +29,6 @@ _FIELDS = r"(maximize|minimize|min_accuracy|max_cost_usd|max_latency_s|cost_budg
 _SETTING = re.compile(rf'\b{_FIELDS}="([^"]*)"')
 _FIELD = re.compile(rf"(?<![-\w]){_FIELDS}\b")
 FILE = "objective_file"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """A workflow with its template bound to the catalog, and one backend per provider.
-
-    ``note`` describes the catalog that was used by default; None if the user named one.
-    """
-
-    workflow: Workflow
-    catalog: Catalog
-    backends: dict[str, Backend]
-    note: str | None
-
-    @property
-    def is_simulated(self) -> bool:
-        """True if some models are simulated."""
-        return any(backend.is_simulated for backend in self.backends.values())
 
 
 def load_inputs(
@@ -76,6 +58,7 @@ def load_inputs(
     Raises:
         InputError: An input is missing, invalid, or does not fit the others.
     """
+    from vinelm.api.profiling import prepared
     from vinelm.datasets import Columns
     from vinelm.workflows import load_workflow
 
@@ -85,17 +68,8 @@ def load_inputs(
     if limit is not None:
         workflow = replace(workflow, requests=tuple(workflow.requests[:limit]))
     catalog, note = _catalog(workflow, models, preset)
-    return prepared_inputs(workflow, catalog, note, seed=seed, stop=stop)
-
-
-def prepared_inputs(
-    workflow: Workflow, catalog: Catalog, note: str | None = None, *, seed: int = 0, stop: str | None = None
-) -> Inputs:
-    """Return a workflow that is bound to its catalog, with its backends; see :func:`load_inputs`."""
-    from vinelm.api.profiling import prepared
-
-    workflow, backends = prepared(workflow, catalog, seed=seed, stop=cast("StopRule | None", stop))
-    return Inputs(workflow=workflow, catalog=catalog, backends=backends, note=note)
+    found = prepared(workflow, catalog, seed=seed, stop=cast("StopRule | None", stop))
+    return replace(found, note=note)
 
 
 def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog:

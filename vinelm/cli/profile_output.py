@@ -13,7 +13,8 @@ from vinelm.trie.verdict import MAX_LOSS, what_can_be_proven
 
 if TYPE_CHECKING:
     from vinelm.api.certainty import Shortfall
-    from vinelm.cli.inputs import Inputs
+    from vinelm.api.forecasting import RunForecast
+    from vinelm.api.profiling import Inputs
     from vinelm.profiler import Forecast, ProfileResult
     from vinelm.profiler.dry_run.batches import BatchForecast
     from vinelm.profiler.dry_run.forecast import ForecastInterval, Needs
@@ -156,10 +157,9 @@ def _show_judge_price(inputs: Inputs, forecast: Forecast) -> None:
         )
 
 
-def print_forecast(
-    forecast: Forecast, needs: Needs, batches: BatchForecast | None, inputs: Inputs, *, max_error: float | None, as_json: bool
-) -> None:
-    """Print what the run would do, and what it needs against what is left. ``batches``: where it buys in batches."""
+def print_forecast(found: RunForecast, *, as_json: bool) -> None:
+    """Print what the run would do, and what it needs against what is left."""
+    inputs, forecast, needs, batches = found.inputs, found.run, found.needs, found.batches
     if as_json:
         facts = {"workflow": inputs.workflow.name, "is_simulated": inputs.is_simulated, "dry_run": True}
         facts |= {} if batches is None else {"batches": asdict(batches)}
@@ -173,10 +173,10 @@ def print_forecast(
     show_table("Forecast", ("", "low", "middle", "high"), rows)
     _show_needs(needs)
     say(what_can_be_proven(len(inputs.workflow.requests), MAX_LOSS))
-    if max_error is not None:
+    if found.max_error is not None:
         say(
-            f"The run ends as soon as the best path's accuracy is known to +/- {100 * max_error:g} points, before or after "
-            f"{percent(needs.coverage)}, and within the budget: the rows decide."
+            f"The run ends as soon as the best path's accuracy is known to +/- {100 * found.max_error:g} points, before or "
+            f"after {percent(needs.coverage)}, and within the budget: the rows decide."
         )
     _show_judge_price(inputs, forecast)
     if forecast.pilot_rows:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
 from vinelm.cli.console import echo, json_text, show_table
-from vinelm.cli.waiting import held
+from vinelm.cli.waiting import now_at
 from vinelm.reports import percent, usd
 
 if TYPE_CHECKING:
@@ -21,28 +21,30 @@ _TERMINAL_S, _LOG_S, _EVENT_S = 0.1, 10.0, 1.0
 
 
 @contextmanager
-def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[Progress], None] | None]:
+def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ThrottledReporter | None]:
     """Yield the callback that the profiler calls after each row; None if nothing is to be shown."""
     if kind == "quiet":
         yield None
         return
-    reporter = _ThrottledReporter(clock)
+    reporter = ThrottledReporter(clock)
     if kind == "json":
         reporter.report, reporter.every_s = _event, _EVENT_S
         yield reporter
-    elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.live import Live
-        from rich.text import Text
-
-        with held(), Live(console=Console(stderr=True), transient=True, auto_refresh=False) as screen:
-            reporter.report = lambda now, rate: screen.update(Text(line(now, rate)), refresh=True)
-            reporter.every_s = _TERMINAL_S
-            yield reporter
+    elif sys.stderr.isatty():  # the command's sign of life, whose seconds go on between two rows
+        reporter.report, reporter.every_s = lambda now, rate: now_at(line(now, rate)), _TERMINAL_S
+        yield reporter
     else:
         reporter.report, reporter.every_s = lambda now, rate: echo(line(now, rate), err=True), _LOG_S
         yield reporter
     reporter.last()
+
+
+def at_step(text: str, *, after: ThrottledReporter | None = None) -> None:
+    """Say on stderr which step of a long command begins, after the progress of the last one; a terminal goes on showing it."""
+    if after is not None:
+        after.last()
+    echo(text, err=True)
+    now_at(text)
 
 
 def noted(kind: EventKind) -> Callable[[str], None] | None:
@@ -95,19 +97,20 @@ def share(now: Progress) -> float:
 def line(now: Progress, rate: RateEstimate) -> str:
     """Format the progress as one line of text."""
     low, high = now.interval
-    target = f" of {percent(now.target)}" if now.target else ""
+    target = f" of {percent(now.target)}" if now.target and now.coverage < now.target else ""
     budget = f" of {usd(now.budget_usd)}" if now.budget_usd is not None else ""
     kinds = ", ".join(f"{kind} {n:,}" for kind, n in sorted(now.failures.items()))
     parts = [
+        *([f"asking {now.asking}"] if now.asking else []),
         f"{now.executed:,} rows",
-        f"coverage {percent(now.coverage)}{target} (90 %: {100 * low:.1f} to {100 * high:.1f})",
         f"{_money(now)}{budget}",
-        f"{rate.calls_per_s:,.1f} calls/s",
         f"failed: {kinds}" if kinds else "none failed",
+        f"coverage {percent(now.coverage)}{target} (90 %: {100 * low:.1f} to {100 * high:.1f})",
+        f"{rate.calls_per_s:,.1f} calls/s",
     ]
     if now.is_draining:
         return f"stopping: waiting for {now.in_flight} running units; Ctrl-C again to abandon them  |  {'  |  '.join(parts)}"
-    if rate.eta_s is not None:
+    if rate.eta_s is not None and share(now) < 1.0:
         parts.append(f"{int(rate.eta_s // 3600)}:{int(rate.eta_s // 60 % 60):02d}:{int(rate.eta_s % 60):02d} left")
     return "  |  ".join(parts)
 
@@ -124,7 +127,7 @@ def _event(now: Progress, rate: RateEstimate) -> None:
     echo(json_text(event), err=True)
 
 
-class _ThrottledReporter:
+class ThrottledReporter:
     """Passes on progress at most once every ``every_s`` seconds, and the last one."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -137,6 +140,7 @@ class _ThrottledReporter:
         self._was_draining = False
 
     def __call__(self, now: Progress) -> None:
+        """Take the progress after a row."""
         at_s = self._clock()
         if self._rate is None:
             self._rate = RateEstimate(self._reported_s, share(now))
@@ -152,3 +156,4 @@ class _ThrottledReporter:
         """Report the last progress if it was held back; not needed on a terminal."""
         if self._pending is not None and self._rate is not None and self.every_s >= _EVENT_S:
             self.report(self._pending, self._rate)
+            self._pending = None

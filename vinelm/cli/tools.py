@@ -25,8 +25,8 @@ from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
     from vinelm.api import VineLM
+    from vinelm.api.profiling import Inputs
     from vinelm.api.tool_patterns import MinedPatterns
-    from vinelm.cli.inputs import Inputs
     from vinelm.verdicts.tool_recording import RecordedTools
 
 read_only_option = option(
@@ -111,7 +111,8 @@ def record(
 
 def _recorded_inputs(app: str, how: dict[str, Any]) -> tuple[Inputs, VineLM | None]:
     """The workflow with its models, and the object by which the application itself runs, where it is known."""
-    from vinelm.cli.inputs import catalog_for_check, load_inputs, prepared_inputs
+    from vinelm.api.profiling import prepared
+    from vinelm.cli.inputs import catalog_for_check, load_inputs
     from vinelm.datasets import Columns, read_dataset
 
     if not app.partition(":")[0].endswith(".py"):
@@ -128,7 +129,7 @@ def _recorded_inputs(app: str, how: dict[str, Any]) -> tuple[Inputs, VineLM | No
         known = "its VineLM says which models there are: leave --models and --preset out"
         raise ConfigError(f"{app}: {known if is_named else unknown}")
     catalog = catalog_for_check(how["models"], how["preset"]) if own is None else own.catalog
-    return prepared_inputs(workflow, catalog, seed=how["seed"]), own
+    return prepared(workflow, catalog, seed=how["seed"]), own
 
 
 def _show_recorded(found: RecordedTools, store: Path) -> None:

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 
 SILENT_S = 0.5
 """Seconds of silence after which a terminal shows that the command is at work."""
-FIRST_LOG_S = 30.0
-"""Seconds of silence after which a log has the first line; each further one takes twice as long."""
+FIRST_LOG_S, LONGEST_LOG_S = 30.0, 120.0
+"""Seconds of silence after which a log has the first line; each further one takes twice as long, at most the second figure."""
 _REDRAWN_S = 0.2
 _MARKS = "|/-\\"
 _CLEARED = "\r\x1b[2K"
@@ -56,7 +56,7 @@ class AtWork:
                 self._draw(f"{_MARKS[int(elapsed_s / _REDRAWN_S) % len(_MARKS)]} {self._title}: {elapsed_s:.0f} s")
             elif self._draw is None and silent_s >= self._next_log_s:
                 self._heard_s = now_s
-                self._next_log_s *= 2.0
+                self._next_log_s = min(2.0 * self._next_log_s, LONGEST_LOG_S)
                 self._log(f"{self._title}: at work for {elapsed_s:.0f} s")
 
     def make_way(self) -> None:
@@ -66,6 +66,11 @@ class AtWork:
             if self._is_drawn and self._draw is not None:
                 self._draw("")
             self._is_drawn = False
+
+    def rename(self, title: str) -> None:
+        """Have something else be at work from now on; seconds are counted anew."""
+        with self._lock:
+            self._title, self._began_s, self._next_log_s = title, self._clock(), FIRST_LOG_S
 
     def hold(self, change: int) -> None:
         """Stay away while somebody else draws on the terminal: one more of them (1), or one less (-1)."""
@@ -84,9 +89,15 @@ def make_way() -> None:
         one.make_way()
 
 
+def now_at(title: str) -> None:
+    """Have the sign of the running command say that ``title`` is at work."""
+    for one in _CURRENT[-1:]:
+        one.rename(title)
+
+
 @contextmanager
 def held() -> Iterator[None]:
-    """Have no sign while the block draws on the terminal itself, asks, or waits for a command that shows its own."""
+    """Have no sign while the block draws on the terminal itself, or asks."""
     here = _CURRENT[-1:]
     for one in here:
         one.hold(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from vinelm.catalog import Catalog
@@ -66,8 +66,7 @@ def run_tour(
     annotated = estimate(store, check=False)
     found = evaluate(store, annotated, seed=seed, on_done=lambda done, total, what: advance(done, total, "evaluate", what))
     if not found.verdict.tried_only:
-        signals = annotated.signals and replace(annotated.signals, verdict=found.verdict)
-        annotated = replace(annotated, verdict=found.verdict, signals=signals)
+        annotated = annotated.judged(found.verdict)
     save_trie(trie, annotated)
     advance(0, 1, "report", "")
     page = store_page(store, trie, evaluation=found, seed=seed)

@@ -24,6 +24,12 @@ def served_objective(found: Verdict) -> Objective | None:
     return None if found.max_cost_usd is None else Objective(maximize="accuracy", max_cost_usd=found.max_cost_usd)
 
 
+def is_of_verdict(found: Verdict, objective: Objective) -> bool:
+    """Return whether an objective is that of :func:`served_objective`: its bound stands for the plan that was judged."""
+    own = served_objective(found)
+    return own is not None and replace(own, on_infeasible=objective.on_infeasible) == objective
+
+
 def recommended(
     annotated: AnnotatedTrie, objective: Objective, cost_usd: Callable[[], float], *, max_loss: float | None = None
 ) -> Verdict | None:
@@ -39,8 +45,7 @@ def recommended(
     if found is None:
         return None
     found = found if max_loss is None else found.at(max_loss)
-    own = served_objective(found)
-    if found.why_not or (own is not None and replace(own, on_infeasible=objective.on_infeasible) == objective):
+    if found.why_not or is_of_verdict(found, objective):
         return found
     policy = "paths" if annotated.outcomes is None else "signals"
     beside = found.on(cost_usd(), policy)

@@ -13,7 +13,7 @@ from vinelm.datasets import RequestSet
 from vinelm.errors import ConfigError
 from vinelm.scaffold.application import AppGraph
 from vinelm.scaffold.applied import write_all
-from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, bases_of, catalog_text, entry_names
+from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, bases_of, catalog_text, chosen_models, entry_names
 from vinelm.scaffold.model_calls import edited
 from vinelm.scaffold.request_keys import request_keys
 from vinelm.scaffold.target import Target
@@ -87,6 +87,35 @@ def suggested_models(application: AppGraph) -> tuple[str, ...]:
     prefixes = {model.partition(":")[0] for model in used}
     others = [model for group in PROVIDER_MODELS.values() for model in group if model.partition(":")[0] in prefixes]
     return tuple(dict.fromkeys((*used, *others)))
+
+
+def models_for(application: AppGraph, folder: Path, named: str | None) -> tuple[str, ...]:
+    """Return the models to choose from: those that are named, none where the folder has a catalog, or the suggested ones.
+
+    Args:
+        application: The application.
+        folder: The project's.
+        named: ``provider:model`` or names of providers, with commas between them; None: not named.
+
+    Raises:
+        ConfigError: A name is unknown, the application does not say which models it uses, or they are on a server without a
+            list price.
+    """
+    if named is not None:
+        return chosen_models(named.split(","))
+    if (folder / MODELS_FILE).exists():
+        return ()
+    own = next((call for call in application.calls if call.endpoint is not None), None)
+    if own is not None:
+        raise ConfigError(
+            f"{own.path.name}:{own.line}: a server of your own ({own.endpoint}) has no list price: write {MODELS_FILE} first, "
+            "with api_base and price of each of its models, and run this line again, which keeps the file "
+            "(--models names others)"
+        )
+    suggested = suggested_models(application)
+    if not suggested:
+        raise ConfigError(f"{application.target.module.__name__} does not say which models it uses", code="models-required")
+    return suggested
 
 
 def make_project(

@@ -201,6 +201,10 @@ class AnnotatedTrie:
             return self.trie.stages
         return tuple(self.template.stages[stage].name for stage in self.outcomes.stages)
 
+    def judged(self, found: Verdict | None) -> AnnotatedTrie:
+        """Return the trie, and that of what requests show, with the verdict on their plans."""
+        return replace(self, verdict=found, signals=self.signals and replace(self.signals, verdict=found))
+
     def writes_answer(self, node: int) -> bool:
         """Return whether the invocation at a node writes an answer, or judges the one that there is, wherever plans may end."""
         stage = self.template.stage(self.stage_names[self.trie.stage[node]])

@@ -190,6 +190,10 @@ class Verdict:
         """Return the verdict where a cheaper plan may lose another fraction of accuracy: from the same intervals."""
         return replace(self, max_loss=require_max_loss(max_loss))
 
+    def untimed(self) -> Self:
+        """Return the verdict without seconds: they are not known of all rows."""
+        return replace(self, latency_s=None, plans=tuple(replace(plan, latency_s=None) for plan in self.plans))
+
     @property
     def rungs(self) -> list[ComparedPlan]:
         """The plans that save enough by their promise, the dearest first, whatever their judged answers are."""
@@ -422,16 +426,21 @@ def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> Compare
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
+def lead_of(advice: Advice, opponent: str = "what runs today") -> str:
+    """Return the word, or words, that a verdict begins with."""
+    return f"{LEADS[advice]} {opponent}" if advice == "keep" else LEADS[advice]
+
+
 def sentence(found: Verdict) -> str:
     """Return the verdict, one of four words first, with its dollars, accuracies, and the loss that is ruled out."""
-    lead, plan = LEADS[found.advice], found.served
+    lead, plan = lead_of(found.advice, found.opponent), found.served
     if found.advice == "not enough data" or plan is None:
         return f"{lead}: {why_not_enough(found)}."
     if found.advice == "keep":
         among = f"plans of {_and(found.compared)}" if found.compared else "the compared plans"
         name = f" ({plan.words})" if _is_short(plan) else ""
         best = f"The best of these{name} has {_costs(found, plan)} and {_points(plan)}"
-        return f"{lead} {found.opponent}: nothing cheaper or better is left among {among}. {best}{_counted(found)}."
+        return f"{lead}: nothing cheaper or better is left among {among}. {best}{_counted(found)}."
     if found.is_fixed:
         named = plan.words if _is_short(plan) else "one plan for all requests"
         tail = "You need no runtime: `vinelm plan TRIE --as-code` prints the lines to write."

@@ -70,9 +70,9 @@ def judge_store(
     return JudgedStore(
         evaluation=found,
         sweeps=sweeps,
-        signals_gain=_signals_gain(sweeps[0]) if sweeps and sweeps[0].bound == "max_cost_usd" else None,
+        signals_gain=(
+            gain_between(sweeps[0].runs, "signals", "paths", "accuracy")
+            if sweeps and sweeps[0].bound == "max_cost_usd"
+            else None
+        ),
     )
-
-
-def _signals_gain(sweep: JudgedSweep) -> OffPolicyEstimate | None:
-    return gain_between(sweep.runs, "signals", "paths", "accuracy")

@@ -120,8 +120,7 @@ class _Subject:
             estimator = str(annotated.meta.get("estimator", estimator))
         require_judgeable(evidence.requests, evidence.rows, evidence.template)
         if annotated is None:
-            whole, _, evidence = fitted(store, estimator, None)
-            evidence = replace(evidence, annotated=whole)
+            evidence = replace(evidence, annotated=fitted(evidence, estimator)[0])
         return cls(store, evidence, annotated, Judge.of(evidence, estimator=estimator, seed=seed, on_done=on_done))
 
     @property

@@ -84,7 +84,8 @@ def verify(
         on_done: Called as ``on_done(done, total)`` while requests are served.
 
     Returns:
-        The promise, the results and the verdict. If the budget is reached early, ``is_complete`` is False.
+        The promise, the results, and the verdict that ``vinelm plan`` gives on the plan. If the budget is reached early,
+        ``is_complete`` is False.
 
     Raises:
         ConfigError: Store, trie and workflow do not belong together, no or too few requests are left, models cost money and no
@@ -97,7 +98,7 @@ def verify(
         >>> import vinelm
         >>> best = vinelm.Objective(maximize="accuracy")
         >>> found = vinelm.verify("my-app.db", "my-app.vine", best, workflow="my_app:workflow", requests=30)
-        >>> len(found.rows), found.verdict
+        >>> len(found.rows), found.accuracy_promise
         (30, 'kept')
     """
     run = prepared_run(store, trie, objective, workflow=workflow, models=models, requests=requests, seed=seed, signals=signals)

@@ -1,4 +1,4 @@
-"""The result of a verification: what a plan promised, what serving it achieved, and the verdict."""
+"""The result of a verification: what a plan promised, what serving it achieved, and whether to switch to it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from vinelm.controller import Decision
 from vinelm.plans.promise import Z90
 from vinelm.template import StopRule
 from vinelm.traces.served.served_requests import ServedRequest
+from vinelm.trie.verdict import Verdict
 
-Verdict = Literal["kept", "exceeded", "broken", "failed", "unknown"]
+Kept = Literal["kept", "exceeded", "broken", "failed", "unknown"]
 Interval = tuple[float, float]
 MOST_FAILED = 0.05
-"""A verdict is no verdict where more than this share of the requests failed."""
+"""Nothing is said of a promise where more than this share of the requests failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,12 @@ class Verification:
         return max(self.decision.path_cost_usd - reach, 0.0), self.decision.path_cost_usd + reach
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Verdict | None:
+        """Whether to switch to the plan, as ``vinelm plan`` says of it; None where the trie has no verdict."""
+        return self.decision.verdict
+
+    @property
+    def accuracy_promise(self) -> Kept:
         """``kept`` if the accuracy lies in the promised interval, ``exceeded`` above it, ``broken`` below it.
 
         ``failed`` if more than :data:`MOST_FAILED` of the requests failed, whatever the accuracy. ``unknown`` if nothing
@@ -102,21 +108,21 @@ class Verification:
         """
         if self.has_failed:
             return "failed"
-        return _verdict(self.accuracy, self.promised_interval)
+        return _kept(self.accuracy, self.promised_interval)
 
     @property
-    def cost_verdict(self) -> Verdict:
+    def cost_promise(self) -> Kept:
         """The same for the mean dollars per request: ``broken`` is above the interval, ``exceeded`` (cheaper) below it."""
         if self.has_failed:
             return "failed"
-        found = _verdict(self.mean_cost_usd, self.promised_cost_interval)
-        swapped: dict[Verdict, Verdict] = {"broken": "exceeded", "exceeded": "broken"}
+        found = _kept(self.mean_cost_usd, self.promised_cost_interval)
+        swapped: dict[Kept, Kept] = {"broken": "exceeded", "exceeded": "broken"}
         return swapped.get(found, found)
 
     @property
     def is_kept(self) -> bool:
         """True if neither the accuracy nor the cost is worse than promised, and hardly a request failed."""
-        return not {"broken", "failed"} & {self.verdict, self.cost_verdict}
+        return not {"broken", "failed"} & {self.accuracy_promise, self.cost_promise}
 
     @property
     def failures(self) -> dict[str, int]:
@@ -132,8 +138,8 @@ class Verification:
     def to_dict(self) -> dict[str, Any]:
         """Return the verification as plain JSON types."""
         names = (
-            "verdict",
-            "cost_verdict",
+            "accuracy_promise",
+            "cost_promise",
             "is_kept",
             "is_complete",
             "spent_usd",
@@ -143,9 +149,10 @@ class Verification:
             "stop",
         )
         achieved = ("accuracy", "accuracy_interval", "mean_cost_usd", "mean_latency_s")
-        decision = self.decision
+        decision, verdict = self.decision, self.verdict
         return {
             **{name: getattr(self, name) for name in names},
+            **({} if verdict is None else {"verdict": verdict.to_dict()}),
             "served": len(self.rows),
             "failed": sum(row.failure is not None for row in self.rows),
             "failures": self.failures,
@@ -161,7 +168,7 @@ class Verification:
         }
 
 
-def _verdict(value: float | None, promised: Interval | None) -> Verdict:
+def _kept(value: float | None, promised: Interval | None) -> Kept:
     if value is None or promised is None:
         return "unknown"
     return "broken" if value < promised[0] - 1e-12 else "exceeded" if value > promised[1] + 1e-12 else "kept"

@@ -293,11 +293,10 @@ def _array(content: memoryview) -> Array:
 
 def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -> AnnotatedTrie:
     arrays = {name.removesuffix(".npy"): _array(data) for name, data in members.items() if name.endswith(".npy")}
+    signals = _signals(manifest, arrays) if "signals" in manifest else None
     found = manifest.get("verdict")
-    annotated = replace(_trie_of(manifest, arrays), verdict=None if found is None else Verdict.from_dict(found))
-    if "signals" not in manifest:
-        return annotated
-    return replace(annotated, signals=replace(_signals(manifest, arrays), verdict=annotated.verdict))
+    verdict = None if found is None else Verdict.from_dict(found)
+    return replace(_trie_of(manifest, arrays), signals=signals).judged(verdict)
 
 
 def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> AnnotatedTrie:

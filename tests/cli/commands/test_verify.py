@@ -48,9 +48,10 @@ def test_promised_and_achieved_are_printed_with_a_verdict(estimated, capsys):
     assert main([*VERIFY, "--requests", "10", "--budget-usd", "1", "--json"]) in (0, 1)
     found = json.loads(capsys.readouterr().out)
     assert found["served"] == found["requests"] == 10
-    assert found["is_kept"] is (found["verdict"] != "broken" and found["cost_verdict"] != "broken")
+    assert found["is_kept"] is (found["accuracy_promise"] != "broken" and found["cost_promise"] != "broken")
     low, high = found["promised"]["prediction"]
-    assert (low <= found["achieved"]["accuracy"] <= high) is (found["verdict"] == "kept")
+    assert (low <= found["achieved"]["accuracy"] <= high) is (found["accuracy_promise"] == "kept")
+    assert found["verdict"]["sentence"].startswith(("SWITCH", "KEEP", "UNDECIDED", "NOT ENOUGH DATA"))
     assert check_store(Path("t.verify.db")).ledger_entries == 10
     code = main([*VERIFY, "--requests", "10", "--budget-usd", "1"])  # everything is there already
     said = capsys.readouterr().out

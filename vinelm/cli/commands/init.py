@@ -11,7 +11,6 @@ import click
 from vinelm.cli.console import echo, print_json, say, stdout
 from vinelm.cli.options import flag, json_option, option
 from vinelm.cli.quantities import Count
-from vinelm.errors import ConfigError
 
 if TYPE_CHECKING:
     from vinelm.datasets import RequestSet
@@ -99,32 +98,16 @@ def command(
 
 def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) -> tuple[str, ...]:
     """The chosen models; none where the folder has a catalog and no others are asked for."""
-    from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, chosen_models
-    from vinelm.scaffold.project import MODELS_FILE, suggested_models
+    from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED
+    from vinelm.scaffold.project import MODELS_FILE, models_for, suggested_models
 
-    if models is not None:
-        return chosen_models(models.split(","))
-    if (folder / MODELS_FILE).exists():
-        return ()
-    suggested = suggested_models(found)
-    if asks:
+    if asks and models is None and not (folder / MODELS_FILE).exists():
         from rich.prompt import Prompt
 
         names = ", ".join((*PROVIDER_MODELS, SIMULATED))
-        answer = Prompt.ask(
-            f"Models, as PROVIDER:MODEL, or one of {names}", default=",".join(suggested) or "openai", console=stdout()
-        )
-        return chosen_models(answer.split(","))
-    own = next((call for call in found.calls if call.endpoint is not None), None)
-    if own is not None:
-        raise ConfigError(
-            f"{own.path.name}:{own.line}: a server of your own ({own.endpoint}) has no list price: write {MODELS_FILE} first, "
-            "with api_base and price of each of its models, and run this line again, which keeps the file "
-            "(--models names others)"
-        )
-    if not suggested:
-        raise ConfigError(f"{found.target.module.__name__} does not say which models it uses", code="models-required")
-    return suggested
+        question = f"Models, as PROVIDER:MODEL, or one of {names}"
+        models = Prompt.ask(question, default=",".join(suggested_models(found)) or "openai", console=stdout())
+    return models_for(found, folder, models)
 
 
 # -- questions, on a terminal only -----------------------------------------------------------------------------

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from vinelm.evaluation.plans.plans import PlannedPolicy, Plans
     from vinelm.objective import Objective
     from vinelm.trie.annotated_trie import AnnotatedTrie
-    from vinelm.trie.verdict import Verdict
 
 
 @click.command("plan", short_help="Choose a path for an objective; compare with fixed plans.")
@@ -98,7 +97,7 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_code: bool, 
 
 
 def _is_compared(best: Decision) -> bool:
-    found = advised(best)
+    found = best.verdict
     return found is not None and found.is_today
 
 
@@ -164,19 +163,12 @@ def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
     )
 
 
-def advised(best: Decision) -> Verdict | None:
-    """Return whether to serve the plan in place of what runs today; None where nobody knows what that is."""
-    from vinelm.plans.recommendation import recommended
-
-    return recommended(best.metrics.annotated, best.request.objective, lambda: best.path_cost_usd)
-
-
 def advice_lines(best: Decision) -> list[str]:
     """The recommendation, and the models of which the plan knows little."""
     from vinelm.plans.recommendation import left_out, thin_models
     from vinelm.template.kinds import untold_words
 
-    found, annotated = advised(best), best.metrics.annotated
+    found, annotated = best.verdict, best.metrics.annotated
     thin = thin_models(annotated, best.reached)
     lines = [f"The plan leans on {rows} rows of {model}: too few to rely on." for model, rows in thin.items()]
     lines += untold_words(annotated.meta)
@@ -212,7 +204,7 @@ def _slack_lines(best: Any) -> list[str]:
 
 
 def _advice(item: PlannedPolicy) -> dict[str, Any]:
-    found = advised(item.decision) if item.role == "vinelm" else None
+    found = item.decision.verdict if item.role == "vinelm" else None
     return {} if found is None else {"verdict": found.to_dict()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +15,13 @@ from vinelm.cli.console import echo
 from vinelm.cli.inputs import cluster_of, load_inputs
 from vinelm.cli.options import cluster_options, flag, option, output_options, resumable, stop_option, workflow_inputs
 from vinelm.cli.quantities import FRACTION, SECONDS, USD, Count
-from vinelm.errors import BudgetExhausted, ConfigError, StageBroken, StoreError, WorkflowError
+from vinelm.errors import BudgetExhausted, ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from vinelm.cli.inputs import Inputs
-    from vinelm.profiler import ExecutionConfig, Forecast, ProfileLimits, ProfileResult
-    from vinelm.profiler.dry_run.batches import BatchForecast
-    from vinelm.profiler.dry_run.forecast import Needs
+    from vinelm.api.profiling import Inputs
+    from vinelm.profiler import ExecutionConfig, ProfileResult
     from vinelm.profiler.execution.batching import BatchPrices
-    from vinelm.requests.protocols import Sampler
-    from vinelm.rows.observation import Observation
-    from vinelm.traces import ObservationStore, StoreIdentity
+    from vinelm.traces import ObservationStore
 
 DEFAULT_WORKERS = 4
 BATCH_WORKERS = 500
@@ -95,14 +91,13 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
 
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """
-    from vinelm.api.profiling import identity_of
+    from vinelm.api.forecasting import forecast_run
+    from vinelm.api.profiling import require_sound
     from vinelm.backends.diagnostics import require_keys
     from vinelm.cli.profile_output import print_forecast, print_result, show
     from vinelm.profiler import ProfileLimits
     from vinelm.profiler.sampling.samplers import require_sampler
-    from vinelm.profiler.scheduling.observed_cells import only_failures
     from vinelm.traces import CheckpointPlace, ObservationStore
-    from vinelm.traces.store.run_state import RunRecords
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     execution = _execution(workflow, settings)
@@ -115,13 +110,17 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     if inputs.note and not quiet:
         echo(inputs.note, err=True)
     if settings["dry_run"]:
-        found = _forecast(path, inputs, settings, limits=limits, execution=execution, sampler=sampler, quiet=quiet)
-        print_forecast(*found, inputs, max_error=settings["max_error"], as_json=as_json)
+        with _can_be_put_aside():
+            found = forecast_run(
+                inputs, path, limits, sampler=sampler, workers=execution.workers, max_error=settings["max_error"],
+                batch_prices=settings["batch_prices"], on_note=None if quiet else partial(echo, err=True),
+            )  # fmt: skip
+        print_forecast(found, as_json=as_json)
         return None
     require_keys(inputs.catalog.models)
     # Both before a file is made.
     place = None if settings["checkpoints"] is None else CheckpointPlace(settings["checkpoints"])
-    identity = identity_of(inputs.workflow, inputs.catalog, inputs.backends, settings["seed"])
+    identity = inputs.identity
     if store is None:
         path.parent.mkdir(exist_ok=True)
     with _can_be_put_aside(), ObservationStore.open_or_create(path, identity) as opened:
@@ -130,28 +129,18 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         kind = "quiet" if quiet else "json" if as_json else "text"
         result = _run(inputs, opened, {**settings, "sampler": sampler, "identity": identity}, execution, kind)
         (print_result if as_json else show)(result, opened, inputs, max_error=settings["max_error"])
-        failed = only_failures(opened.observations()) if result.stopped_by in ("coverage", "complete", "sampler") else None
-        if failed is not None:
-            RunRecords(opened).note_only_failures()
-    return _exit_code(result, failed, keep_going=settings["keep_going"])
+        require_sound(result, opened, keep_going=settings["keep_going"])
+    return _exit_code(result)
 
 
-def _exit_code(result: ProfileResult, failed: str | None, *, keep_going: bool) -> int | None:
-    """Return the exit code of a run, or raise what ended it; ``failed`` says that every row failed, where it does."""
+def _exit_code(result: ProfileResult) -> int | None:
+    """Return the exit code of a run, or raise that its budget is reached."""
     from vinelm.cli.profile_output import print_interrupted
 
     if result.stopped_by == "budget":
         raise BudgetExhausted(
             f"{result.message or 'the budget is reached'}: raise the budget and run the same line to continue"
         )
-    if result.stopped_by == "broken":
-        raise StageBroken(f"{result.message}: repair it and run the same line again, which executes these rows again")
-    if result.stopped_by == "none-right":
-        asked = "is the answer read in the right place, and scored by its label?"
-        raise WorkflowError(f"{result.message}: {asked}", code="none-right")
-    if failed is not None:
-        again = "run it without --keep-going" if keep_going else "run the same line again"
-        raise StageBroken(f"{failed}: repair it and {again}, which executes these rows again", code="only-failures")
     if result.stopped_by == "interrupted":
         print_interrupted(result)
         return 130
@@ -188,7 +177,7 @@ def _batch_prices(inputs: Inputs, settings: dict[str, Any]) -> BatchPrices | Non
             raise ConfigError("--wait has no effect without --batch-prices: give it, or leave --wait out")
         return None
     prices = BatchPrices(times=BatchTimes() if wait is None else BatchTimes(wait_s=_seconds(wait)))
-    settings["batched"] = batched_models(inputs.workflow, inputs.catalog, inputs.backends)
+    batched_models(inputs.workflow, inputs.catalog, inputs.backends)  # refuses what cannot be bought that way
     return prices
 
 
@@ -202,8 +191,7 @@ def _seconds(text: str) -> float:
 def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
     """Require an explicit budget where models cost money; without any limit, set the default coverage."""
     from vinelm.api.estimation import require_max_error
-    from vinelm.api.profiling import DEFAULT_COVERAGE, require_budget
-    from vinelm.profiler.execution.judging import judge_backends_of
+    from vinelm.api.profiling import DEFAULT_COVERAGE
 
     if settings["max_error"] is not None:
         require_max_error(settings["max_error"])
@@ -211,8 +199,7 @@ def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
     if settings["coverage"] is None and not has_budget:
         settings["coverage"] = DEFAULT_COVERAGE
     if not settings["dry_run"]:
-        judges = judge_backends_of(inputs.workflow, inputs.catalog, inputs.backends)
-        require_budget({**inputs.backends, **judges}, settings["budget_usd"])
+        inputs.require_budget(settings["budget_usd"])
 
 
 @contextmanager
@@ -224,93 +211,6 @@ def _can_be_put_aside() -> Iterator[None]:
         if error.code == "store-mismatch":
             raise StoreError(str(error), code="profile-store-mismatch") from error
         raise
-
-
-def _previewed(path: Path, inputs: Inputs, identity: StoreIdentity, *, quiet: bool) -> tuple[list[Observation], float]:
-    """The rows that the store would have once a run began, and its dollars. Writes nothing."""
-    from vinelm.profiler.growth import request_digests
-    from vinelm.traces import ObservationStore
-    from vinelm.traces.growth.grow import preview_growth
-
-    with _can_be_put_aside(), ObservationStore.open(path) as opened:
-        growth, rows = preview_growth(opened, identity, request_digests(inputs.workflow))
-        if growth is not None and (growth.has_effect or growth.is_reshaped) and not quiet:
-            echo(growth.describe(), err=True)
-        return rows, opened.committed_usd()
-
-
-def _forecast(
-    path: Path,
-    inputs: Inputs,
-    settings: dict[str, Any],
-    *,
-    limits: ProfileLimits,
-    execution: ExecutionConfig,
-    sampler: str | Sampler,
-    quiet: bool,
-) -> tuple[Forecast, Needs, BatchForecast | None]:
-    """Forecast the run, what it would need without budgets, and what it comes to in batches, if it buys in them."""
-    from vinelm.api.deciding import recommended_plans
-    from vinelm.api.profiling import DEFAULT_COVERAGE, identity_of
-    from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
-    from vinelm.profiler.dry_run.forecast import needs_of
-    from vinelm.profiler.dry_run.throughput import rates_of
-    from vinelm.profiler.growth import kinds_of
-    from vinelm.profiler.runner import continued_share
-    from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
-    from vinelm.traces.databases.address import address_of
-    from vinelm.traces.databases.opening import exists
-
-    if settings["max_error"] is not None and limits.coverage is None:
-        limits = replace(limits, coverage=DEFAULT_COVERAGE)  # nobody knows before how far it goes
-    identity = identity_of(inputs.workflow, inputs.catalog, inputs.backends, settings["seed"])
-    rows: list[Observation] = []
-    committed_usd = 0.0
-    if exists(address_of(path)):
-        rows, committed_usd = _previewed(path, inputs, identity, quiet=quiet)
-    ids = [request.id for request in inputs.workflow.requests]
-    template = inputs.workflow.template
-    if isinstance(sampler, str):
-        sampler = make_sampler(
-            sampler,
-            template,
-            ids,
-            settings["seed"],
-            catalog=inputs.catalog,
-            limits=limits,
-            continued_share=continued_share(inputs.workflow),
-            candidates=recommended_plans(template, inputs.catalog),
-            kinds=kinds_of(inputs.workflow, ()),
-            few_rounds=settings["batch_prices"] is not None,
-        )
-
-    def forecast_to(limits: ProfileLimits, sampler: Sampler = sampler) -> Forecast:
-        return forecast_profile(
-            template,
-            inputs.catalog,
-            ids,
-            sampler,
-            limits,
-            workers=execution.workers,
-            rates=rates_of(inputs.catalog, inputs.backends),
-            rows=rows,
-            committed_usd=committed_usd,
-            seed=settings["seed"],
-        )
-
-    forecast = forecast_to(limits)
-    coverage = limits.coverage or DEFAULT_COVERAGE
-    unlimited = ProfileLimits(coverage=coverage)
-    whole = forecast if limits == unlimited else forecast_to(unlimited)
-    needs = needs_of(whole, limits, template, len(ids), coverage=coverage, rows=rows, committed_usd=committed_usd)
-    if isinstance(sampler, DecidingSampler):
-        needs = replace(needs, race_usd=forecast_to(ProfileLimits(coverage=1.0), sampler.race_alone()).cost_usd)
-    if settings["batch_prices"] is None:
-        return forecast, needs, None
-    from vinelm.profiler.dry_run.batches import batch_forecast
-
-    in_batches = batch_forecast(forecast, settings["batch_prices"], settings["batched"], template, inputs.catalog)
-    return forecast, needs, in_batches
 
 
 def _run(
@@ -325,4 +225,4 @@ def _run(
         asked = ProfileSettings(
             execution=execution, on_progress=on_progress, on_single_models=raced(kind), on_note=noted(kind), **named
         )  # fmt: skip
-        return run_profile(inputs.workflow, inputs.catalog, inputs.backends, store, asked, max_error=settings["max_error"])
+        return run_profile(inputs, store, asked, max_error=settings["max_error"])

@@ -37,7 +37,7 @@ _SENTENCES = {
     "exceeded": "Kept: these requests did better than promised.",
     "broken": "NOT KEPT: these requests did worse than promised. Profile more requests of this kind and estimate again.",
     "failed": "FAILED: requests did not come to an answer, so that nothing was verified. Mend these first:",
-    "unknown": "No verdict: the trie has no standard errors, or nothing was served.",
+    "unknown": "Nothing can be said of the promise: the trie has no standard errors, or nothing was served.",
 }
 
 
@@ -163,7 +163,7 @@ def _show(objective: Objective, found: Verification) -> None:
             _percents(found.promised_interval),
             percent(found.accuracy),
             _percents(found.accuracy_interval),
-            found.verdict,
+            found.accuracy_promise,
         ),
         (
             "cost",
@@ -171,11 +171,11 @@ def _show(objective: Objective, found: Verification) -> None:
             "-" if cost is None else f"{usd(cost[0])} to {usd(cost[1])}",
             usd(found.mean_cost_usd),
             "",
-            found.cost_verdict,
+            found.cost_promise,
         ),
     ]
     title = f"{objective_words(objective)}{under_oracle(found.stop)}"
-    show_table(title, ("", "promised", "90 % interval", "achieved", "90 % interval", "<verdict"), rows)
+    show_table(title, ("", "promised", "90 % interval", "achieved", "90 % interval", "<promise"), rows)
     failed = sum(row.failure is not None for row in found.rows)
     failures = f", {failed} of them failed and count as wrong" if failed else ""
     simulated = " Simulated models." if found.is_simulated else ""
@@ -188,7 +188,9 @@ def _show(objective: Objective, found: Verification) -> None:
         for reason, number in list(found.failures.items())[:MOST_REASONS]:
             say(f"{number} of {len(found.rows)}: {reason}", indent="  ", hanging=2)
         return
-    say(_SENTENCES["broken" if not found.is_kept else found.verdict])
+    say(_SENTENCES["broken" if not found.is_kept else found.accuracy_promise])
+    if found.verdict is not None:
+        say(found.verdict.sentence)
     _show_oracle(found)
 
 

@@ -149,19 +149,8 @@ class Judge:
         rival = self._rival(fit, in_use, objective)
         if isinstance(rival, str):
             return replace(found, why_not=rival)
-        found = replace(
-            found,
-            opponent=rival.name,
-            is_today=rival.is_today,
-            models=rival.models,
-            accuracy=rival.accuracy.value,
-            accuracy_low=rival.accuracy.low,
-            accuracy_high=rival.accuracy.high,
-            cost_usd=-rival.cost.value,
-            latency_s=_seconds(rival.ways) if self._is_timed(fit) else None,
-            cheaper=() if objective is not None else self._cheaper(rival.models),
-        )
-        return self._with_plans(found, fit, rival, objective)
+        cheaper = () if objective is not None else self._cheaper(rival.models)
+        return self._with_plans(replace(rival.within(found), cheaper=cheaper), fit, rival, objective)
 
     # -- the opponent ----------------------------------------------------------------------------------------------
 
@@ -227,13 +216,8 @@ class Judge:
         judged = _with_ends(plans, rival, self.seed)
         shown = [] if objective is not None else self._single_models(fit, rival, {plan.words for plan in judged})
         compared = sorted([*judged, *shown], key=lambda plan: plan.cost_usd)
-        if not self._is_timed(fit):
-            compared = [replace(plan, latency_s=None) for plan in compared]
-        return replace(found, plans=tuple(compared), tried_only=tried_only)
-
-    @staticmethod
-    def _is_timed(fit: CrossFit) -> bool:
-        return all(half.annotated.knows_latency for half in fit.planning)
+        found = replace(found, plans=tuple(compared), tried_only=tried_only)
+        return found if all(half.annotated.knows_latency for half in fit.planning) else found.untimed()
 
     def _objectives(self, fit: CrossFit, rival: _Rival) -> list[Objective]:
         """What is planned for: follows from promises alone, so that no judged answer chooses it."""
@@ -315,9 +299,14 @@ class _Rival:
     def accuracy(self) -> Any:
         return estimate_mean([HalfScores(one) for one in self.scores], "accuracy", level=2 * LEVEL - 1, bound=1.0)
 
-    @cached_property
-    def cost(self) -> Any:
-        return estimate_mean([HalfScores(one) for one in self.scores], "cost", level=2 * LEVEL - 1)
+    def within(self, found: Verdict) -> Verdict:
+        """The verdict with this opponent and its figures."""
+        right = self.accuracy
+        cost_usd = -estimate_mean([HalfScores(one) for one in self.scores], "cost", level=2 * LEVEL - 1).value
+        return replace(
+            found, opponent=self.name, is_today=self.is_today, models=self.models, accuracy=right.value, accuracy_low=right.low,
+            accuracy_high=right.high, cost_usd=cost_usd, latency_s=_seconds(self.ways),
+        )  # fmt: skip
 
     @property
     def promised_accuracy(self) -> float:
@@ -429,20 +418,9 @@ def served_verdict(
         for name, policy in _POLICIES
         if name in policies
     ]
-    return Verdict(
-        opponent=rival.name,
-        is_today=False,
-        models=models,
-        accuracy=rival.accuracy.value,
-        accuracy_low=rival.accuracy.low,
-        accuracy_high=rival.accuracy.high,
-        cost_usd=-rival.cost.value,
-        latency_s=_seconds(rival.ways),
-        requests=len(scores["single"]),
-        spent_usd=spent_usd,
-        plans=tuple(sorted(_with_ends(plans, rival, seed), key=lambda plan: plan.cost_usd)),
-        max_loss=max_loss,
-        is_served=True,
+    compared = tuple(sorted(_with_ends(plans, rival, seed), key=lambda plan: plan.cost_usd))
+    return rival.within(
+        Verdict(requests=len(scores["single"]), spent_usd=spent_usd, plans=compared, max_loss=max_loss, is_served=True)
     )
 
 

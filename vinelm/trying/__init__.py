@@ -1,0 +1,5 @@
+"""From an application and its requests to a verdict, in one call: :func:`try_app`, behind ``vinelm try``."""
+
+from vinelm.whole_imports import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,0 +1,140 @@
+"""The first part of a trial: the project of an application, written if it is not there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vinelm import errors
+from vinelm.errors import ConfigError, InputError, WorkflowError
+from vinelm.scaffold.applied import finish
+from vinelm.scaffold.project import WORKFLOW_FILE, make_project, models_for
+from vinelm.scaffold.target import project_folder, root_of
+from vinelm.scaffold.workflow_file import with_defaults
+
+_CHILD = "import sys; from vinelm.trying.project import write_apart; sys.exit(write_apart(*sys.argv[1:]))"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstRun:
+    """What a first run is told about its application: the options of :func:`~vinelm.try_app` by these names."""
+
+    app: str
+    dataset: str | None
+    label_field: Sequence[str]
+    models: str | None
+    today: str | None
+    apply: bool
+
+
+def project_of(asked: FirstRun, tell: Callable[[str], None]) -> Path:
+    """Return the folder of an application's project. Writes its files if they are not there, and tells what is to be done.
+
+    With ``apply`` another process imports the application and changes it, so that this one imports what it was changed to.
+
+    Raises:
+        InputError: The application cannot be read, or makes its own models, or a first run has no data set.
+    """
+    here = Path.cwd()
+    finish(here)
+    if (here / WORKFLOW_FILE).exists():
+        return here
+    folder = project_folder(root_of(asked.app, here), here)
+    finish(folder)
+    if (folder / WORKFLOW_FILE).exists():
+        return folder
+    if asked.dataset is None:
+        raise ConfigError("a first run needs --dataset: requests with their right answers, 30 or better 100 of them")
+    written = _written_apart(asked) if asked.apply else _write(asked)
+    for path in written["edited"]:
+        tell(f"changed {path}: vine.around(...) is around its models")
+    for todo in written["todo"]:
+        tell(f"to do  {WORKFLOW_FILE}:{todo}")
+    _require_new(written["edited"])
+    return folder
+
+
+def _write(asked: FirstRun) -> dict[str, list[str]]:
+    """Import the application and write its project; returns the files of it that have changed, and what is to be done."""
+    from vinelm.datasets import Columns, read_dataset
+    from vinelm.scaffold import read_application
+    from vinelm.scaffold.catalog_file import chosen_models
+
+    here = Path.cwd()
+    found = read_application(asked.app, here)
+    folder = project_folder(found.target.root, here)
+    found = found if asked.today is None else found.running_today(chosen_models([asked.today])[0])
+    if found.calls and not asked.apply:
+        places = ", ".join(dict.fromkeys(f"{call.path.name}:{call.line}" for call in found.calls))
+        raise ConfigError(
+            f"your app makes its own models ({places}), and VineLM chooses only where it is around them: run this line "
+            "again with --apply, which adds vine.around(...) there, or add it as `vinelm init` says"
+        )
+    rows = read_dataset(str(asked.dataset), Columns())
+    chosen = models_for(found, folder, asked.models)
+    project = make_project(found, folder, chosen, dataset=rows, labels=asked.label_field, is_applied=asked.apply)
+    project.write()
+    edited = [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in project.edits]
+    return {"edited": edited, "todo": [f"{line}: {text}" for line, text in project.todos]}
+
+
+def _written_apart(asked: FirstRun) -> dict[str, list[str]]:
+    """:func:`_write` in another process."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer.json"
+        line = [sys.executable, "-c", _CHILD, str(answer), json.dumps(asdict(asked))]
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, check=False)
+        if not answer.exists():
+            raise WorkflowError(
+                f"{asked.app}: importing it ended the process (exit code {done.returncode}): move what does so into a function"
+            )
+        found: dict[str, list[str]] = json.loads(answer.read_text(encoding="utf-8"))
+    if "error" in found:
+        kind, message, code = found["error"]
+        raise getattr(errors, kind)(message, code=code)
+    return found
+
+
+def write_apart(answer: str, asked: str) -> int:
+    """Write a project in this process, and its outcome to the file ``answer``; ``asked`` are a :class:`FirstRun`'s fields."""
+    try:
+        found = _write(FirstRun(**json.loads(asked)))
+    except InputError as error:
+        found = {"error": [type(error).__name__, str(error), error.code]}
+    except KeyboardInterrupt:
+        return 130
+    Path(answer).write_text(json.dumps(found), encoding="utf-8")
+    return 0
+
+
+def _require_new(edited: Sequence[str]) -> None:
+    """Raise :class:`ConfigError` if this process has imported one of the files before it was changed, as a notebook may."""
+    loaded = {Path(file).resolve() for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    old = [path for path in edited if Path(path).resolve() in loaded]
+    if old:
+        raise ConfigError(f"{', '.join(old)}: changed just now, and this process still has the old code: restart it, and go on")
+
+
+def note_today(file: Path, today: Mapping[str, str]) -> str:
+    """Write into the workflow file what the application's own models said when a scripted request called them.
+
+    Returns:
+        What was written, in one line.
+
+    Raises:
+        ConfigError: The file has no place for it.
+    """
+    from vinelm.io.atomic import write_atomic
+
+    text = file.read_text(encoding="utf-8")
+    new = with_defaults(text, today)
+    said = ", ".join(f"{stage} {model}" for stage, model in today.items())
+    if new == text:
+        raise ConfigError(f"write what runs today into the template of {file.name} ({said}), and run the same line again")
+    write_atomic(file, new.encode())
+    return f"today  {said}: so your app made its models; written into {file.name}"

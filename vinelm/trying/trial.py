@@ -1,0 +1,271 @@
+"""From an application to a verdict: check it, profile it, estimate, judge, and write the report."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vinelm.errors import ConfigError, StoreError, WorkflowError
+from vinelm.objective import Objective
+from vinelm.reports.plan_words import serving_lines
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.verdict import MAX_LOSS, Verdict, require_max_loss, what_can_be_proven
+from vinelm.trying.project import FirstRun, note_today, project_of
+
+if TYPE_CHECKING:
+    from vinelm.api.forecasting import RunForecast
+    from vinelm.api.profiling import Inputs
+    from vinelm.profiler import Progress, SingleModels
+
+MODELS, WORKFLOW = "models.toml", "workflow.py"
+STORE, TRIE, REPORT = "app.db", "app.vine", "report"
+SPEC = "workflow:workflow"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What a trial of VineLM on an application found.
+
+    Attributes:
+        folder: The project's: it has ``workflow.py``, ``models.toml``, ``app.db`` and ``app.vine``.
+        trie: The estimate, with its verdict; None of a dry run.
+        report: The HTML page; None of a dry run.
+        forecast: What would be bought; of a dry run only.
+        allow_unproven: Whether :attr:`lines` also serve a plan that is not proven.
+    """
+
+    folder: Path
+    trie: AnnotatedTrie | None = None
+    report: Path | None = None
+    forecast: RunForecast | None = None
+    allow_unproven: bool = False
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether to switch; None of a dry run."""
+        return None if self.trie is None else self.trie.verdict
+
+    @property
+    def objective(self) -> Objective | None:
+        """What to plan for, to serve the plan that the verdict is about; None if it is about none."""
+        from vinelm.plans.recommendation import served_objective
+
+        return None if self.verdict is None else served_objective(self.verdict)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of an application that serve the plan; none if it is not proven, unless ``allow_unproven`` asks for it."""
+        found, objective = self.verdict, self.objective
+        if found is None or objective is None or not (found.advice == "switch" or self.allow_unproven):
+            return ()
+        return serving_lines(objective, TRIE, is_proven=found.advice == "switch")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON types."""
+        if self.trie is None or self.verdict is None:
+            return {}
+        meta, objective = self.trie.meta, self.objective
+        return {
+            "verdict": self.verdict.to_dict(),
+            "report": str(self.report),
+            "objective": None if objective is None else objective.to_dict(),
+            "is_simulated": meta["is_simulated"],
+            "spent_usd": meta["spent_usd"],
+            "requests": meta["requests"],
+        }
+
+
+def _ignored(_: Any) -> None: ...
+
+
+def try_app(
+    app: str,
+    *,
+    dataset: str | Path | None = None,
+    label_field: str | Sequence[str] = (),
+    budget_usd: float | None = None,
+    models: str | None = None,
+    today: str | None = None,
+    workers: int = 4,
+    apply: bool = False,
+    keep_going: bool = False,
+    allow_unproven: bool = False,
+    dry_run: bool = False,
+    max_loss: float | None = None,
+    on_step: Callable[[str], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_single_models: Callable[[SingleModels], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> Trial:
+    """Go the whole way with an application: read its graph, profile it, and say whether to switch or to keep.
+
+    The options are those of ``vinelm try``. The first time this writes ``workflow.py`` and ``models.toml`` next to the
+    application; files that are there are kept. What is bought is kept in ``app.db``: the same call continues one that was
+    interrupted, and a larger budget adds to it. Writes ``app.vine`` and ``report/report.html``. The project's folder is the
+    working folder meanwhile. Ctrl-C and SIGTERM stop the buying.
+
+    Args:
+        app: ``FILE.py:ATTRIBUTE``, as for ``vinelm init``.
+        dataset: Requests with their right answers, which a first run needs: CSV, JSON lines, Parquet, or an export.
+        label_field: The column, or columns, with the right answer; none: looked for.
+        budget_usd: The most dollars that ``app.db`` may ever cost. Required for models that cost money.
+        models: Models to choose from, with commas between them; None: the application's, and others like them.
+        today: The model that runs today wherever the code does not say it, as ``provider:model``.
+        workers: Calls at a time, at least 1.
+        apply: Put ``vine.around(...)`` around the models that the application makes. Another process imports it for that.
+        keep_going: Go on even if none of the first ten answers is right, or all first rows of a stage fail alike.
+        allow_unproven: :attr:`Trial.lines` also serve a plan that is not proven.
+        dry_run: Return what would be bought. Calls nothing.
+        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch, a fraction in [0, 1) (default 0.03).
+        on_step: Called with a few words when a step begins, such as ``"estimating"``.
+        on_progress: As :func:`vinelm.profile` takes it.
+        on_single_models: As :func:`vinelm.profile` takes it.
+        on_note: Called with one line of what is to be known: what was changed, what is doubtful, what can be proven.
+
+    Returns:
+        The verdict, and where it is explained.
+
+    Raises:
+        InputError: The application, the data set, the catalog or an option is wrong.
+        StageBroken: All rows of a stage failed.
+        EvidenceError: Nothing could be bought.
+        KeyboardInterrupt: It was stopped; what was bought is kept.
+
+    Examples:
+        >>> import vinelm
+        >>> trial = vinelm.try_app("workflow.py:build", budget_usd=0.3)
+        >>> trial.verdict.advice
+        'keep'
+    """
+    from vinelm.profiler.scheduling.scheduler import interrupts_raised
+
+    allowed = MAX_LOSS if max_loss is None else max_loss
+    require_max_loss(allowed)
+    labels = (label_field,) if isinstance(label_field, str) else tuple(label_field)
+    asked = FirstRun(
+        app=app, dataset=None if dataset is None else str(dataset), label_field=labels, models=models, today=today, apply=apply
+    )
+    begin, tell = on_step or _ignored, on_note or _ignored
+    with interrupts_raised():
+        folder = project_of(asked, tell).resolve()
+        with chdir(folder):
+            begin(f"checking {WORKFLOW}")
+            inputs, questions = _checked(tell)
+            if questions and not dry_run:
+                raise ConfigError(
+                    f"{' '.join(questions)}, in {WORKFLOW}, and run the same line again: nothing is bought before"
+                )
+            if dry_run:
+                begin("forecasting")
+                return Trial(folder=folder, forecast=_forecast(inputs, budget_usd, workers, tell))
+            tell(what_can_be_proven(len(inputs.workflow.requests), allowed))
+            begin(f"asking {len(inputs.catalog)} models")
+            _buy(
+                inputs, workers, budget_usd=budget_usd, keep_going=keep_going, on_progress=on_progress,
+                on_single_models=on_single_models, on_note=tell,
+            )  # fmt: skip
+            begin("estimating")
+            trie = _estimated(allowed)
+            begin("writing the report")
+            page = _reported(trie)
+    return Trial(folder=folder, trie=trie, report=page, allow_unproven=allow_unproven)
+
+
+def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
+    """Check the project in the working folder; returns it ready to be profiled, and what its owner has to answer first."""
+    from vinelm.api.profiling import prepared
+    from vinelm.catalog import Catalog
+    from vinelm.profiler.readiness import check_workflow
+
+    workflow, catalog = _workflow(), Catalog.from_file(MODELS)
+    report = check_workflow(workflow, catalog)
+    for item in report.items:
+        if not item.is_ok:
+            raise WorkflowError(f"{SPEC}: {item.name}: {item.detail}")
+        if item.is_doubtful and not (item.name == "today" and report.today):
+            tell(f"look  {item.name}: {item.detail}")
+    if report.today:
+        tell(note_today(Path(WORKFLOW), report.today))
+        workflow = _workflow()
+    return prepared(workflow, catalog, seed=0), report.questions
+
+
+def _workflow() -> Any:
+    """The project's workflow as its file has it now: this process may have imported another one, of the same name."""
+    from vinelm.workflows import load_workflow
+
+    here = os.getcwd()
+    if here in sys.path:
+        sys.path.remove(here)
+    sys.path.insert(0, here)  # not removed again: the application may import from its folder later
+    sys.modules.pop(SPEC.partition(":")[0], None)
+    return load_workflow(SPEC)
+
+
+def loaded(models: str) -> Inputs:
+    """Return the project in the working folder, in any process."""
+    from vinelm.api.profiling import prepared
+    from vinelm.catalog import Catalog
+
+    return prepared(_workflow(), Catalog.from_file(models), seed=0)
+
+
+def _forecast(inputs: Inputs, budget_usd: float | None, workers: int, tell: Callable[[str], None]) -> RunForecast:
+    from vinelm.api.estimation import MAX_ERROR
+    from vinelm.api.forecasting import forecast_run
+    from vinelm.profiler import ProfileLimits
+
+    limits = ProfileLimits(budget_usd=budget_usd)
+    return forecast_run(inputs, Path(STORE), limits, workers=workers, max_error=MAX_ERROR, on_note=tell)
+
+
+def _buy(inputs: Inputs, workers: int, *, on_note: Callable[[str], None], **asked: Any) -> None:
+    """Profile until it is certain, or the budget is reached: what was bought by then may be enough, which the verdict says.
+
+    Raises:
+        KeyboardInterrupt: It was stopped.
+    """
+    from vinelm.api.estimation import MAX_ERROR
+    from vinelm.api.profiling import require_sound, run_profile
+    from vinelm.backends.diagnostics import require_keys
+    from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource
+    from vinelm.traces import ObservationStore
+
+    require_keys(inputs.catalog.models)
+    inputs.require_budget(asked["budget_usd"])
+    source = WorkflowSource(function="vinelm.trying.trial:loaded", arguments={"models": MODELS})
+    execution = ExecutionConfig(isolation="process", workers=workers, source=source)
+    settings = ProfileSettings(identity=inputs.identity, execution=execution, on_note=on_note, **asked)
+    try:
+        with ObservationStore.open_or_create(Path(STORE), inputs.identity) as store:
+            result = run_profile(inputs, store, settings, max_error=MAX_ERROR)
+            require_sound(result, store, keep_going=settings.keep_going)
+    except StoreError as error:
+        if error.code == "store-mismatch":
+            raise StoreError(f"{error}: move {STORE} away to begin anew", code="trial-store-mismatch") from error
+        raise
+    if result.stopped_by == "interrupted":
+        on_note(f"stopped: {result.executed:,} new rows are in {STORE}, ${result.committed_usd:.3g} so far")
+        raise KeyboardInterrupt
+
+
+def _estimated(max_loss: float) -> AnnotatedTrie:
+    """Estimate and judge whatever there is, and write it."""
+    from vinelm.api.estimation import estimate
+    from vinelm.vinefile import save_trie
+
+    trie = estimate(Path(STORE), max_error=1.0, max_loss=max_loss)
+    save_trie(Path(TRIE), trie)
+    return trie
+
+
+def _reported(trie: AnnotatedTrie) -> Path:
+    from vinelm.reports import write_page
+    from vinelm.reports.store.page import store_page
+
+    return Path(write_page(store_page(Path(STORE), trie), Path(REPORT) / "report.html")).resolve()
