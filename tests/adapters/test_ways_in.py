@@ -3,12 +3,12 @@
 import gc
 
 import pytest
+from hostile_parts import interrupts, ways_in
 from kit.apps.chat import ScriptedBackend
 from kit.apps.echo import App, EchoBackend
 from kit.catalogs import make_catalog
 from kit.tables import random_table
 
-from scripts.hostile_parts import interrupts, ways_in
 from vinelm import VineLM
 from vinelm.adapters.langgraph import RunContext
 from vinelm.adapters.langgraph.path.places import RunPlaces

@@ -1,13 +1,13 @@
 """A defect of VineLM itself reaches no application; a cap holds all the same; what the application raises passes unchanged."""
 
 import pytest
+from hostile_parts import faults
 from kit.apps.echo import App, EchoBackend
 from kit.catalogs import make_catalog
 from kit.tables import random_table
 from kit.templates import make_template
 from langchain_core.tracers import context as tracing
 
-from scripts.hostile_parts import faults
 from vinelm import VineLM
 from vinelm.controller import Planner, Session
 from vinelm.errors import CallRefused, InfeasibleError

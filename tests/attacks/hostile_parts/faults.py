@@ -81,6 +81,7 @@ LAST_RESORT = frozenset(
 """Without these no stage can run on its default model either: they fail once, not for good."""
 UNTOLD = (
     "ObserverGroup.",
+    "ObservedRequest.",
     "InFlightLoadMonitor.",
     "SessionLoad.",
     "_OwnCalls.",
