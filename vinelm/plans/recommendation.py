@@ -20,8 +20,11 @@ LEAST_ASKED = 0.05
 
 
 def served_objective(found: Verdict) -> Objective | None:
-    """Return what to plan for: the dollars of the plan that the verdict is about; None if it is about none."""
-    return None if found.max_cost_usd is None else Objective(maximize="accuracy", max_cost_usd=found.max_cost_usd)
+    """Return what to plan for: the dollars of the plan that the verdict is about; None if it is about none.
+
+    One plan, as it was judged: a mixture of two others within the same dollars was not.
+    """
+    return None if found.max_cost_usd is None else Objective(maximize="accuracy", max_cost_usd=found.max_cost_usd, mix=False)
 
 
 def is_of_verdict(found: Verdict, objective: Objective) -> bool:

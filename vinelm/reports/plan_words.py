@@ -61,6 +61,7 @@ def serving_lines(objective: Objective, trie: str, *, is_proven: bool = True) ->
     """Return the two lines of an application that serve the plan; one that is not proven is served if they say so."""
     allowed = "" if is_proven else ", allow_unproven=True"
     cap = "" if objective.max_cost_usd is None else f", max_cost_usd={objective.max_cost_usd:.3g}"
+    cap += "" if objective.mix else ", mix=False"
     return (
         f'vine = VineLM("{MODELS}", trie="{trie}"{allowed})',
         f'app.invoke(inputs, context=vine.context(Objective(maximize="accuracy"{cap})))',
@@ -76,9 +77,9 @@ def plan_code(annotated: AnnotatedTrie, trie: str, objective: Objective | None =
         objective: What to plan for; None takes the plan of the verdict.
 
     Raises:
-        ConfigError: There is no plan to switch to, or no fixed plan meets the bounds.
+        ConfigError: There is no plan to switch to, no fixed plan meets the bounds, or the best one ends before the application.
     """
-    from vinelm.evaluation.judging.fit import code_of
+    from vinelm.evaluation.judging.fit import code_of, ends_early
     from vinelm.evaluation.plans.plans_over import plans_over
     from vinelm.plans.recommendation import served_objective
 
@@ -87,12 +88,19 @@ def plan_code(annotated: AnnotatedTrie, trie: str, objective: Objective | None =
         fixed = plans_over(annotated).fixed(objective, "static")
         if fixed is None:
             raise ConfigError("no fixed plan meets the bounds: loosen them")
+        if ends_early(fixed):
+            raise ConfigError(
+                f"the best fixed plan within these bounds, {fixed.words}, ends before your application does, which models alone"
+                " cannot say: serve it with VineLM, or loosen the bounds"
+            )
         code, words = code_of(fixed), fixed.words
     elif verdict is not None and verdict.plan is not None and verdict.is_fixed:
         code, words = verdict.plan.code, verdict.plan.words
     elif verdict is not None and verdict.advice == "switch" and (served := served_objective(verdict)) is not None:
+        is_early = verdict.plan is not None and verdict.plan.policy == "fixed" and verdict.share == 1.0
+        why = "The plan ends before the application would" if is_early else "Which model runs depends on the request"
         return [
-            "# Which model runs depends on the request: VineLM serves the plan.",
+            f"# {why}: VineLM serves the plan.",
             "from vinelm import Objective, VineLM",
             "",
             *serving_lines(served, trie),

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any, Literal, Self
 
 from vinelm.errors import ConfigError
@@ -66,7 +67,7 @@ class ComparedPlan:
         is_rung: It is one of the plans that the rule goes through; the others are shown only.
         is_same: It is the opponent itself.
         is_identified: The rows show what the plan does; else the figures are the model's alone, and prove nothing.
-        code: Of a fixed plan: what to write in the application, (stage or invocation, model) each.
+        code: Of a fixed plan that ends where the application does: what to write there, (stage or invocation, model) each.
     """
 
     policy: str
@@ -484,6 +485,12 @@ def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
         cost = usd - plan.saved_usd
         points = f"{100 * plan.gain:+.1f} ({100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
         yield f"{_cut(plan.words, room)}{mark}", percent(_accuracy(found, plan)), points, dollars(cost), change(cost, usd)
+
+
+def short_words(words: str) -> str:
+    """Return the words of a plan, with what is run several times in turn named once."""
+    found = [(step, len(list(times))) for step, times in groupby(words.split(", "))]
+    return ", ".join(step if n == 1 else f"{step} ({n} times)" for step, n in found)
 
 
 def _cut(words: str, room: int) -> str:

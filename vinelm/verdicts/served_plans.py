@@ -14,7 +14,7 @@ from vinelm.catalog import Catalog
 from vinelm.controller.planning.mixture import drawn
 from vinelm.errors import BudgetExhausted, ConfigError, EvidenceError
 from vinelm.evaluation.judging.cross_fit import Done, judged_policy
-from vinelm.evaluation.judging.fit import ChosenPolicy, PolicyName, code_of
+from vinelm.evaluation.judging.fit import ChosenPolicy, PolicyName, code_of, ends_early
 from vinelm.evaluation.judging.judge import served_verdict
 from vinelm.evaluation.judging.result import Evaluation
 from vinelm.evaluation.off_policy.intervals import served_scores
@@ -40,13 +40,14 @@ class _Policy:
     promised_accuracy: float
     promised_cost_usd: float
     code: tuple[tuple[str, str], ...] = ()
+    ends_early: bool = False
 
     @property
     def chosen(self) -> ChosenPolicy:
         """As a judge takes it."""
         return ChosenPolicy(
             parts=(), words=self.words, promised_accuracy=self.promised_accuracy, promised_cost_usd=self.promised_cost_usd,
-            code=self.code,
+            code=self.code, ends_early=self.ends_early,
         )  # fmt: skip
 
 
@@ -106,6 +107,7 @@ class ServedPlans:
                 promised_accuracy=plan.accuracy,
                 promised_cost_usd=plan.path_cost_usd,
                 code=code_of(plan),
+                ends_early=ends_early(plan),
             )
         return cls(run, policies, objective)
 
@@ -213,4 +215,5 @@ def _session(run: ServingRun) -> _Policy:
         promised_accuracy=run.decision.accuracy,
         promised_cost_usd=run.decision.path_cost_usd,
         code=code_of(run.decision),
+        ends_early=ends_early(run.decision),
     )

@@ -13,11 +13,12 @@ from vinelm.cli.main import main
 from vinelm.evaluation.judging.judge import Judge, best_of, ends
 from vinelm.evaluation.off_policy.intervals import HalfScores, moments
 from vinelm.evaluation.off_policy.scores import Scores
+from vinelm.evaluation.plans.plans_over import judged_plan
 from vinelm.reports.store.page import store_page
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore
-from vinelm.trie.verdict import ComparedPlan, Verdict
+from vinelm.trie.verdict import ComparedPlan, Verdict, short_words
 
 NAMES = [f"q{i:03d}" for i in range(60)]
 
@@ -72,6 +73,53 @@ def test_lines_of_code_need_a_plan_to_switch_to_or_an_objective(four_models, tmp
     assert "there is no plan to switch to" in capsys.readouterr().err
     assert main(["plan", str(tmp_path / "k.vine"), "--as-code", "--maximize", "accuracy"]) == 0
     assert "MODELS = {" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def small_one_is_enough(tmp_path_factory):
+    """Today runs big; mini is as right for a tenth, and asked again says the same; tiny is mostly wrong."""
+    path = tmp_path_factory.mktemp("enough") / "s.db"
+    made_store(path, {"tiny": 0.3, "mini": 0.9, "big": 0.9}, {"tiny": 0.001, "mini": 0.002, "big": 0.02}, today="big")
+    return vinelm.estimate(path, max_error=1.0)
+
+
+def test_a_model_alone_that_saves_enough_is_a_rung_unless_a_plan_for_less_promises_as_much(small_one_is_enough):
+    rungs = {plan.words: plan.is_rung for plan in small_one_is_enough.verdict.plans}
+    assert rungs["mini, up to 2 invocations"]
+    assert not rungs["tiny, up to 2 invocations"]  # tiny asked once is as right, for less: it could only stop the ladder
+    dearest_first = [plan.cost_usd for plan in small_one_is_enough.verdict.rungs]
+    assert dearest_first == sorted(dearest_first, reverse=True)
+
+
+def test_a_plan_that_ends_before_the_application_would_is_no_code(small_one_is_enough, tmp_path, capsys):
+    code = {plan.words: plan.code for plan in small_one_is_enough.verdict.plans}
+    assert code["answer mini, retry tiny"] == (("answer", "mini"), ("retry", "tiny"))
+    assert code["answer tiny"] == ()
+    loose = small_one_is_enough.verdict.at(0.75)
+    assert (loose.advice, loose.plan.words, loose.is_fixed) == ("switch", "answer tiny", False)
+    assert loose.sentence.startswith("SWITCH: answer tiny.")
+    file = str(tmp_path / "a.vine")
+    vinelm.save_trie(file, replace(small_one_is_enough, verdict=loose))
+    assert main(["plan", file, "--as-code"]) == 0
+    said = capsys.readouterr().out
+    assert "The plan ends before the application would: VineLM serves the plan" in said
+    assert "mix=False" in said
+    assert main(["plan", file, "--as-code", "--maximize", "accuracy", "--max-cost-usd", "0.0011"]) == 2
+    assert "answer tiny, ends before your application does" in capsys.readouterr().err
+
+
+def test_what_was_judged_is_what_is_shown_and_served(small_one_is_enough, tmp_path, capsys):
+    found = small_one_is_enough
+    seen = set()
+    for max_loss in (0.03, 0.1, 0.2, 0.75):
+        verdict = found.verdict.at(max_loss)
+        assert short_words(judged_plan(found, verdict).words) == verdict.plan.words
+        seen.add(verdict.plan.words)
+        vinelm.save_trie(tmp_path / "a.vine", replace(found, verdict=verdict))
+        assert main(["plan", str(tmp_path / "a.vine"), "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert shown["objective"]["mix"] is False
+    assert len(seen) > 1
 
 
 def test_rows_of_today_alone_say_nothing_while_a_cheaper_model_was_not_asked():

@@ -65,7 +65,7 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_code: bool, 
     """
     from vinelm.api.planning import require_evidence
     from vinelm.evaluation.plans.plans import PlannedPolicy
-    from vinelm.evaluation.plans.plans_over import plans_over
+    from vinelm.evaluation.plans.plans_over import judged_plan, judged_trie, plans_over
     from vinelm.vinefile import load_trie
 
     is_open = not (bounds["maximize"] or bounds["minimize"] or bounds[FILE])
@@ -78,12 +78,18 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_code: bool, 
         for line in plan_code(annotated, trie.name, objective):
             echo(line)
         return
+    of_verdict = objective is None
     objective = objective or _recommended_objective(bounds, annotated)
+    verdict = annotated.verdict
+    signals |= of_verdict and verdict is not None and judged_trie(annotated, verdict) is not annotated
     plans = plans_over(annotated)
     with in_options():
         planned = plans.compare(objective)
         if signals:
             planned = [_over_signals(objective, plans.annotated), replace(planned[0], policy="VineLM, paths"), *planned[1:]]
+    judged = judged_plan(annotated, verdict) if of_verdict and verdict is not None else None
+    if judged is not None and judged.words not in [item.plan for item in planned]:
+        planned.append(PlannedPolicy("plan of the verdict", "static", judged, judged.words))
     today = plans.today()
     if today is not None:
         planned.append(PlannedPolicy("what runs today", "in_use", today, today.words))

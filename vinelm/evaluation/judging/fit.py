@@ -66,6 +66,7 @@ class ChosenPolicy:
         promised_accuracy: Share of right answers that these requests estimate, nothing taken off for having chosen the best.
         promised_cost_usd: Dollars per request that they estimate.
         code: Of a plan that is the same for every request: (stage or invocation, model) each; else empty.
+        ends_early: It ends requests that the application by itself would go on with, so that its code alone does not run it.
     """
 
     parts: tuple[tuple[float, StepPolicy | StepsByKind], ...]
@@ -73,6 +74,7 @@ class ChosenPolicy:
     promised_accuracy: float
     promised_cost_usd: float
     code: tuple[tuple[str, str], ...] = ()
+    ends_early: bool = False
 
 
 PARTS = 4
@@ -98,8 +100,21 @@ def _served(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
 def _chosen(plan: FixedPlan, parts: Iterable[tuple[float, StepPolicy | StepsByKind]]) -> ChosenPolicy:
     return ChosenPolicy(
         parts=tuple(parts), words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd,
-        code=code_of(plan),
+        code=code_of(plan), ends_early=ends_early(plan),
     )  # fmt: skip
+
+
+def ends_early(plan: Any) -> bool:
+    """Return whether a fixed plan ends requests that the application by itself would go on with.
+
+    Models alone do not say where a plan ends, so that an application which runs them everywhere is another plan.
+    """
+    if isinstance(plan, StagePlan):
+        return plan.most_invocations is not None
+    if not isinstance(plan, PathDecision):
+        return False
+    annotated = plan.metrics.annotated
+    return int(annotated.trie.depth[plan.target]) < annotated.template.depth
 
 
 def code_of(plan: Any) -> tuple[tuple[str, str], ...]:

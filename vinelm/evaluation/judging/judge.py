@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import groupby
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, DirectedJudgement, Done
+from vinelm.evaluation.judging.cross_fit import CrossFit, DirectedJudgement, Done
 from vinelm.evaluation.judging.evidence import StoreEvidence
 from vinelm.evaluation.judging.fit import ChosenPolicy, Fit, PolicyName
 from vinelm.evaluation.judging.judgeable import HARDLY, SAVED, SURE, aims, require_judgeable, swept, within
@@ -26,7 +25,7 @@ from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.template.kinds import without_kinds
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.verdict import LEAST_SAVED, MAX_LOSS, ComparedPlan, Verdict, nothing_differs
+from vinelm.trie.verdict import LEAST_SAVED, MAX_LOSS, ComparedPlan, Verdict, nothing_differs, short_words
 
 LEVEL = 0.95
 """Each end of an interval holds with it."""
@@ -213,9 +212,13 @@ class Judge:
             # How many requests followed a plan depends on what was bought, hardly on what was answered.
             tried_only = _followed(tried, usd) >= MORE_FOLLOWED * _followed(plans, usd) and bool(_followed(tried, usd))
             plans = tried if tried_only else plans
-        judged = _with_ends(plans, rival, self.seed)
-        shown = [] if objective is not None else self._single_models(fit, rival, {plan.words for plan in judged})
-        compared = sorted([*judged, *shown], key=lambda plan: plan.cost_usd)
+        known = {one.chosen.words for one in plans}
+        alone = [] if objective is not None else [
+            one for one in self._single_models(fit, rival) if one.chosen.words not in known
+        ]  # fmt: skip
+        climbed = [*plans, *(one for one in alone if _is_worth_a_rung(one, [*plans, *alone]))]
+        shown = [_compared(one, rival, 1.0, is_rung=False) for one in alone if one not in climbed]
+        compared = sorted([*_with_ends(climbed, rival, self.seed), *shown], key=lambda plan: plan.cost_usd)
         found = replace(found, plans=tuple(compared), tried_only=tried_only)
         return found if all(half.annotated.knows_latency for half in fit.planning) else found.untimed()
 
@@ -241,7 +244,10 @@ class Judge:
                 for name, policy in _POLICIES
                 if all(name in one for one in both.by_half)
             }
-            judged = {policy: _Candidate(both, policy, ways[policy], rival, whole) for policy in ways}
+            judged = {
+                policy: _Candidate(policy, way, rival, partial(_chosen_by, whole, both.objective, policy, way[0]))
+                for policy, way in ways.items()
+            }
             known = {policy: one for policy, one in judged.items() if one.is_identified} or judged
             most = max(one.promised_accuracy for one in known.values())
             best = next(one for one in reversed(known.values()) if one.promised_accuracy >= most - AS_GOOD)
@@ -250,23 +256,22 @@ class Judge:
                 found[best.chosen.words] = best
         return [one for words, one in found.items() if words != rival.words or one.is_same]
 
-    def _single_models(self, fit: CrossFit, rival: _Rival, known: set[str]) -> list[ComparedPlan]:
-        """Every model alone, to be shown."""
+    def _single_models(self, fit: CrossFit, rival: _Rival) -> list[_Candidate]:
+        """Every model alone whose effect the rows show, but for the opponent."""
         alone = [dict(half.plain.plans.single_models()) for half in fit.planning]
         found = []
         for name in alone[0]:
             if not all(name in one for one in alone):
                 continue
-            ways = [
-                fit.judge(i, half.following(one[name]), FREE)
-                for i, (half, one) in enumerate(zip(fit.planning, alone, strict=True))
-            ]
-            candidate = _Candidate(BothWays(FREE, ()), "fixed", ways, rival, whole=None)
-            if candidate.is_identified and not candidate.is_same:
-                (plan,) = _with_ends([candidate], rival, self.seed)
-                if plan.words not in known:
-                    found.append(replace(plan, is_rung=False))
-        return found
+            chosen = [half.following(one[name]) for half, one in zip(fit.planning, alone, strict=True)]
+            ways = [fit.judge(i, one, FREE) for i, one in enumerate(chosen)]
+            found.append(_Candidate("fixed", ways, rival, partial(self._alone, name, chosen[0])))
+        return [one for one in found if one.is_identified and not one.is_same]
+
+    def _alone(self, name: str, other: ChosenPolicy) -> ChosenPolicy:
+        """A model alone by all rows; another policy where these have no such plan."""
+        plan = dict(self.whole.plain.plans.single_models()).get(name)
+        return other if plan is None else self.whole.plain.following(plan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,13 +324,12 @@ class _Rival:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A plan for one objective as each part has chosen it, beside the opponent."""
+    """A plan as each part has chosen it, beside the opponent; ``by_all`` returns the plan by all rows."""
 
-    both: BothWays
     policy: str
     ways: list[DirectedJudgement]
     rival: _Rival
-    whole: Callable[[], Fit] | None
+    by_all: Callable[[], ChosenPolicy]
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -373,11 +377,8 @@ class _Candidate:
 
     @cached_property
     def chosen(self) -> ChosenPolicy:
-        """The plan by all rows for the same objective; that of a part where these have none."""
-        names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
-        if self.whole is None:
-            return self.ways[0].chosen
-        return self.whole().choose(self.both.objective, votes=False).get(names[self.policy], self.ways[0].chosen)
+        """The plan by all rows."""
+        return self.by_all()
 
     @cached_property
     def counted(self) -> tuple[int, int] | None:
@@ -414,7 +415,7 @@ def served_verdict(
     names = tuple(dict.fromkeys(model for one in policies.values() for _, model in one.code))
     rival = _Rival("the best single model", False, models, names, ways["single"])
     plans = [
-        _Candidate(BothWays(objective, ()), policy, ways[name], rival, whole=None)
+        _Candidate(policy, ways[name], rival, partial(getattr, ways[name][0], "chosen"))
         for name, policy in _POLICIES
         if name in policies
     ]
@@ -422,6 +423,24 @@ def served_verdict(
     return rival.within(
         Verdict(requests=len(scores["single"]), spent_usd=spent_usd, plans=compared, max_loss=max_loss, is_served=True)
     )
+
+
+def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: DirectedJudgement) -> ChosenPolicy:
+    """The plan by all rows for an objective; that of a part where these have none."""
+    names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
+    return whole().choose(objective, votes=False).get(names[policy], other.chosen)
+
+
+def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
+    """Whether a model alone promises to save enough, and no other plan promises as much for no more dollars.
+
+    By promises alone, so that no judged answer makes it a rung. One that another plan beats on both counts could only stop
+    the ladder above that plan.
+    """
+    if one.promised_usd > (1.0 - LEAST_SAVED) * one.rival.promised_usd:
+        return False
+    others = [other for other in among if other is not one and other.is_identified and other.promised_usd <= one.promised_usd]
+    return all(other.promised_accuracy < one.promised_accuracy for other in others)
 
 
 def _with_ends(found: Sequence[_Candidate], rival: _Rival, seed: int) -> list[ComparedPlan]:
@@ -472,7 +491,7 @@ def ends(found: Moments, factor: float = 1.0) -> tuple[float, float]:
     return found.value - reach - (down if one else 0.0), found.value + reach + (up if one else 0.0)
 
 
-def _compared(one: _Candidate, rival: _Rival, best: float) -> ComparedPlan:
+def _compared(one: _Candidate, rival: _Rival, best: float, *, is_rung: bool = True) -> ComparedPlan:
     gain, saved, counted = one.gain, one.saved, one.counted
     low = high = best_low = best_high = 0.0
     if gain is not None:
@@ -487,7 +506,7 @@ def _compared(one: _Candidate, rival: _Rival, best: float) -> ComparedPlan:
     chosen = one.chosen
     return ComparedPlan(
         policy=one.policy,
-        words=_short(chosen.words),
+        words=short_words(chosen.words),
         models=one.models,
         cost_usd=one.promised_usd,
         cap_usd=chosen.promised_cost_usd,
@@ -503,16 +522,11 @@ def _compared(one: _Candidate, rival: _Rival, best: float) -> ComparedPlan:
         latency_s=_seconds(one.ways),
         answers=None if counted is None else counted[0],
         lost=None if counted is None else counted[1],
+        is_rung=is_rung,
         is_same=one.is_same,
         is_identified=one.is_identified,
-        code=chosen.code,
+        code=() if chosen.ends_early else chosen.code,
     )
-
-
-def _short(words: str) -> str:
-    """The words of a plan, with what is run several times in turn named once."""
-    found = [(step, len(list(times))) for step, times in groupby(words.split(", "))]
-    return ", ".join(step if n == 1 else f"{step} ({n} times)" for step, n in found)
 
 
 def _of(values: Iterable[float]) -> float:

@@ -1,15 +1,45 @@
-"""The plans over any trie."""
+"""The plans over any trie, and which of them a verdict is about."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from vinelm.controller import Planner
+from vinelm.errors import InfeasibleError
 from vinelm.evaluation.plans.graph_plans import GraphPlans
 from vinelm.evaluation.plans.path_plans import PathPlans
 from vinelm.evaluation.plans.plans import Plans
+from vinelm.plans.recommendation import served_objective
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.verdict import Verdict, short_words
 
 
 def plans_over(annotated: AnnotatedTrie) -> Plans[Any]:
     """Return the plans over a trie: of its paths, or of its graph of decisions."""
     return annotated.by_ends(one=PathPlans, several=GraphPlans)
+
+
+def judged_trie(annotated: AnnotatedTrie, found: Verdict) -> AnnotatedTrie:
+    """Return the trie that the plan of a verdict was made from: of what requests show where it depends on that."""
+    signals = annotated.signals
+    return signals if found.plan is not None and found.plan.policy == "signals" and signals is not None else annotated
+
+
+def judged_plan(annotated: AnnotatedTrie, found: Verdict) -> Any:
+    """Return the plan that a verdict is about, by all rows: the one that was judged, or None if it is about none.
+
+    Args:
+        annotated: The trie of all rows.
+        found: Its verdict.
+    """
+    objective, own = served_objective(found), found.plan
+    if objective is None or own is None:
+        return None
+    if own.policy == "fixed":
+        plans = plans_over(annotated)
+        among = [plans.fixed(objective, "static"), *(plan for _, plan in plans.single_models())]
+        return next((plan for plan in among if plan is not None and short_words(plan.words) == own.words), among[0])
+    try:
+        return Planner(judged_trie(annotated, found)).mixed(objective)
+    except InfeasibleError:
+        return None

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from vinelm.api.estimation import require_same_workflow
-from vinelm.errors import ConfigError, EvidenceError, InfeasibleError
+from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation import Evaluation
 from vinelm.evaluation.judging.fit import PolicyName
 from vinelm.evaluation.judging.judged_rows import JudgedRows
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.judging.side_by_side import FollowedPlan, side_by_side
 from vinelm.evaluation.plans.plans import Plans
-from vinelm.evaluation.plans.plans_over import plans_over
+from vinelm.evaluation.plans.plans_over import judged_plan, judged_trie, plans_over
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import served_objective
 from vinelm.prompts.layout import StagePrompts
@@ -50,7 +50,6 @@ from vinelm.reports.store.plan_sections import (
     IN_USE,
     ShownPlan,
     chosen_section,
-    planned,
     price_section,
     spending_section,
 )
@@ -253,29 +252,18 @@ class _StorePage:
     @cached_property
     def searched(self) -> AnnotatedTrie:
         """The trie that the shown plans are made from: of what requests show where the verdict is about that."""
-        own, signals = self.verdict.plan, self.annotated.signals
-        return signals if own is not None and own.policy == "signals" and signals is not None else self.annotated
+        return judged_trie(self.annotated, self.verdict)
 
     @cached_property
     def objective(self) -> Objective | None:
-        """The objective of the plan that the verdict is about: one plan, as it was judged; None if it is about none."""
-        found = served_objective(self.verdict)
-        return None if found is None else replace(found, mix=False)
+        """The objective of the plan that the verdict is about; None if it is about none."""
+        return served_objective(self.verdict)
 
     @cached_property
     def vinelm(self) -> ShownPlan | None:
         """The plan that the verdict is about, by all rows; None if it is about none."""
-        own = self.verdict.plan
-        if self.objective is None or own is None:
-            return None
-        if own.policy == "fixed":
-            decision: Any = self.plans.fixed(self.objective, "static")
-        else:
-            try:
-                decision = planned(self.searched, self.objective)
-            except InfeasibleError:
-                decision = None
-        return None if decision is None else ShownPlan(name="VineLM", decision=decision)
+        found = judged_plan(self.annotated, self.verdict)
+        return None if found is None else ShownPlan(name="VineLM", decision=found)
 
     def _of_the_plan(self) -> tuple[Section, ...]:
         if self.vinelm is None or self.objective is None:
