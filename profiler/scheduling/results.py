@@ -8,11 +8,12 @@ from typing import Literal
 
 from vinelm.profiler.sampling.single_models import SingleModels
 
-StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted", "broken", "none-right", "certain"]
+StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted", "broken", "none-right", "certain", "hopeless"]
 """``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``interrupted``: Ctrl-C or SIGTERM;
 ``broken``: all first rows of a stage failed alike, whatever the model;
 ``none-right``: no answer was right, in the first requests that what runs today has answered;
-``certain``: an estimate is as certain as was asked for."""
+``certain``: an estimate is as certain as was asked for;
+``hopeless``: no plan can be proven on these requests, whatever is bought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class ProfileResult:
         naive_usd: dollars of every leaf path from the root, nothing shared; an estimate as well.
         committed_usd: dollars that count against the budget: all that are settled, with the bounds of abandoned units.
         abandoned: units that an earlier run left open when it died.
-        message: why the budget, a broken stage or answers that were all wrong ended the run, in one line.
+        message: why the budget, a broken stage, answers that were all wrong or too few requests ended the run, in one line.
         coverage_interval: bounds that contain the coverage with a probability of 0.9.
         single_models: what the rows show of each single model and of what runs today; None with a sampler that does not race
             them.

@@ -61,7 +61,7 @@ def test_an_unproven_plan_is_served_by_lines_that_say_so():
     assert (
         proven[1]
         == other[1]
-        == 'app.invoke(inputs, context=vine.context(Objective(maximize="accuracy", max_cost_usd=0.00205)))'
+        == 'app.invoke(inputs, context=vine.context(Objective(maximize="accuracy", max_cost_usd=0.00205, mix=False)))'
     )
     assert a_trial("undecided").lines == ()
 

@@ -13,7 +13,7 @@ from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import recommended, served_objective, thin_models
-from vinelm.trie.verdict import ComparedPlan, Verdict, nothing_differs, table_rows, what_can_be_proven
+from vinelm.trie.verdict import ComparedPlan, Verdict, nothing_differs, table_rows, what_can_be_proven, why_hopeless
 
 
 def plan(cost_usd, gain, reach, *, wider=1.0, **fields):
@@ -189,6 +189,18 @@ def test_before_a_row_is_bought_it_is_said_what_the_requests_can_prove():
     )
     assert said.endswith("3 points take 100 to 1,400 labelled requests.")
     assert "nothing can be proven" in what_can_be_proven(0, 0.03)
+
+
+def test_it_is_hopeless_only_where_even_no_lost_answer_would_do():
+    assert why_hopeless(30, 0.0, 0.03).startswith("what runs today is right on all 30 labelled requests")
+    assert why_hopeless(30, 0.0, 0.03).endswith("3 are allowed: about 100 would do")
+    assert why_hopeless(30, 1.0, 0.03) == ""  # a plan may be right there
+    assert why_hopeless(30, 0.0, 0.05) == ""
+    for n in range(20, 200):  # what is hopeless is no switch, even if every answer is the same: not for half of the requests
+        same = replace(plan(0.5, 0.0, nothing_differs(n)), answers=n, lost=0)
+        for max_loss in (0.01, 0.03, 0.05):
+            is_hopeless = bool(why_hopeless(n, 0.0, max_loss))
+            assert is_hopeless == (against(same, requests=n, max_loss=max_loss).advice != "switch")
 
 
 # -- other objectives, and a file --------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def test_code_of_a_plan_that_depends_on_the_request_serves_it():
     lines = plan_code(replace(TRIE, verdict=verdict(CHEAP)), "a.vine")
     assert lines[-2:] == [
         'vine = VineLM("models.toml", trie="a.vine")',
-        'app.invoke(inputs, context=vine.context(Objective(maximize="accuracy", max_cost_usd=0.00201)))',
+        'app.invoke(inputs, context=vine.context(Objective(maximize="accuracy", max_cost_usd=0.00201, mix=False)))',
     ]
     with pytest.raises(ConfigError, match="no plan to switch to"):
         plan_code(replace(TRIE, verdict=verdict(WORSE)), "a.vine")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from vinelm.api.estimation import MAX_ERROR, evidence_of
 from vinelm.errors import EvidenceError
+from vinelm.trie.verdict import MAX_LOSS, Verdict, why_hopeless
 
 if TYPE_CHECKING:
     from vinelm.evaluation.judging.evidence import StoreEvidence
-    from vinelm.profiler import ProfileResult
+    from vinelm.profiler import ProfileResult, SingleModels
     from vinelm.traces import PostgresUrl
 
 FIRST_LOOK = 0.0025
@@ -56,26 +57,25 @@ def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> 
         StoreError: The store cannot be read.
         ConfigError: A judge scored the answers that disagrees with the labels.
     """
-    found = _looked(store, max_error)
-    return found if isinstance(found, Shortfall) else None
+    return _looked(store, max_error)[0]
 
 
-def _looked(store: str | Path | PostgresUrl, max_error: float) -> Shortfall | StoreEvidence:
-    """What a store lacks, as :func:`shortfall` says it; where it lacks nothing the store as it was read for that."""
+def _looked(store: str | Path | PostgresUrl, max_error: float) -> tuple[Shortfall | None, StoreEvidence | None]:
+    """What a store lacks, as :func:`shortfall` says it, and the store as it was read for that; None if it is empty."""
     try:
         evidence, spent_usd, everything_usd, read = evidence_of(store, max_error)
     except EvidenceError:
-        return Shortfall(half_width=None, max_error=max_error, times=FASTEST_GROWTH)
+        return Shortfall(half_width=None, max_error=max_error, times=FASTEST_GROWTH), None
     needed = evidence.times_needed(max_error)
     if needed <= 1.0:
-        return read
+        return None, read
     times = MARGIN * needed
     lacks = Shortfall(half_width=evidence.best_half_width, max_error=max_error, times=times)
     if spent_usd <= 0.0 or everything_usd <= 0.0:
-        return lacks
+        return lacks, read
     if spent_usd * needed > everything_usd:
-        return replace(lacks, requests=round(evidence.requests * times))
-    return replace(lacks, more_usd=min(spent_usd * times, everything_usd) - spent_usd)
+        return replace(lacks, requests=round(evidence.requests * times)), read
+    return replace(lacks, more_usd=min(spent_usd * times, everything_usd) - spent_usd), read
 
 
 def profile_until_certain(
@@ -84,6 +84,8 @@ def profile_until_certain(
     *,
     max_error: float,
     at_most: float = 1.0,
+    max_loss: float | None = None,
+    keep_going: bool = False,
     on_note: Callable[[str], None] | None = None,
 ) -> ProfileResult:
     """Run a profile in steps of growing coverage until an estimate from its store is certain enough.
@@ -93,11 +95,15 @@ def profile_until_certain(
         store: What ``run`` writes to.
         max_error: The half width that is asked for, a fraction in (0, 1].
         at_most: The coverage at which it ends in any case.
-        on_note: Called with one line before each further step.
+        max_loss: Accuracy that a cheaper plan may lose, a fraction, where the verdict is what is wanted: the run then ends
+            where no plan can be proven, even if the estimate is not certain enough. None: only once it is, at
+            :data:`~vinelm.trie.verdict.MAX_LOSS`.
+        keep_going: Go on even if no plan can be proven on these requests, whatever is bought.
+        on_note: Called with one line before each further step, and why it stopped where nothing can be proven.
 
     Returns:
         The result of the last step, with the units and failures of all steps. ``stopped_by`` is ``"certain"`` where the
-        estimate is; else it is what ended the last step.
+        estimate is, and ``"hopeless"`` where no plan can be proven; else it is what ended the last step.
     """
     target = min(FIRST_LOOK, at_most)
     executed, failures = 0, Counter[str]()
@@ -108,33 +114,47 @@ def profile_until_certain(
         whole = replace(result, executed=executed, failures=dict(failures))
         if result.stopped_by != "coverage":
             return whole
-        found = _looked(store, max_error)
-        open_ = found if isinstance(found, Shortfall) else _unsettled(found)
-        if open_ is None:
+        lacks, read = _looked(store, max_error)
+        is_judged = read is not None and (lacks is None or max_loss is not None)
+        verdict = _verdict(read, MAX_LOSS if max_loss is None else max_loss) if is_judged else None
+        if lacks is None and (verdict is None or verdict.is_settled):
             return replace(whole, stopped_by="certain")
+        why = "" if keep_going or verdict is None else _hopeless(verdict, result.single_models)
+        if why:
+            if on_note is not None:
+                on_note(f"stopped: {why}; --keep-going buys all the same")
+            return replace(whole, stopped_by="hopeless", message=why)
         if target >= at_most:
             return whole
-        times = min(open_.times, FASTEST_GROWTH) if isinstance(open_, Shortfall) else UNSETTLED_GROWTH
+        times = UNSETTLED_GROWTH if lacks is None else min(lacks.times, FASTEST_GROWTH)
         target = min(max(result.coverage, target) * times, at_most)
         if on_note is not None:
-            on_note(_step(open_, target))
+            on_note(_step(lacks, verdict, target))
 
 
-def _unsettled(evidence: StoreEvidence) -> str | None:
-    """Why a store does not tell yet whether to switch, in a few words; None if it does, or nobody knows what runs today."""
+def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
+    """Whether to switch by the rows so far; None where nobody knows what runs today."""
     from vinelm.evaluation.judging.judge import Judge
     from vinelm.template.kinds import without_kinds
 
     if without_kinds(evidence.template).today is None:
         return None
-    found = Judge.of(evidence).verdict()
-    return None if found.is_settled else found.why_not or "no plan is proven against what runs today yet"
+    return Judge.of(evidence).verdict(max_loss=max_loss)
 
 
-def _step(open_: Shortfall | str, target: float) -> str:
-    known = open_ if isinstance(open_, str) else "no path is known yet"
-    if isinstance(open_, Shortfall):
-        if open_.half_width is not None:
-            known = f"the best path's accuracy is known to +/- {100 * open_.half_width:.1f} points"
-        known = f"{known}, {100 * open_.max_error:g} are asked for"
-    return f"{known}: going on to a coverage of {100 * target:.1f} %"
+def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
+    """Why no plan can be proven on these requests, once the nearest one has a name; empty if one may be."""
+    today = next((one for one in alone.models if one.is_current), None) if alone is not None else None
+    if today is None or verdict.advice != "undecided":
+        return ""
+    return why_hopeless(verdict.requests, verdict.requests - today.right, verdict.max_loss)
+
+
+def _step(lacks: Shortfall | None, verdict: Verdict | None, target: float) -> str:
+    known = "no path is known yet"
+    if lacks is None:
+        known = (verdict.why_not if verdict else "") or "no plan is proven against what runs today yet"
+    elif lacks.half_width is not None:
+        known = f"the best path's accuracy is known to +/- {100 * lacks.half_width:.1f} points"
+    asked = "" if lacks is None else f", {100 * lacks.max_error:g} are asked for"
+    return f"{known}{asked}: going on to a coverage of {100 * target:.1f} %"

@@ -65,13 +65,15 @@ def profile(
         budget_calls: The most model calls that the store may hold, earlier runs included.
         max_error: Stop as soon as :func:`vinelm.estimate` accepts the store at this ``max_error``, a fraction in (0, 1]: it is
             looked at after a coverage of 0.0025, and again after steps that depend on what is lacking. ``coverage`` and the
-            budgets end the run in any case.
+            budgets end the run in any case. Where it is known what runs today it goes on until the verdict is settled, or no
+            plan can be proven on these requests, whatever is bought (``stopped_by="hopeless"``).
         seed: Decides the sample, and the answers of simulated models.
         execution: Where units run and how many at a time; None runs one at a time in this thread.
         checkpoints: A folder or a URL that fsspec knows, where the contents of checkpoints are kept instead of in the store, in
             later runs too.
         keep_going: Go on even if all first rows of a stage fail alike, whatever the model, or none of the first ten requests
-            that what runs today has answered is right, which says that the answer is read in the wrong place.
+            that what runs today has answered is right, which says that the answer is read in the wrong place; or no plan can
+            be proven on these requests.
         on_progress: Called after every new observation.
         on_single_models: Called once with the table of the single models, as soon as their race is over; the result has it too.
         on_note: Called with one line if the store's last run had other settings, and with one line if the workflow, the
@@ -121,7 +123,12 @@ def profile(
 
 
 def run_profile(
-    inputs: Inputs, store: ObservationStore, settings: ProfileSettings, *, max_error: float | None = None
+    inputs: Inputs,
+    store: ObservationStore,
+    settings: ProfileSettings,
+    *,
+    max_error: float | None = None,
+    max_loss: float | None = None,
 ) -> ProfileResult:
     """Profile into an open store: once, or in steps until an estimate from it has at most ``max_error``."""
     from vinelm.api.deciding import recommended_plans
@@ -134,7 +141,8 @@ def run_profile(
         return profile(workflow, catalog, backends, store, settings)
     return profile_until_certain(
         lambda coverage: profile(workflow, catalog, backends, store, replace(settings, coverage=coverage)),
-        store.path, max_error=max_error, at_most=settings.coverage or 1.0, on_note=settings.on_note,
+        store.path, max_error=max_error, at_most=settings.coverage or 1.0, max_loss=max_loss,
+        keep_going=settings.keep_going, on_note=settings.on_note,
     )  # fmt: skip
 
 

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from vinelm.traces import ObservationStore
 
 GROUPS = ("model", "depth", "stage")
+ENDED = {
+    "certain": "the estimate is certain enough",
+    "hopeless": "stopped since no plan can be proven on these requests",
+}
+"""What ended a run that had looked at its own estimate."""
 
 
 def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_error: float | None) -> None:
@@ -33,7 +38,7 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_
     if result.single_models is not None:
         show_single_models(result.single_models)
     failed = "".join(f", {n:,} failed ({kind})" for kind, n in sorted(result.failures.items()))
-    ended = "the estimate is certain enough" if result.stopped_by == "certain" else f"stopped by {result.stopped_by}"
+    ended = ENDED.get(result.stopped_by, f"stopped by {result.stopped_by}")
     say(f"{len(store):,} rows ({result.executed:,} new{failed}), {usd(result.spent_usd)}, {ended}.")
     low, high = result.coverage_interval
     say(
@@ -70,7 +75,7 @@ def _show_next(result: ProfileResult, store: ObservationStore, max_error: float 
     if result.stopped_by in ("broken", "none-right") or (depths and all(spend.failures == spend.rows for spend in depths)):
         return
     lacks = None
-    if result.stopped_by not in ("interrupted", "certain"):
+    if result.stopped_by not in ("interrupted", *ENDED):
         lacks = shortfall(store.path, MAX_ERROR if max_error is None else max_error)
     if lacks is None:
         accepted = "" if max_error is None or max_error <= MAX_ERROR else f" --max-error {max_error:g}"

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 @option("--today MODEL", "The model that your app runs today wherever its code does not say it, as PROVIDER:MODEL.")
 @option("--workers N", "Calls at a time [default: 4].", Count(1), default=4)
 @flag("--apply", "Put vine.around(...) around the models that the app makes.")
-@flag("--keep-going", "Go on even if none of the first ten answers is right, or all first rows of a stage fail alike.")
+@flag(
+    "--keep-going",
+    "Go on even if none of the first ten answers is right, all first rows of a stage fail alike, or nothing can be proven.",
+)
 @flag("--allow-unproven", "Print the lines that serve the plan also where it is not proven: it may be worse.")
 @flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
 @max_loss_option
@@ -38,8 +41,9 @@ def command(*, app: str, as_json: bool, quiet: bool, **options: Any) -> None:
 
     APP is FILE.py:ATTRIBUTE, as for `vinelm init`. The first time this writes workflow.py and models.toml next to it, as that
     command does; files that are there are kept, so that you may change them and run the same line again. Then it buys rows
-    until it is certain, or the budget is spent: first what your app runs today and every single model on the same requests,
-    whose table is shown, then the plans that would replace it. The verdict is SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA.
+    until it is certain, no plan can be proven on these requests, or the budget is spent: first what your app runs today and
+    every single model on the same requests, whose table is shown, then the plans that would replace it. The verdict is SWITCH,
+    KEEP, UNDECIDED or NOT ENOUGH DATA.
 
     What is bought is kept in app.db: the same line continues an interrupted run, and a larger budget adds to it. Writes
     app.vine, which serves, and report/report.html. In Python: vinelm.try_app.

@@ -516,6 +516,28 @@ def what_can_be_proven(requests: int, max_loss: float) -> str:
     )
 
 
+def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
+    """Return why no plan can be proven on so many labelled requests, whatever is bought, in one line; empty if one may be.
+
+    The best that a plan can show is to lose no answer and to give the right one wherever the opponent is wrong. Serving it to
+    half of the requests would do, so that twice the allowed loss has to be excluded.
+
+    Args:
+        requests: How many are labelled.
+        wrong: On how many of these the opponent may be wrong: graded answers count by what they lack, and those that are not
+            there yet as wrong.
+        max_loss: Accuracy that a cheaper plan may lose, a fraction.
+    """
+    least = nothing_differs(requests)
+    if wrong > 0.0 or least <= max_loss / LEAST_SHARE:
+        return ""
+    enough = f"about {_round_up(3.0 / max_loss):,} would do" if max_loss > 0.0 else "no number of them would do"
+    return (
+        f"what runs today is right on all {requests:,} labelled requests, and on so few a loss below {100 * least:.1f} points"
+        f" cannot be excluded even for a plan that loses no answer, where {100 * max_loss:g} are allowed: {enough}"
+    )
+
+
 def nothing_differs(requests: int) -> float:
     """Return the loss that n requests without a lost answer rule out with 95 %: about 3/n (the rule of three)."""
     return float(1.0 - 0.05 ** (1.0 / max(requests, 1)))

@@ -118,7 +118,8 @@ def try_app(
         today: The model that runs today wherever the code does not say it, as ``provider:model``.
         workers: Calls at a time, at least 1.
         apply: Put ``vine.around(...)`` around the models that the application makes. Another process imports it for that.
-        keep_going: Go on even if none of the first ten answers is right, or all first rows of a stage fail alike.
+        keep_going: Go on even if none of the first ten answers is right, all first rows of a stage fail alike, or no plan can
+            be proven on these requests, whatever is bought.
         allow_unproven: :attr:`Trial.lines` also serve a plan that is not proven.
         dry_run: Return what would be bought. Calls nothing.
         max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch, a fraction in [0, 1) (default 0.03).
@@ -166,7 +167,7 @@ def try_app(
             tell(what_can_be_proven(len(inputs.workflow.requests), allowed))
             begin(f"asking {len(inputs.catalog)} models")
             _buy(
-                inputs, workers, budget_usd=budget_usd, keep_going=keep_going, on_progress=on_progress,
+                inputs, workers, allowed, budget_usd=budget_usd, keep_going=keep_going, on_progress=on_progress,
                 on_single_models=on_single_models, on_note=tell,
             )  # fmt: skip
             begin("estimating")
@@ -224,7 +225,7 @@ def _forecast(inputs: Inputs, budget_usd: float | None, workers: int, tell: Call
     return forecast_run(inputs, Path(STORE), limits, workers=workers, max_error=MAX_ERROR, on_note=tell)
 
 
-def _buy(inputs: Inputs, workers: int, *, on_note: Callable[[str], None], **asked: Any) -> None:
+def _buy(inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any) -> None:
     """Profile until it is certain, or the budget is reached: what was bought by then may be enough, which the verdict says.
 
     Raises:
@@ -243,7 +244,7 @@ def _buy(inputs: Inputs, workers: int, *, on_note: Callable[[str], None], **aske
     settings = ProfileSettings(identity=inputs.identity, execution=execution, on_note=on_note, **asked)
     try:
         with ObservationStore.open_or_create(Path(STORE), inputs.identity) as store:
-            result = run_profile(inputs, store, settings, max_error=MAX_ERROR)
+            result = run_profile(inputs, store, settings, max_error=MAX_ERROR, max_loss=max_loss)
             require_sound(result, store, keep_going=settings.keep_going)
     except StoreError as error:
         if error.code == "store-mismatch":

@@ -78,7 +78,10 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
     "what it has bought.",
 )
 @option("--wait TIME", "How long to wait for one batch, such as 90m or 24h, with --batch-prices [default: 24h].")
-@flag("--keep-going", "Go on even if all first rows of a stage fail alike, or none of the first ten answers is right.")
+@flag(
+    "--keep-going",
+    "Go on even if all first rows of a stage fail alike, none of the first ten answers is right, or nothing can be proven.",
+)
 @flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
 @stop_option
 @output_options

@@ -311,7 +311,7 @@ class _StorePage:
             plans=self.plans,
             judged=self.judged,
             verdict=self.verdict,
-            own=self.vinelm,
+            own=None if self.verdict.advice == "keep" else self.vinelm,  # nobody is to serve that one
             today=self.rival,
             is_in_use=self.in_use is not None,
         ).slider()
