@@ -10,7 +10,8 @@ from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.errors import EvidenceError
 from vinelm.objective import Objective
-from vinelm.profiler import ProfileResult
+from vinelm.profiler import ProfileResult, SingleModels
+from vinelm.profiler.sampling.single_models import SingleModel
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore, StoreIdentity
@@ -146,3 +147,67 @@ def test_nothing_is_left_out_where_it_is_not_known_what_runs_today_or_where_even
     with pytest.raises(EvidenceError, match="2 points are allowed"):
         vinelm.estimate(known_today(tmp_path / "s.db"), max_error=0.02)
     assert vinelm.estimate(tmp_path / "s.db", max_error=0.9).meta["evidence"]["best_half_width"] > 0.15  # of all plans
+
+
+# -- where nothing can be proven ---------------------------------------------------------------------------------------
+
+
+class Perfect:
+    """A profile of one call on a few requests, which what runs today gets right, and the cheaper model too."""
+
+    def __init__(self, path, requests=30, *, wrong=0):
+        price = {"b": 0.01, "a": 0.001}
+        template = Template((Stage("answer"),)).bind(("a", "b")).with_defaults({"answer": "b"})
+        identity = StoreIdentity(
+            workflow="toy", template=template.to_dict(), catalog=MODELS.to_dict(), dataset_digest="d",
+            fingerprint={"code": "1"}, is_simulated=True,
+        )  # fmt: skip
+        self.path, self.asked, self.names = path, [], [f"q{i}" for i in range(requests)]
+        self.alone = SingleModels(
+            models=(
+                SingleModel(
+                    name="b", run=("b",), is_current=True, requests=requests, right=requests - wrong, low=0.9, high=1.0,
+                    usd_per_1000=10.0,
+                ),
+            ),
+            spent_usd=0.3,
+        )  # fmt: skip
+        with ObservationStore.create(path, identity) as store:
+            store.register_digests(dict.fromkeys(self.names, "x"))
+            for model, names in (("b", self.names), ("a", self.names[: requests - 6])):
+                for i, name in enumerate(names):
+                    store.add(
+                        Observation(
+                            request_id=name, prefix=(model,), stage="answer", success=i >= wrong, stopped=True,
+                            cost_usd=price[model], latency_s=1.0,
+                        )
+                    )  # fmt: skip
+
+    def __call__(self, coverage: float) -> ProfileResult:
+        self.asked.append(coverage)
+        return ProfileResult(
+            stopped_by="coverage", executed=0, failures={}, counts=(1,), coverage=coverage, spent_usd=0.3, exhaustive_usd=0.4,
+            naive_usd=0.4, committed_usd=0.3, abandoned=0, single_models=self.alone,
+        )  # fmt: skip
+
+
+def test_buying_stops_where_not_even_a_plan_without_a_lost_answer_could_be_proven(tmp_path):
+    run, notes = Perfect(tmp_path / "s.db"), []
+    result = profile_until_certain(run, run.path, max_error=0.15, max_loss=0.03, on_note=notes.append)
+    assert (result.stopped_by, len(run.asked)) == ("hopeless", 1)
+    assert notes == [f"stopped: {result.message}; --keep-going buys all the same"]
+    assert "on so few a loss below 9.5 points cannot be excluded" in result.message
+    verdict = vinelm.estimate(run.path, max_error=1.0).verdict
+    assert verdict.sentence.startswith("UNDECIDED: answer a is the nearest plan")
+
+
+@pytest.mark.parametrize(
+    "fields", [{"keep_going": True}, {"max_loss": 0.05}, {"wrong": 1}, {"requests": 60}], ids=lambda one: next(iter(one))
+)
+def test_it_goes_on_where_somebody_wants_it_or_a_plan_may_yet_be_proven(tmp_path, fields):
+    made = {name: value for name, value in fields.items() if name in ("wrong", "requests")}
+    asked = {name: value for name, value in fields.items() if name not in made}
+    run = Perfect(tmp_path / "s.db", **made)
+    result = profile_until_certain(run, run.path, max_error=0.15, **{"max_loss": 0.03, **asked})
+    assert result.stopped_by != "hopeless"
+    assert len(run.asked) > 1
