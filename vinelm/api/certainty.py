@@ -115,9 +115,10 @@ def profile_until_certain(
         if result.stopped_by != "coverage":
             return whole
         lacks, read = _looked(store, max_error)
-        is_judged = read is not None and (lacks is None or max_loss is not None)
-        verdict = _verdict(read, MAX_LOSS if max_loss is None else max_loss) if is_judged else None
-        if lacks is None and (verdict is None or verdict.is_settled):
+        verdict = None
+        if read is not None and (lacks is None or max_loss is not None):
+            verdict = _verdict(read, MAX_LOSS if max_loss is None else max_loss)
+        if lacks is None and (verdict is None or verdict.ends_buying):
             return replace(whole, stopped_by="certain")
         why = "" if keep_going or verdict is None else _hopeless(verdict, result.single_models)
         if why:
@@ -154,6 +155,8 @@ def _step(lacks: Shortfall | None, verdict: Verdict | None, target: float) -> st
     known = "no path is known yet"
     if lacks is None:
         known = (verdict.why_not if verdict else "") or "no plan is proven against what runs today yet"
+        if verdict is not None and verdict.advice == "switch":
+            known = "a plan is proven, but not beyond what several looks at the rows find by luck"
     elif lacks.half_width is not None:
         known = f"the best path's accuracy is known to +/- {100 * lacks.half_width:.1f} points"
     asked = "" if lacks is None else f", {100 * lacks.max_error:g} are asked for"

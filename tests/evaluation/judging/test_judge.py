@@ -128,7 +128,7 @@ def test_rows_of_today_alone_say_nothing_while_a_cheaper_model_was_not_asked():
         bound = template.bind(tuple(catalog)).with_defaults({stage.name: "m1" for stage in template.stages})
         found = judged(bound, rows("m1", 90, 0.01), catalog)
         assert found.cheaper == ("m0",)
-        assert (found.advice, found.is_settled) == ("not enough data", False)
+        assert (found.advice, found.ends_buying) == ("not enough data", False)
         assert "too few requests have run m0 to the end" in found.sentence
 
 
@@ -136,7 +136,7 @@ def test_keep_is_said_of_what_was_compared():
     catalog = make_catalog(2)
     bound = Template((Stage("write"),)).bind(tuple(catalog)).with_defaults({"write": "m1"})
     found = judged(bound, [*rows("m1", 100, 0.01), *rows("m0", 20, 0.001)], catalog)
-    assert (found.advice, found.compared, found.is_settled) == ("keep", ("m0",), True)
+    assert (found.advice, found.compared, found.ends_buying) == ("keep", ("m0",), True)
     assert "among plans of m0" in found.sentence
 
 
