@@ -216,7 +216,7 @@ def test_a_bound_on_mean_dollars_is_corrected_but_not_that_of_the_proven_plan(wo
     settings, bound, (low, high) = CORRECTED[how]
     annotated = replace(made_up(workflow, catalog), verdict=a_verdict(0.00199))
     vine = control(workflow, catalog, trie=annotated, allow_unproven=True, **settings)
-    objective = Objective(maximize="accuracy", max_cost_usd=bound)
+    objective = Objective(maximize="accuracy", max_cost_usd=bound, mix=how != "not of the plan that is proven")
     for _ in range(150):
         session = vine.session(objective)
         drawn = session.objective if session.bound is None else session.objective.drawn(session.bound)

@@ -54,6 +54,8 @@ def main() -> int:
             "seconds": round(time.perf_counter() - began, 1),
             "facts": found,
         }
+        one = results[part]
+        print(f"{part}: {one['attempts']} attempts, {len(one['through'])} through", file=sys.stderr, flush=True)
     through = sum(len(found["through"]) for found in results.values())
     if options.json:
         attempts = sum(found["attempts"] for found in results.values())
