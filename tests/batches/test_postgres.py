@@ -94,8 +94,9 @@ def test_a_run_that_has_lost_its_hold_buys_nothing_more_and_another_one_ends_the
     lock = threading.Lock()
 
     def authorized(budget, upper_usd):
+        was_lost = lost.is_set()  # a permit that was granted just before is none too many
         permit = authorize(budget, upper_usd)
-        if lost.is_set():
+        if was_lost:
             after.append(upper_usd)
         return permit
 

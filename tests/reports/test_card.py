@@ -27,7 +27,7 @@ def verdict(*plans, **others):
 
 
 def card(found):
-    return verdict_card(found, plan="ask a", annotated=TRIE, files=(Path("runs/a.db"), Path("/home/me/a.vine")))
+    return verdict_card(found, plan="ask a", annotated=TRIE, files=(Path("runs/a.db"), Path("/elsewhere/a.vine")))
 
 
 CHEAP = compared("small, up to 2 invocations", 0.0, 0.008, models=("small",), cap_usd=0.002)

@@ -23,6 +23,15 @@ def test_every_job_runs_once():
     assert sorted(done) == list(range(1, 201))
 
 
+def test_the_end_is_told_even_of_jobs_that_end_before_anybody_looks():
+    ended, told = threading.Event(), []
+    crew = crew_of([1], lambda job: ended.set(), size=1)
+    wait = crew._wait
+    crew._wait = lambda tick: (ended.wait(10), [thread.join(10) for thread in crew._threads], wait(tick))
+    crew.work(lambda: told.append(True))
+    assert told
+
+
 def test_what_a_job_fails_with_ends_the_others_and_is_raised():
     begun, gate = [], threading.Event()
 

@@ -169,7 +169,7 @@ def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going:
     failed = only_failures(store.observations()) if result.stopped_by in ("coverage", "complete", "sampler") else None
     if failed is not None:
         RunRecords(store).note_only_failures()
-        again = "run it without keep_going" if keep_going else "run the same line again"
+        again = "run it without --keep-going" if keep_going else "run the same line again"
         raise StageBroken(f"{failed}: repair it and {again}, which executes these rows again", code="only-failures")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vinelm.template import StopRule
 
 DEFAULT_PRESET = "paper"
-_FIELDS = r"(maximize|minimize|min_accuracy|max_cost_usd|max_latency_s|cost_budget|risk|elapsed_s|spent_usd)"
+_FIELDS = r"(maximize|minimize|min_accuracy|max_cost_usd|max_latency_s|cost_budget|risk|elapsed_s)"
 _SETTING = re.compile(rf'\b{_FIELDS}="([^"]*)"')
 _FIELD = re.compile(rf"(?<![-\w]){_FIELDS}\b")
 FILE = "objective_file"

@@ -77,7 +77,6 @@ def _measures(found: Verdict) -> tuple[Measure, ...]:
         known = ("-" if usd is None else dollars(usd), percent(found.accuracy), _seconds(found.latency_s))
         return tuple(map(_single, ("Cost per 1,000 requests", "Right answers", "Latency"), known))
     cost = usd - plan.saved_usd
-    points = f"{100 * plan.gain:+.1f} points (95 %: {100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
     right = tuple(percent(None if found.accuracy is None else _share(found.accuracy + gain)) for gain in (0.0, plan.gain))
     latency = _single("Latency", NOT_MEASURED)
     if plan.latency_s is not None and found.latency_s is not None:
@@ -87,7 +86,7 @@ def _measures(found: Verdict) -> tuple[Measure, ...]:
         )
     return (
         Measure(name="Cost per 1,000 requests", before=dollars(usd), after=dollars(cost), change=change(cost, usd)),
-        Measure(name="Right answers", before=right[0], after=right[1], change=points),
+        Measure(name="Right answers", before=right[0], after=right[1], change=_points(plan)),
         latency,
     )
 
@@ -136,9 +135,12 @@ def _alone(found: Verdict) -> dict[str, ComparedPlan]:
 def _dot(found: Verdict, plan: ComparedPlan, name: str, *, is_own: bool) -> Dot:
     usd, now = (found.cost_usd or 0.0) - plan.saved_usd, found.accuracy or 0.0
     right, low, high = (_share(now + gain) for gain in (plan.gain, plan.best_low, plan.best_high))
-    points = f"{100 * plan.gain:+.1f} points (95 %: {100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
-    told = f"{name}\n{dollars(usd)} per 1,000 requests\n{percent(right)} right, {points} against {before(found)}"
+    told = f"{name}\n{dollars(usd)} per 1,000 requests\n{percent(right)} right, {_points(plan)} against {before(found)}"
     return Dot(name=name, role="vinelm" if is_own else "model", usd=1000 * usd, accuracy=right, low=low, high=high, hover=told)
+
+
+def _points(plan: ComparedPlan) -> str:
+    return f"{100 * plan.gain:+.1f} points (95 %: {100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
 
 
 def _share(value: float) -> float:

@@ -69,6 +69,7 @@ class Crew(Generic[Job]):
         while not self.is_left and (alive := [thread for thread in self._threads if thread.is_alive()]):
             alive[0].join(TICK_S)
             on_tick()
+        on_tick()  # the threads may have ended before anybody looked
 
     def _work(self) -> None:
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from vinelm.errors import ConfigError, StoreError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.reports.plan_words import serving_lines
+from vinelm.scaffold.project import MODELS_FILE, WORKFLOW_FILE
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import MAX_LOSS, Verdict, require_max_loss, what_can_be_proven
 from vinelm.trying.project import FirstRun, note_today, project_of
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from vinelm.api.profiling import Inputs
     from vinelm.profiler import Progress, SingleModels
 
-MODELS, WORKFLOW = "models.toml", "workflow.py"
 STORE, TRIE, REPORT = "app.db", "app.vine", "report"
 SPEC = "workflow:workflow"
 
@@ -155,11 +155,11 @@ def try_app(
     with interrupts_raised():
         folder = project_of(asked, tell).resolve()
         with chdir(folder):
-            begin(f"checking {WORKFLOW}")
+            begin(f"checking {WORKFLOW_FILE}")
             inputs, questions = _checked(tell)
             if questions and not dry_run:
                 raise ConfigError(
-                    f"{' '.join(questions)}, in {WORKFLOW}, and run the same line again: nothing is bought before"
+                    f"{' '.join(questions)}, in {WORKFLOW_FILE}, and run the same line again: nothing is bought before"
                 )
             if dry_run:
                 begin("forecasting")
@@ -183,7 +183,7 @@ def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
     from vinelm.catalog import Catalog
     from vinelm.profiler.readiness import check_workflow
 
-    workflow, catalog = _workflow(), Catalog.from_file(MODELS)
+    workflow, catalog = _workflow(), Catalog.from_file(MODELS_FILE)
     report = check_workflow(workflow, catalog)
     for item in report.items:
         if not item.is_ok:
@@ -191,7 +191,7 @@ def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
         if item.is_doubtful and not (item.name == "today" and report.today):
             tell(f"look  {item.name}: {item.detail}")
     if report.today:
-        tell(note_today(Path(WORKFLOW), report.today))
+        tell(note_today(Path(WORKFLOW_FILE), report.today))
         workflow = _workflow()
     return prepared(workflow, catalog, seed=0), report.questions
 
@@ -239,7 +239,7 @@ def _buy(inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[st
 
     require_keys(inputs.catalog.models)
     inputs.require_budget(asked["budget_usd"])
-    source = WorkflowSource(function="vinelm.trying.trial:loaded", arguments={"models": MODELS})
+    source = WorkflowSource(function="vinelm.trying.trial:loaded", arguments={"models": MODELS_FILE})
     execution = ExecutionConfig(isolation="process", workers=workers, source=source)
     settings = ProfileSettings(identity=inputs.identity, execution=execution, on_note=on_note, **asked)
     try:

@@ -66,7 +66,7 @@ def test_it_is_one_line_and_exit_1(tmp_path, monkeypatch, capsys, isolation):
     with ObservationStore.open(tmp_path / "s.db") as store:
         assert len(store) == 8
     assert main([*line, "--isolation", isolation, "--keep-going"]) == 1
-    wanted = rf"error: all \d+ rows failed {place}repair it and run it without keep_going, which executes these rows again"
+    wanted = rf"error: all \d+ rows failed {place}repair it and run it without --keep-going, which executes these rows again"
     assert re.fullmatch(wanted, capsys.readouterr().err.splitlines()[-1])
 
 
