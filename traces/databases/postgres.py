@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, create_engine, text
-from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, PendingRollbackError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from vinelm.errors import StoreError
@@ -172,6 +172,8 @@ def _translated(where: PostgresUrl) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise _store_error(error, where) from error.orig
+    except PendingRollbackError as error:  # an earlier statement of the transaction has lost the connection
+        raise _plain_error(ConnectionError("the connection was lost"), where, is_lost=True) from error
     except (SQLAlchemyError, UnicodeEncodeError) as error:
         raise StoreError(f"{where}: {type(error).__name__}") from error
     except Exception as error:

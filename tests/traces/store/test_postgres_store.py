@@ -1,11 +1,13 @@
 """The store in PostgreSQL: the contract of every store, and what only a server can get wrong."""
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from kit.contracts.stores import StoreContract
 from kit.servers.postgres_server import connected
+from sqlalchemy import text
 
 from vinelm.errors import StoreError
 from vinelm.traces import ObservationStore, check_store, contents_of
@@ -135,3 +137,16 @@ def test_a_server_that_goes_away_in_a_transaction_is_one_line_and_keeps_what_was
     postgres_server.start()
     with ObservationStore.open(postgres_server.url) as store:
         assert store.observations() == [a_row("q1")]
+
+
+def test_whoever_writes_after_a_connection_was_lost_in_the_same_transaction_gets_the_same_advice(postgres_url):
+    with ObservationStore.create(postgres_url, an_identity()) as store:
+        database = store.database
+        with suppress(StoreError), database.transaction() as connection:
+            pid = connection.execute(text("SELECT pg_backend_pid()")).scalar()
+            with connected(postgres_url) as other:
+                other.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+            for _ in range(2):  # as of two writers that share a transaction
+                with pytest.raises(StoreError, match="run the same line again") as caught, database.transaction() as again:
+                    again.execute(text("SELECT 1"))
+                assert "\n" not in str(caught.value)
