@@ -80,7 +80,7 @@ def _change(found: Verdict, plan: ComparedPlan) -> str:
 
 
 def _points(plan: ComparedPlan) -> str:
-    return f"{100 * plan.gain:+.1f} points of accuracy (95 %: {100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
+    return f"{100 * plan.gain:+z.1f} points of accuracy (95 %: {100 * plan.best_low:+z.1f} to {100 * plan.best_high:+z.1f})"
 
 
 def bought(found: RecordedResult) -> str:

@@ -140,7 +140,7 @@ def _dot(found: Verdict, plan: ComparedPlan, name: str, *, is_own: bool) -> Dot:
 
 
 def _points(plan: ComparedPlan) -> str:
-    return f"{100 * plan.gain:+.1f} points (95 %: {100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
+    return f"{100 * plan.gain:+z.1f} points (95 %: {100 * plan.best_low:+z.1f} to {100 * plan.best_high:+z.1f})"
 
 
 def _share(value: float) -> float:

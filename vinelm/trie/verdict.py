@@ -497,7 +497,7 @@ def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
     for plan in sorted(shown, key=lambda plan: -plan.saved_usd):
         mark = " *" if plan is found.plan else ""
         cost = usd - plan.saved_usd
-        points = f"{100 * plan.gain:+.1f} ({100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f})"
+        points = f"{100 * plan.gain:+z.1f} ({100 * plan.best_low:+z.1f} to {100 * plan.best_high:+z.1f})"
         yield f"{_cut(plan.words, room)}{mark}", percent(_accuracy(found, plan)), points, dollars(cost), change(cost, usd)
 
 
@@ -590,7 +590,7 @@ def change(after: float, before: float) -> str:
 
 
 def _points(plan: ComparedPlan) -> str:
-    return f"{100 * plan.gain:+.1f} points, {100 * plan.best_low:+.1f} to {100 * plan.best_high:+.1f}"
+    return f"{100 * plan.gain:+z.1f} points, {100 * plan.best_low:+z.1f} to {100 * plan.best_high:+z.1f}"
 
 
 def _counted(found: Verdict) -> str:
