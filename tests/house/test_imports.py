@@ -11,6 +11,7 @@ MAY_IMPORT = {
     "adapters": {"core", "telemetry", "backends"},
     "traces": {"core"},
     "estimator": {"core"},
+    "proof": {"core"},
     "controller": {"core", "backends"},
     "profiler": {"core", "backends", "adapters", "traces"},
     "workflows": {"core", "backends", "adapters"},
@@ -18,8 +19,8 @@ MAY_IMPORT = {
 }
 MAY_IMPORT["api"] = set(MAY_IMPORT)
 MAY_IMPORT["running"] = MAY_IMPORT["scaffold"] = MAY_IMPORT["api"] | {"api"}
-MAY_IMPORT["batches"] = MAY_IMPORT["verdicts"] = MAY_IMPORT["running"] | {"running"}
-MAY_IMPORT["reports"] = MAY_IMPORT["batches"] | {"batches", "verdicts"}
+MAY_IMPORT["batches"] = MAY_IMPORT["verdicts"] = MAY_IMPORT["replay"] = MAY_IMPORT["running"] | {"running"}
+MAY_IMPORT["reports"] = MAY_IMPORT["batches"] | {"batches", "verdicts", "replay"}
 MAY_IMPORT["demo"] = MAY_IMPORT["reports"] | {"reports"}
 MAY_IMPORT["trying"] = MAY_IMPORT["demo"] | {"scaffold"}
 MAY_IMPORT["cli"] = MAY_IMPORT["trying"] | {"demo", "trying"}
