@@ -129,7 +129,14 @@ class ObservationStore:
         database, found = opening.opened(address, identity)
         try:
             with database.transaction() as connection:
-                return cls(database, found, number_of(connection, found))
+                number = _known_number(connection, found)
+            if number is None:  # each identity is numbered when the store gets it: nothing is added by whoever only reads
+                raise StoreError(
+                    f"{address}: what it was profiled with is not among its identities: the file is damaged: restore it from a "
+                    "copy",
+                    code="store-damaged",
+                )
+            return cls(database, found, number)
         except BaseException:
             database.close()
             raise
@@ -450,12 +457,16 @@ _FRAME_DTYPES = {
 
 def number_of(connection: Connection, identity: StoreIdentity) -> int:
     """Return the number of an identity in the table ``identities``, and add it if it is new. In the caller's transaction."""
-    for row in connection.execute(select(schema.identities)):
-        if StoreIdentity.from_json(row.value).key == identity.key:
-            return int(row.identity_id)
+    if (known := _known_number(connection, identity)) is not None:
+        return known
     since = datetime.now(UTC).isoformat(timespec="seconds")
     added = connection.execute(insert(schema.identities), {"value": identity.to_json(), "since": since})
     return new_key(added)
+
+
+def _known_number(connection: Connection, identity: StoreIdentity) -> int | None:
+    rows = connection.execute(select(schema.identities))
+    return next((int(row.identity_id) for row in rows if StoreIdentity.from_json(row.value).key == identity.key), None)
 
 
 def new_key(added: CursorResult[Any]) -> int:

@@ -110,6 +110,13 @@ def test_a_creation_that_was_cut_short_starts_over(tmp_path, leftover):
         assert store.observations() == [a_row()]
 
 
+def test_whoever_only_reads_adds_no_identity(tmp_path):
+    path = tmp_path / "a.db"
+    ObservationStore.create(path, an_identity()).close()
+    change(path, "UPDATE identities SET value = replace(value, ?, ?)", an_identity().workflow, "another")
+    refused(path, "the file is damaged: restore it from a copy")
+
+
 def test_a_damaged_checkpoint_is_not_handed_out(tmp_path):
     path = tmp_path / "s.db"
     with ObservationStore.create(path, an_identity()) as store:
