@@ -23,10 +23,7 @@ from typing import Any, NamedTuple
 
 BEGAN_S = datetime(2026, 9, 1, 6, tzinfo=UTC).timestamp()
 DAYS = 28.0
-_WORDS = (
-    "order parcel invoice refund address delay courier depot window label weight claim voucher account delivery return street "
-    "customer number evening morning status tracking damaged missing late payment receipt"
-).split()
+_WORDS = ("order", "parcel", "invoice", "refund", "address", "delay", "courier", "depot", "label", "weight", "claim", "late")
 _TOPICS = ("delay", "refund", "address", "invoice", "other")
 
 
@@ -55,10 +52,12 @@ class Made(NamedTuple):
 
     @property
     def messages(self) -> list[dict[str, Any]]:
+        """The prompt."""
         return [{"role": "system", "content": self.system}, {"role": "user", "content": self.user}]
 
     @property
     def answer(self) -> dict[str, Any]:
+        """The assistant's message."""
         calls = None
         if self.tool is not None:
             function = {"name": self.tool["name"], "arguments": json.dumps(self.tool["args"])}
@@ -75,36 +74,31 @@ LOOK_UP = {
     },
 }
 GRADE = {"type": "json_schema", "json_schema": {"name": "Grade", "schema": {"type": "object"}}}
-_STEPS = (  # name, system prompt, model, share of requests, tokens in, tokens out, seconds
-    (
-        "classify",
-        "You sort messages to a parcel service. Answer with one word: delay, refund, address, invoice or other.",
-        "gpt-4o",
-        1.0,
-        420,
-        3,
-        0.6,
-    ),
-    (
-        "grade_documents",
-        "You judge whether a document helps to answer the question. Answer as JSON.",
-        "gpt-4o",
-        3.0,
-        1500,
-        14,
-        0.8,
-    ),
-    ("plan_tools", "You are the support agent of a parcel service. Use tools to look parcels up.", "gpt-4o", 0.7, 900, 25, 1.2),
-    (
-        "answer",
-        "You answer customers of a parcel service, politely and in at most eight sentences.",
-        "gpt-4o",
-        1.0,
-        2600,
-        190,
-        4.5,
-    ),
-    ("", "Summarise the conversation for the next agent, in at most three sentences.", "gpt-4o-mini", 0.3, 1900, 80, 2.1),
+
+
+class Step(NamedTuple):
+    """A step: its name, or "", the beginning of its prompts, and what a call has on the mean."""
+
+    name: str
+    system: str
+    model: str
+    per_request: float
+    tokens_in: int
+    tokens_out: int
+    seconds: float
+
+
+SORT = "You sort messages to a parcel service. Answer with one word: delay, refund, address, invoice or other."
+JUDGE = "You judge whether a document helps to answer the question. Answer as JSON."
+TOOLS = "You are the support agent of a parcel service. Use tools to look parcels up."
+ANSWER = "You answer customers of a parcel service, politely and in at most eight sentences."
+SUMMARY = "Summarise the conversation for the next agent, in at most three sentences."
+STEPS = (
+    Step("classify", SORT, "gpt-4o", 1.0, 420, 3, 0.6),
+    Step("grade_documents", JUDGE, "gpt-4o", 3.0, 1500, 14, 0.8),
+    Step("plan_tools", TOOLS, "gpt-4o", 0.7, 900, 25, 1.2),
+    Step("answer", ANSWER, "gpt-4o", 1.0, 2600, 190, 4.5),
+    Step("", SUMMARY, "gpt-4o-mini", 0.3, 1900, 80, 2.1),
 )
 _PRICES = {"gpt-4o": (2.5, 1.25, 10.0), "gpt-4o-mini": (0.15, 0.075, 0.6)}
 
@@ -117,40 +111,52 @@ def made(calls: int, *, seed: int = 0, words: int = 60) -> Iterator[Made]:
         trace = uuid.UUID(int=rng.getrandbits(128)).hex
         at_s += rng.expovariate(1.0) * step_s
         began_s = at_s
-        for name, system, model, share, tokens_in, tokens_out, seconds in _STEPS:
-            times = int(share) + (rng.random() < share % 1)
+        for step in STEPS:
+            times = int(step.per_request) + (rng.random() < step.per_request % 1)
             for _ in range(min(times, left)):
                 left -= 1
-                call = _call(rng, trace, name, system, model, began_s, tokens_in, tokens_out, seconds, words)
+                call = _call(rng, trace, step, began_s, words)
                 began_s += call.seconds
                 yield call
 
 
-def _call(
-    rng: random.Random, trace: str, name: str, system: str, model: str, at_s: float, tokens_in: int, tokens_out: int,
-    seconds: float, words: int,
-) -> Made:  # fmt: skip
+def _call(rng: random.Random, trace: str, step: Step, at_s: float, words: int) -> Made:
     user = " ".join(rng.choices(_WORDS, k=words))
-    content: str | None = " ".join(rng.choices(_WORDS, k=max(tokens_out // 2, 1)))
+    content: str | None = " ".join(rng.choices(_WORDS, k=max(step.tokens_out // 2, 1)))
     tool, tools, form = None, [], None
-    if name == "classify":
+    if step.name == "classify":
         content = rng.choice(_TOPICS)
-    elif name == "grade_documents":
+    elif step.name == "grade_documents":
         content, form = json.dumps({"helps": rng.random() < 0.6}), GRADE
-    elif name == "plan_tools":
+    elif step.name == "plan_tools":
         tools = [LOOK_UP]
         content, tool = None, {"name": "look_up_parcel", "args": {"number": f"P{rng.randrange(10**6):06}"}}
     error = "RateLimitError: 429" if rng.random() < 0.004 else None
-    tokens_in = round(tokens_in * rng.uniform(0.8, 1.2))
-    tokens_out = 0 if error else max(round(tokens_out * rng.uniform(0.7, 1.3)), 1)
+    tokens_in = round(step.tokens_in * rng.uniform(0.8, 1.2))
+    tokens_out = 0 if error else max(round(step.tokens_out * rng.uniform(0.7, 1.3)), 1)
     cached = 1024 if tokens_in > 1100 and rng.random() < 0.3 and not error else 0
-    fresh, read, written = _PRICES[model]
-    cost = 0.0 if error else ((tokens_in - cached) * fresh + cached * read + tokens_out * written) / 1e6
+    fresh, read, written = _PRICES[step.model]
     return Made(
-        trace, f"{rng.getrandbits(64):016x}", name, "ChatOpenAI", model, system, user, None if error else content,
-        None if error else tool, tools, form, 0.2, at_s, seconds * rng.lognormvariate(0.0, 0.4), 0 if error else tokens_in,
-        tokens_out, cached, cost, error,
-    )  # fmt: skip
+        trace=trace,
+        span=f"{rng.getrandbits(64):016x}",
+        step=step.name,
+        library_name="ChatOpenAI",
+        model=step.model,
+        system=step.system,
+        user=user,
+        content=None if error else content,
+        tool=None if error else tool,
+        tools=tools,
+        response_format=form,
+        temperature=0.2,
+        at_s=at_s,
+        seconds=step.seconds * rng.lognormvariate(0.0, 0.4),
+        tokens_in=0 if error else tokens_in,
+        tokens_out=tokens_out,
+        cached=cached,
+        cost_usd=0.0 if error else ((tokens_in - cached) * fresh + cached * read + tokens_out * written) / 1e6,
+        error=error,
+    )
 
 
 def _iso(at_s: float) -> str:
@@ -372,8 +378,8 @@ def litellm(call: Made) -> dict[str, Any]:
 
 
 FORMS: dict[str, Callable[[Made], dict[str, Any]]] = {
-    "langfuse": langfuse, "langsmith": langsmith, "otel": otel, "openinference": openinference, "openai": openai, "litellm": litellm,
-}  # fmt: skip
+    form.__name__: form for form in (langfuse, langsmith, otel, openinference, openai, litellm)
+}
 
 
 def write(path: Path, form: str, calls: Iterator[Made]) -> None:

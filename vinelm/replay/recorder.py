@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,12 +27,12 @@ _MOST_RUNS = 100_000
 class VineRecorder(BaseCallbackHandler):
     """Writes each LLM call of an application as a line of JSON, which ``vinelm replay`` reads.
 
-    Give it where the application is called: ``graph.invoke(x, config={"callbacks": [VineRecorder("calls.jsonl")]})``; `ainvoke`,
-    `stream` and `batch` alike. All calls of one `invoke` are one request, and the LangGraph node is the step.
+    Give it where the application is called: ``graph.invoke(x, config={"callbacks": [VineRecorder("calls.jsonl")]})``, or
+    ``ainvoke``, ``stream``, ``batch``. All calls of one ``invoke`` are one request, and the LangGraph node is the step.
 
-    A line has the prompt, the tools, the settings, the answer, tokens, seconds and errors. It is appended with one write, so that
-    threads and processes may share the file, which only its owner may read (mode 600). Nothing is sent anywhere. The application
-    never fails because of it: what cannot be written is said once in the log of ``vinelm``.
+    A line has the prompt, the tools, the settings, the answer, tokens, seconds and errors. It is appended with one write, so
+    that threads and processes may share the file, which only its owner may read (mode 600). Nothing is sent anywhere. The
+    application never fails because of it: what cannot be written is said once in the log of ``vinelm``.
 
     Args:
         path: The file, made with the first call. Its folder has to exist.

@@ -25,34 +25,40 @@ ROLES = {
     "chatmessage": "user",
 }
 SETTINGS = (
-    "temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "max_output_tokens", "stop", "stop_sequences", "seed",
-    "n", "frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs", "reasoning_effort", "reasoning",
-    "thinking", "verbosity", "tool_choice", "parallel_tool_calls", "service_tier", "modalities",
+    "temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "max_output_tokens", "stop", "stop_sequences",
+    "seed", "n", "frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs", "reasoning_effort",
+    "reasoning", "thinking", "verbosity", "tool_choice", "parallel_tool_calls", "service_tier", "modalities",
 )  # fmt: skip
 """The parameters of a call that are kept: those that change answers or prices. Others may hold secrets."""
 _GENERIC = re.compile(
-    r"(azure)?chat[a-z]+|(async)?(azure)?(openai|anthropic)\w*|llm|call_?llm|(llm|openai|chat|litellm|anthropic)[-_. ]?"
-    r"(generation|call|chat|completions?|acompletion|responses?|generate|messages?)|generation|(a?text_|a)?completions?|messages?"
-    r"|responses?|chat|(chat|chat\.completions|messages|responses|completions)[. ]create|runnablesequence|generate_content"
-    r"|ai\.(generate|stream)(text|object)(\.do(generate|stream))?|(openai|anthropic|bedrock|gemini|google\w*)\.(chat|completion|messages)",
-    re.IGNORECASE,
+    r"(Azure)?Chat[A-Z]\w*|(Async)?(Azure)?(OpenAI|Anthropic)\w*|RunnableSequence"  # classes of LangChain and of SDKs
+    r"|(?i:((openai|anthropic|bedrock|gemini|litellm|llm)[-_. ])?"
+    r"(a?chat|generation|call|a?(text_)?completions?|responses?|messages?)"
+    r"([. ](completions?|create))*|llm|call[-_]?llm|(chat|responses)\.\w+\.create|generate_content)"
+    r"|ai\.(generate|stream)(Text|Object)(\.do(Generate|Stream))?"  # the AI SDK of Vercel
 )
 """Names that libraries give to every call: they say nothing about the step."""
 _OPERATION = re.compile(r"(chat|generate_content|text_completion)\s")
 
 
-def step_name(*names: Any) -> str:
-    """Return the first name that tells steps apart; "" if all are empty, or such as a library gives to each of its calls."""
-    for name in map(text, names):
-        if name and not _GENERIC.fullmatch(name) and not _OPERATION.match(name):
-            return name[:200]
-    return ""
+def step_name(chosen: Any, *names: Any) -> str:
+    """Return ``chosen``, the application's own name of the step, or the first of ``names`` that tells steps apart.
+
+    "" if all are empty, or such as a library gives to each of its calls.
+    """
+    found = text(chosen) or next((one for one in map(text, names) if one and not is_generic(one)), "")
+    return found[:200]
+
+
+def is_generic(name: str) -> bool:
+    """Return whether a library gives this name to every call: a class, or an operation with a model."""
+    return bool(_GENERIC.fullmatch(name) or _OPERATION.match(name))
 
 
 def messages_of(value: Any) -> list[dict[str, Any]]:
     """Return the messages of a prompt: a text, a list, or an object that holds it under one of the usual names."""
     value = decoded(value)
-    if value is None or value == "" or value == []:
+    if value is None or value in ("", []):
         return []
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
@@ -126,49 +132,57 @@ def _messages(value: Any, role: str = "user") -> Iterator[dict[str, Any]]:
         value = value["kwargs"]
     elif isinstance(value.get("data"), Mapping):
         value = value["data"]
-    if kind == "function_call_output":
-        yield {"role": "tool", "content": _as_text(value.get("output")), "tool_call_id": text(value.get("call_id"))}
+    if kind in ("function_call", "function_call_output"):  # items of OpenAI's Responses
+        is_call = kind == "function_call"
+        result = {"role": "tool", "content": _as_text(value.get("output")), "tool_call_id": text(value.get("call_id"))}
+        yield {"role": "assistant", "content": None, "tool_calls": [_call(value)]} if is_call else result
         return
-    if kind == "function_call":
-        yield {"role": "assistant", "content": None, "tool_calls": [_call(value)]}
-        return
-    more = mapping(value.get("additional_kwargs"))
-    given = first(value.get("tool_calls"), more.get("tool_calls"))
-    calls = [_call(one) for one in given or () if isinstance(one, Mapping)] if isinstance(given, list) else []
-    if isinstance(legacy := first(value.get("function_call"), more.get("function_call")), Mapping) and not calls:
-        calls = [_call(legacy)]
+    is_given, calls = _calls(value)
     content = first(value.get("parts"), value.get("content"))
-    kept: list[Any] = []
-    is_said = not isinstance(content, list)
+    kept: list[dict[str, Any]] = []
     for block in content if isinstance(content, list) else [content]:
-        if isinstance(block, str):
-            kept.append({"type": "text", "text": block})
-        elif isinstance(block, Mapping):
-            what = block.get("type") or ("text" if "text" in block else "")
-            said = first(block.get("text"), block.get("content"))
-            if what in ("text", "input_text", "output_text", "refusal") and (isinstance(said, str) or said is None):
-                kept.append({"type": "text", "text": said or ""})
-            elif what in ("tool_use", "tool_call", "function_call"):
-                if given is None:  # LangChain keeps Anthropic's blocks beside its own list
-                    calls.append(_call(block))
-            elif what == "message":
-                kept.append({"type": "text", "text": _as_text(block.get("content"))})
-            elif what in ("tool_result", "tool_call_response"):
-                result = first(block.get("content"), block.get("response"), block.get("result"))
-                name = text(first(block.get("tool_use_id"), block.get("id")))
-                yield {"role": "tool", "content": _as_text(result), "tool_call_id": name}
-            elif what not in ("reasoning", "thinking", "redacted_thinking"):
-                kept.append(dict(block))
-    if not (kept or calls or is_said or kind == "assistant"):
+        if (found := _block(block)) is None:
+            continue
+        if found.get("role") == "tool":
+            yield found
+        elif found.get("type") != "function":
+            kept.append(found)
+        elif not is_given:  # LangChain keeps Anthropic's blocks beside its own list of calls
+            calls.append(found)
+    if not (kept or calls or kind == "assistant" or not isinstance(content, list)):
         return
-    found: dict[str, Any] = {"role": kind, "content": kept or (None if calls else "")}
-    if len(kept) == 1 and kept[0].get("type") == "text":
-        found["content"] = kept[0]["text"]
-    if calls:
-        found["tool_calls"] = calls
-    if name := text(value.get("tool_call_id")):
-        found["tool_call_id"] = name
-    yield found
+    is_text = len(kept) == 1 and kept[0].get("type") == "text"
+    said = kept[0]["text"] if is_text else kept or (None if calls else "")
+    more = {"tool_calls": calls, "tool_call_id": text(value.get("tool_call_id"))}
+    yield {"role": kind, "content": said, **{name: one for name, one in more.items() if one}}
+
+
+def _calls(message: Mapping[str, Any]) -> tuple[bool, list[dict[str, Any]]]:
+    """Whether a message has a list of tool calls, and the calls; also the one of OpenAI's first form."""
+    more = mapping(message.get("additional_kwargs"))
+    given = first(message.get("tool_calls"), more.get("tool_calls"))
+    calls = [_call(one) for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []
+    legacy = first(message.get("function_call"), more.get("function_call"))
+    return given is not None, [_call(legacy)] if isinstance(legacy, Mapping) and not calls else calls
+
+
+def _block(block: Any) -> dict[str, Any] | None:
+    """A part of a message: a text, another content, a tool call, or a message with a tool's result; None for a thought."""
+    if isinstance(block, str):
+        return {"type": "text", "text": block}
+    if not isinstance(block, Mapping):
+        return None
+    kind = block.get("type") or ("text" if "text" in block else "")
+    said = first(block.get("text"), block.get("content"))
+    if kind in ("text", "input_text", "output_text", "refusal", "message"):
+        return {"type": "text", "text": "" if said is None else _as_text(said)}
+    if kind in ("tool_use", "tool_call", "function_call"):
+        return _call(block)
+    if kind in ("tool_result", "tool_call_response"):
+        result = first(block.get("content"), block.get("response"), block.get("result"))
+        name = text(first(block.get("tool_use_id"), block.get("id")))
+        return {"role": "tool", "content": _as_text(result), "tool_call_id": name}
+    return None if kind in ("reasoning", "thinking", "redacted_thinking") else dict(block)
 
 
 def _role(value: Mapping[str, Any], otherwise: str) -> str:
@@ -193,7 +207,7 @@ def _call(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tools_of(value: Any) -> list[dict[str, Any]]:
-    """Return declarations of tools, of OpenAI, Anthropic or OpenTelemetry, as OpenAI writes them; those of another form as given."""
+    """Return declarations of tools, of OpenAI, Anthropic or OpenTelemetry, as OpenAI writes them; others as they are given."""
     value = decoded(value)
     if isinstance(value, Mapping):  # Langfuse: name to schema
         value = [

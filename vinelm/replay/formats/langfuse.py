@@ -1,4 +1,4 @@
-"""Langfuse: observations of its API (v1, v2), of its exports to blob storage (enriched, legacy), and from its pages, also as CSV.
+"""Langfuse: observations of its API (v1, v2), of its exports to blob storage (enriched, legacy), and from its pages.
 
 https://langfuse.com/docs/api-and-data-platform/features/blob-storage-export-fields
 """

@@ -47,7 +47,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     yield LoggedCall(
         request=text(first(of.get("trace_id"), of.get("id"))),
         call=text(of.get("id")),
-        step=step_name(*(said.get(name) for name in _NAMES), *named[:1]),
+        step=step_name(first(*(said.get(name) for name in _NAMES)), *named[:1]),
         model=text(first(of.get("model"), hidden.get("litellm_model_name"), of.get("model_group"))),
         provider=text(of.get("custom_llm_provider")),
         messages=() if prompt == "redacted-by-litellm" else messages_of(prompt),

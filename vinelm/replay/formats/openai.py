@@ -54,11 +54,11 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     if seconds is None and began is not None and ended is not None:
         seconds = max(ended - began, 0.0)
     call = text(first(record.get("id"), record.get("custom_id"), answered.get("id"), where))
-    names = [first(one.get(name)) for one in (record, about) for name in ("step", "node", "langgraph_node", "name")]
+    names = [one.get(name) for one in (record, about) for name in ("step", "node", "langgraph_node", "name")]
     yield LoggedCall(
         request=text(first(*(one.get(k) for one in (record, about) for k in ("request_id", "trace_id", "session_id")), call)),
         call=call,
-        step=step_name(*names),
+        step=step_name(first(*names)),
         model=text(first(asked.get("model"), answered.get("model"), record.get("model"))),
         provider=text(record.get("provider")),
         messages=messages_of(asked),

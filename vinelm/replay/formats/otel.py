@@ -15,6 +15,11 @@ from vinelm.traces.tools.span_log import plain_value
 
 _CALLS = ("chat", "generate_content", "text_completion", "completion", "")
 """Operations that are one call of a model. ``invoke_agent`` sums several up, and would count them twice."""
+_NODES = (
+    "vinelm.stage", "metadata.langgraph_node", "traceloop.association.properties.langgraph_node", "gen_ai.step.name",
+    "gen_ai.prompt.name",
+)  # fmt: skip
+"""Attributes that the application, or its framework, names the step in."""
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
@@ -71,14 +76,9 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
         request=text(first(record.get("traceId"), record.get("trace_id"), context.get("trace_id"))),
         call=text(first(record.get("spanId"), record.get("span_id"), context.get("span_id"))),
         step=step_name(
-            metadata.get("langgraph_node"),
-            attributes.get("vinelm.stage"),
-            *(attributes.get(f"{prefix}.langgraph_node") for prefix in ("metadata", "traceloop.association.properties")),
-            attributes.get("gen_ai.step.name"),
-            attributes.get("gen_ai.prompt.name"),
+            first(metadata.get("langgraph_node"), *(attributes.get(name) for name in _NODES)),
             record.get("name"),
-            attributes.get("traceloop.entity.name"),
-            attributes.get("gen_ai.agent.name"),
+            *(attributes.get(name) for name in ("traceloop.entity.name", "gen_ai.agent.name")),
         ),
         model=text(model),
         provider=text(

@@ -63,8 +63,8 @@ def records(path: Path, note: Note, advance: Callable[[int], None]) -> Iterator[
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """The file itself, and what it holds when it is unpacked."""
     with open_regular(path) as raw:
-        is_packed = raw.peek(2)[:2] == b"\x1f\x8b"
-        yield raw, gzip.GzipFile(fileobj=raw) if is_packed else raw
+        packed: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
+        yield raw, packed
 
 
 def _read(file: IO[bytes], most: int) -> bytes:
