@@ -27,9 +27,10 @@ def _parts(record: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, A
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Return whether a record has the messages of a request, or the choices of a response."""
+    """Return whether a record has the messages of a request, the choices of a response, or the same of OpenAI's Responses."""
     asked, answered = _parts(record)
-    return "messages" in asked or "choices" in answered or ("custom_id" in record and "response" in record)
+    is_batch, is_responses = "custom_id" in record and "response" in record, "output" in answered and "model" in answered
+    return "messages" in asked or "choices" in answered or is_batch or ("input" in asked and is_responses)
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:

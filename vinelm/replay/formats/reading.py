@@ -101,7 +101,7 @@ def read_calls(
         reading.bytes_done = begun + file.stat().st_size
         # A folder may also hold scores, manifests and the like: their records are counted as broken, and named.
         if not is_found and (reading.calls, reading.others) == (calls, others):
-            why = f"{reading.named[-1]}" if reading.broken > broken and reading.named else f"{file}: it is empty"
+            why = f"{reading.named[-1]}" if reading.broken > broken and reading.named else f"{file}: it holds no record"
             raise ConfigError(f"nothing in it can be read: {why}", code="trace-unread")
     if not reading.calls:
         what = f"{reading.others:,} records, none of them a call of a model" if reading.others else "no file of a known form"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
-import io
 import json
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -122,7 +122,7 @@ def _lines(file: IO[bytes], path: Path, note: Note) -> Iterator[tuple[str, Any]]
         if not line.strip():
             continue
         try:
-            value = json.loads(line.decode("utf-8", "replace"))
+            value = json.loads(line.decode("utf-8", "replace").rstrip())
         except ValueError as error:
             note(place, f"not valid JSON: {getattr(error, 'msg', error)} at column {getattr(error, 'colno', 1)}")
         except RecursionError:
@@ -133,7 +133,8 @@ def _lines(file: IO[bytes], path: Path, note: Note) -> Iterator[tuple[str, Any]]
 
 def _csv(file: IO[bytes], path: Path, note: Note) -> Iterator[tuple[str, Any]]:
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
-    reader = csv.DictReader(io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline=""))
+    lines = (line.decode("utf-8", "replace").removeprefix("\ufeff") for line in iter(partial(file.readline, LONGEST), b""))
+    reader = csv.DictReader(lines)
     while True:
         try:
             row = next(reader)
