@@ -160,9 +160,7 @@ def test_memory_does_not_grow_with_calls_requests_steps_or_models(monkeypatch):
     monkeypatch.setattr("vinelm.replay.bill.Distinct", lambda most: Distinct(64))  # each is full within these calls
 
     def calls(number):
-        return (
-            call(f"step {at % 700}", str(at), at / 1000, model=f"model {at % 9000}", seconds=at % 977) for at in range(number)
-        )
+        return (call(f"step {at % 700}", str(at), at / 1000, model=f"model {at % 90}", seconds=at % 7) for at in range(number))
 
     def peak(number):
         tracemalloc.start()
@@ -171,6 +169,5 @@ def test_memory_does_not_grow_with_calls_requests_steps_or_models(monkeypatch):
         tracemalloc.stop()
         return found
 
-    assert len(Distinct(64)._seen) == 0
     peak(100)  # what is imported and kept
-    assert peak(20_000) < 1.2 * peak(10_000)
+    assert peak(30_000) < 1.1 * peak(15_000)

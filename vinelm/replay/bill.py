@@ -25,6 +25,8 @@ SHORT_TOKENS = 20
 MOST_STEPS = 200
 """The most steps that are told apart; calls of later ones are summed up in one."""
 OTHERS = "(further steps)"
+MOST_MODELS = 20
+"""The most models that are told apart within a step."""
 MONTH_DAYS = 30.0
 LEAST_DAYS = 1.0
 """A trace that spans less says nothing about a month."""
@@ -145,7 +147,7 @@ class StepBill:
         self.calls += 1
         self.seen.add(call.request)
         model = call.model[:100] or "(no model named)"
-        self.models[model if model in self.models or len(self.models) < MOST_STEPS else "(further models)"] += 1
+        self.models[model if model in self.models or len(self.models) < MOST_MODELS else "(further models)"] += 1
         self.tokens_in += call.tokens_in or 0
         self.tokens_out += call.tokens_out or 0
         self.cached_tokens += call.cached_tokens or 0

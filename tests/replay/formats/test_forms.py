@@ -488,11 +488,13 @@ def test_openai_responses():
 
 
 def test_anthropic_blocks_become_tool_calls_and_results():
+    use = {"type": "tool_use", "id": "c1", "name": "clock", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "23:00"}
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "Is it late?"}]},
-        {"role": "assistant", "content": [{"type": "text", "text": "Let me see."}, {"type": "tool_use", "id": "c1", "name": "clock", "input": {}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "23:00"}, {"type": "text", "text": "Well?"}]},
-    ]  # fmt: skip
+        {"role": "assistant", "content": [{"type": "text", "text": "Let me see."}, use]},
+        {"role": "user", "content": [result, {"type": "text", "text": "Well?"}]},
+    ]
     prompt = {"system": [{"type": "text", "text": "Answer with one word."}], "messages": messages}
     output = {"role": "assistant", "content": [{"type": "thinking", "thinking": "..."}, {"type": "text", "text": "Yes"}]}
     usage = {"input_tokens": 10, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 5, "output_tokens": 2}

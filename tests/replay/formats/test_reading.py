@@ -12,7 +12,6 @@ from importlib.util import find_spec
 import pytest
 import simulated_traces
 
-
 from vinelm.errors import ConfigError
 from vinelm.replay import read_calls
 from vinelm.replay.formats import records
