@@ -3,8 +3,8 @@
     python scripts/bench_replay.py --calls 100000 --results results/replay.json
 
 Each trace is written to a temporary folder by `simulated_traces.py` and read in a process of its own: seconds are those of
-`bill_of`, imports left out, and the peak is that of the whole process, Python and VineLM included. A user's message has 60 words, so
-that a call takes 1.2 to 2.2 kB as JSON lines.
+`bill_of`, imports left out, and the peak is that of the whole process, Python and VineLM included. A user's message has 60
+words, so that a call takes 1.2 to 2.2 kB as JSON lines.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 
 from vinelm.replay import LoggedCall
 from vinelm.replay.bill import MOST_STEPS, OTHERS, Distinct, Seconds, dollars_of, is_short, is_structured, price_of, summed
-from vinelm.replay.formats.reading import Reading
+from vinelm.replay.formats.reading import TraceReading
 from vinelm.replay.steps import step_of
 
 BEGAN_S = datetime(2026, 9, 1, tzinfo=UTC).timestamp()
@@ -22,7 +22,7 @@ def call(step="a", request="r", day=0.0, **more):
 
 
 def bill(*calls):
-    reading = Reading()
+    reading = TraceReading()
     reading.calls = len(calls)
     return summed(calls, reading)
 
@@ -164,7 +164,7 @@ def test_memory_does_not_grow_with_calls_requests_steps_or_models(monkeypatch):
 
     def peak(number):
         tracemalloc.start()
-        summed(calls(number), Reading())
+        summed(calls(number), TraceReading())
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return found

@@ -16,7 +16,7 @@ from langgraph.graph import END, START, StateGraph
 
 import vinelm
 from vinelm.replay import read_calls
-from vinelm.replay.formats.reading import Reading
+from vinelm.replay.formats.reading import TraceReading
 
 USAGE = {"input_tokens": 12, "output_tokens": 3, "total_tokens": 15, "input_token_details": {"cache_read": 4}}
 
@@ -177,7 +177,7 @@ def test_lines_of_many_threads_and_recorders_stay_whole(tmp_path):
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(run, range(64)))
-    reading = Reading()
+    reading = TraceReading()
     assert len(list(read_calls(path, reading=reading))) == 64
     assert reading.broken == 0
 

@@ -16,8 +16,8 @@ from typing import Any
 from vinelm.catalog.litellm_routes import split_model
 from vinelm.catalog.model import Price
 from vinelm.catalog.prices import find_price
-from vinelm.replay.call import LoggedCall
-from vinelm.replay.formats.reading import Reading, Redact, read_calls
+from vinelm.replay.formats.call import LoggedCall
+from vinelm.replay.formats.reading import Redact, TraceReading, read_calls
 from vinelm.replay.steps import step_of
 
 SHORT_TOKENS = 20
@@ -48,6 +48,7 @@ _PROVIDERS = {
 }
 """How OpenTelemetry and LangChain call providers that the price lists call otherwise."""
 _GATEWAYS = ("", "litellm", "litellm_proxy", "langchain", "_other", "custom")
+OnProgress = Callable[[TraceReading], None]
 
 
 class Distinct:
@@ -107,7 +108,7 @@ class StepBill:
     """The sums of one step.
 
     Attributes:
-        key: See :class:`~vinelm.replay.steps.Step`.
+        key: See :class:`~vinelm.replay.steps.CallStep`.
         title: Its name, or the first words of its system prompt.
         is_named: Whether the trace names it.
         calls: Calls of models, failed ones included.
@@ -183,7 +184,7 @@ class Bill:
     """
 
     steps: list[StepBill]
-    reading: Reading
+    reading: TraceReading
     started_at: float | None
     ended_at: float | None
     days: int
@@ -269,7 +270,7 @@ def bill_of(
     *,
     format: str | None = None,
     redact: Redact | None = None,
-    on_progress: Callable[[Reading], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Bill:
     """Return where the money of recorded calls goes: dollars, calls, seconds and tokens of each step.
 
@@ -285,12 +286,14 @@ def bill_of(
     Raises:
         ConfigError: There is no call in them, or a path, the format or ``redact`` is wrong.
     """
-    reading = Reading()
+    reading = TraceReading()
     calls = read_calls(paths, format=format, redact=redact, reading=reading)
     return summed(calls, reading, on_progress)
 
 
-def summed(calls: Iterable[LoggedCall], reading: Reading, on_progress: Callable[[Reading], None] | None = None) -> Bill:
+def summed(
+    calls: Iterable[LoggedCall], reading: TraceReading, on_progress: Callable[[TraceReading], None] | None = None
+) -> Bill:
     """Return the bill of calls that come from elsewhere; ``reading`` counts them."""
     steps: dict[str, StepBill] = {}
     requests, days, unpriced = Distinct(16_384), set[int](), Counter[str]()

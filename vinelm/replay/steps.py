@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from vinelm.replay.call import LoggedCall
+from vinelm.replay.formats.call import LoggedCall
 
 TITLE_CHARS = 40
 """The most characters of a system prompt that become the title of a step without a name."""
@@ -16,7 +16,7 @@ _READ_CHARS = 200
 NO_SYSTEM = "(no system prompt)"
 
 
-class Step(NamedTuple):
+class CallStep(NamedTuple):
     """A step of the application.
 
     Attributes:
@@ -30,10 +30,10 @@ class Step(NamedTuple):
     is_named: bool
 
 
-def step_of(call: LoggedCall) -> Step:
+def step_of(call: LoggedCall) -> CallStep:
     """Return the step of a call. Digits in a system prompt, and what follows its first 200 characters, tell no steps apart."""
     if call.step:
-        return Step(f"name:{call.step}", call.step, True)
+        return CallStep(f"name:{call.step}", call.step, True)
     system = " ".join(next((_said(one) for one in call.messages if one.get("role") in ("system", "developer")), "").split())
     tools = sorted(str(_name(one)) for one in call.tools)
     form = call.response_format or {}
@@ -45,7 +45,7 @@ def step_of(call: LoggedCall) -> Step:
     ]
     digest = hashlib.blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()
     title = system if len(system) <= TITLE_CHARS else f"{system[:TITLE_CHARS].rsplit(' ', 1)[0]}..."
-    return Step(f"prompt:{digest}", title or NO_SYSTEM, False)
+    return CallStep(f"prompt:{digest}", title or NO_SYSTEM, False)
 
 
 def _said(message: Mapping[str, Any]) -> str:

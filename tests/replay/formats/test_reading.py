@@ -15,7 +15,7 @@ import simulated_traces
 from vinelm.errors import ConfigError
 from vinelm.replay import read_calls
 from vinelm.replay.formats import records
-from vinelm.replay.formats.reading import FORMATS, Reading
+from vinelm.replay.formats.reading import FORMATS, TraceReading
 
 FORMS = tuple(simulated_traces.FORMS)
 NAMED = {"openinference": "otel"}
@@ -26,7 +26,7 @@ def rows(form, calls=40):
 
 
 def read(path, **how):
-    reading = Reading()
+    reading = TraceReading()
     return list(read_calls(path, reading=reading, **how)), reading
 
 

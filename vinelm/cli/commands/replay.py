@@ -16,7 +16,7 @@ from vinelm.reports import percent, seconds, usd
 if TYPE_CHECKING:
     from vinelm.replay import Bill
     from vinelm.replay.bill import StepBill
-    from vinelm.replay.formats.reading import Reading
+    from vinelm.replay.formats.reading import TraceReading
 
 _MOST_ROWS = 20
 """The most steps that are listed; ``--json`` has all."""
@@ -57,7 +57,7 @@ def command(
     change = None if redact is None else load_function(redact, "--redact")
     with progress(quiet=quiet) as advance:
 
-        def report(read: Reading) -> None:
+        def report(read: TraceReading) -> None:
             advance(read.bytes_done, read.bytes_total, "reading", f"{read.calls:,} calls")
 
         bill = bill_of(traces, format=form, redact=change, on_progress=report)

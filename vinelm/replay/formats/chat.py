@@ -243,7 +243,7 @@ def format_of(value: Any) -> dict[str, Any] | None:
     return dict(found) if found and found.get("type") != "text" else None
 
 
-class Usage(NamedTuple):
+class CallTokens(NamedTuple):
     """Tokens of a call: all of the prompt, all of the answer, and those of the prompt that a cache had. None: not stated."""
 
     tokens_in: int | None = None
@@ -251,7 +251,7 @@ class Usage(NamedTuple):
     cached: int | None = None
 
 
-def usage_of(value: Any) -> Usage:
+def usage_of(value: Any) -> CallTokens:
     """Return the tokens of a usage object of OpenAI, Anthropic, LangChain or Gemini."""
     of = mapping(value)
     given = first(of.get("prompt_tokens"), of.get("input_tokens"), of.get("promptTokenCount"), of.get("prompt_token_count"))
@@ -266,7 +266,7 @@ def usage_of(value: Any) -> Usage:
     if tokens_in is not None and "prompt_tokens" not in of and "input_token_details" not in of:
         # Anthropic counts what its cache read and wrote apart from the other tokens of the prompt.
         tokens_in += (count(of.get("cache_read_input_tokens")) or 0) + (count(of.get("cache_creation_input_tokens")) or 0)
-    return Usage(tokens_in, tokens_out, cached)
+    return CallTokens(tokens_in, tokens_out, cached)
 
 
 def _as_text(value: Any) -> str:

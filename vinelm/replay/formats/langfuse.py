@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vinelm.replay.call import LoggedCall
-from vinelm.replay.formats.chat import Usage, answer_of, format_of, messages_of, settings_of, step_name, tools_of, usage_of
+from vinelm.replay.formats.call import LoggedCall
+from vinelm.replay.formats.chat import CallTokens, answer_of, format_of, messages_of, settings_of, step_name, tools_of, usage_of
 from vinelm.replay.formats.values import count, decoded, epoch, first, mapping, number, text
 
 _SHOWS = (
@@ -74,7 +74,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     )
 
 
-def _usage(record: Mapping[str, Any]) -> Usage:
+def _usage(record: Mapping[str, Any]) -> CallTokens:
     """Tokens by category: ``input`` is usually without ``input_cached_tokens``, so that categories add up to ``total``."""
     details = mapping(first(record.get("usageDetails"), record.get("usage_details"), record.get("usage")))
     known = {name: found for name in details if (found := count(details[name])) is not None and name != "total"}
@@ -83,7 +83,7 @@ def _usage(record: Mapping[str, Any]) -> Usage:
             count(first(record.get(a), record.get(b)))
             for a, b in (("inputUsage", "inputTokens"), ("outputUsage", "outputTokens"))
         ]
-        return Usage(
+        return CallTokens(
             flat[0] if flat[0] is not None else count(record.get("promptTokens")),
             flat[1] if flat[1] is not None else count(record.get("completionTokens")),
         )
@@ -95,4 +95,4 @@ def _usage(record: Mapping[str, Any]) -> Usage:
     extra_out = sum(found for name, found in known.items() if name.startswith("output_"))
     cached = [found for name, found in known.items() if "cache" in name and "creation" not in name and "write" not in name]
     tokens = (plain_in, plain_out) if is_whole else (plain_in + extra_in, plain_out + extra_out)
-    return Usage(*tokens, sum(cached) if cached else None)
+    return CallTokens(*tokens, sum(cached) if cached else None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vinelm.replay.call import LoggedCall
+from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import SETTINGS, answer_of, format_of, messages_of, settings_of, step_name, tools_of
 from vinelm.replay.formats.values import count, decoded, epoch, first, mapping, number, text
 from vinelm.traces.tools.span_log import plain_value

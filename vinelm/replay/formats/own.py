@@ -1,4 +1,4 @@
-"""Lines of :class:`~vinelm.replay.recorder.VineRecorder`: a :class:`~vinelm.replay.call.LoggedCall` each, as it is."""
+"""Lines of :class:`~vinelm.replay.recorder.VineRecorder`: a :class:`~vinelm.replay.formats.call.LoggedCall` each, as it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from vinelm.replay.call import LoggedCall
+from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.values import count, mapping, number, text
 
 MARK = "vinelm_call"

@@ -1,4 +1,4 @@
-"""Reads traces: files and folders of any known form, as a stream of :class:`~vinelm.replay.call.LoggedCall`."""
+"""Reads traces: files and folders of any known form, as a stream of :class:`~vinelm.replay.formats.call.LoggedCall`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from types import MappingProxyType, ModuleType
 
 from vinelm.errors import ConfigError
 from vinelm.io.file_kinds import unread
-from vinelm.replay.call import LoggedCall
 from vinelm.replay.formats import langfuse, langsmith, litellm, openai, otel, own
+from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.records import records
 
 FORMATS: Mapping[str, ModuleType] = MappingProxyType(
@@ -26,7 +26,7 @@ Redact = Callable[[LoggedCall], LoggedCall]
 
 
 @dataclass
-class Reading:
+class TraceReading:
     """What was read so far.
 
     Attributes:
@@ -61,7 +61,7 @@ def read_calls(
     *,
     format: str | None = None,
     redact: Redact | None = None,
-    reading: Reading | None = None,
+    reading: TraceReading | None = None,
 ) -> Iterator[LoggedCall]:
     """Yield the LLM calls of traces, one at a time, in bounded memory.
 
@@ -81,7 +81,7 @@ def read_calls(
     if format is not None and format not in FORMATS:
         raise ConfigError(f"unknown format {format!r}: it is one of {', '.join(FORMATS)}", code="trace-format")
     known = [(name, FORMATS[name]) for name in ([format] if format else FORMATS)]
-    reading = reading if reading is not None else Reading()
+    reading = reading if reading is not None else TraceReading()
     named = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
     files = [(file, path.is_dir()) for path in named for file in _files(path)]
     reading.bytes_total = sum(file.stat().st_size for file, _ in files)
@@ -126,7 +126,7 @@ def _files(path: Path) -> list[Path]:
     )
 
 
-def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], reading: Reading) -> Iterator[LoggedCall]:
+def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], reading: TraceReading) -> Iterator[LoggedCall]:
     """The calls of a record, counted."""
     try:
         if not isinstance(record, dict):
