@@ -1,10 +1,10 @@
-"""Seconds and peak memory of ``vinelm replay --dry-run`` on a simulated trace of each form.
+"""Processor seconds and peak memory of ``vinelm replay --dry-run`` on a simulated trace of each form.
 
     python scripts/bench_replay.py --calls 100000 --results results/replay.json
 
-Each trace is written to a temporary folder by `simulated_traces.py` and read in a process of its own: seconds are those of
-`bill_of`, imports left out, and the peak is that of the whole process, Python and VineLM included. A user's message has 60
-words, so that a call takes 1.2 to 2.2 kB as JSON lines.
+Each trace is written to a temporary folder by `simulated_traces.py` and read in a process of its own. Seconds are those of the
+processor for `bill_of`, imports left out; the peak is that of the whole process, Python and VineLM included. A user's message
+has 60 words, so that a call takes 1.2 to 2.2 kB as JSON lines.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ READ = """
 import json, resource, sys, time
 from pathlib import Path
 from vinelm.replay import bill_of
-began_s = time.perf_counter()
+began_s = time.process_time()
 found = bill_of(sys.argv[1])
-seconds = time.perf_counter() - began_s
+seconds = time.process_time() - began_s
 status = Path("/proc/self/status")
 if status.exists():  # on Linux the other figure includes the process that started this one
     peak = next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 2**10

@@ -4,6 +4,8 @@ import asyncio
 import json
 import operator
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, TypedDict
 
@@ -180,6 +182,28 @@ def test_lines_of_many_threads_and_recorders_stay_whole(tmp_path):
     reading = TraceReading()
     assert len(list(read_calls(path, reading=reading))) == 64
     assert reading.broken == 0
+
+
+WRITES = """
+import sys, uuid
+from langchain_core.outputs import Generation, LLMResult
+from vinelm import VineRecorder
+recorder = VineRecorder(sys.argv[1])
+for _ in range(100):
+    run = uuid.uuid4()
+    recorder.on_llm_start({}, ["x" * 300_000], run_id=run)
+    recorder.on_llm_end(LLMResult(generations=[[Generation(text="fine")]]), run_id=run)
+"""
+
+
+def test_lines_of_several_processes_stay_whole(tmp_path):
+    path = tmp_path / "calls.jsonl"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITES, path]) for _ in range(3)]
+    assert [writer.wait(120) for writer in writers] == [0, 0, 0]
+    reading = TraceReading()
+    calls = list(read_calls(path, reading=reading))
+    assert (len(calls), reading.broken) == (300, 0)
+    assert {len(call.messages[0]["content"]) for call in calls} == {300_000}
 
 
 def test_a_file_that_is_there_is_appended_to(tmp_path):
