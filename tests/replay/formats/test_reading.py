@@ -150,7 +150,7 @@ def test_broken_lines_are_named_and_the_others_read(tmp_path):
     assert reading.broken == 5
     assert [line.partition(": ")[0] for line in reading.named] == [f"{path}:{at}" for at in (2, 4, 5, 6, 8)]
     assert reading.named[0].endswith("not valid JSON: Expecting value at column 23")
-    assert reading.named[2].endswith("of no known form (--format names one)")
+    assert reading.named[2].endswith("of no known form")
     assert [call.where for call in calls] == [f"{path}:{at}" for at in (1, 7, 9)]
 
 
@@ -203,7 +203,7 @@ def test_folders_are_searched_and_may_hold_other_files(tmp_path):
     calls, reading = read([tmp_path, tmp_path / "a" / "2.json"])
     assert len(calls) == 12
     assert dict(reading.formats) == {"langfuse": 10, "litellm": 2}
-    assert reading.named == [f"{tmp_path}/manifest.json:1: of no known form (--format names one)"]
+    assert reading.named == [f"{tmp_path}/manifest.json:1: of no known form"]
 
 
 @pytest.mark.parametrize(

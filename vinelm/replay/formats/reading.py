@@ -133,7 +133,7 @@ def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], read
             raise TypeError
         place = next((place for place, (_, reader) in enumerate(known) if reader.is_record(record)), None)
         if place is None:
-            forms = f"no record of {known[0][0]}" if len(known) == 1 else "of no known form (--format names one)"
+            forms = f"no record of {known[0][0]}" if len(known) == 1 else "of no known form"
             reading.note(where, forms)
             return
         name, reader = known[place]
