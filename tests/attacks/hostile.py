@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args()
     results: dict[str, Any] = {}
-    sys.path.append(str(Path(__file__).resolve().parents[1]))  # which has examples/
+    sys.path.append(str(Path(__file__).resolve().parents[2]))  # which has examples/
     for part in options.parts:
         began = time.perf_counter()
         found = dict(import_module(f"hostile_parts.{part}").run(_Progress(part)))
@@ -56,6 +56,8 @@ def main() -> int:
         }
         one = results[part]
         print(f"{part}: {one['attempts']} attempts, {len(one['through'])} through", file=sys.stderr, flush=True)
+        for line in one["through"]:  # at once: a later part may end the program
+            print(f"  {line[:200]}", file=sys.stderr, flush=True)
     through = sum(len(found["through"]) for found in results.values())
     if options.json:
         attempts = sum(found["attempts"] for found in results.values())

@@ -37,15 +37,18 @@ def project(tmp_path, monkeypatch):
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_the_whole_way_ends_in_one_verdict_and_goes_on(project, capfd, times):
     line = ["try", "workflow.py:build", "--budget-usd", "0.03", "--quiet", "--json"]
-    assert main(line) == 0
+    assert main([*line, "--max-loss", "7"]) == 0
     first = json.loads(capfd.readouterr().out)
+    assert trial.kept_max_loss(Path("app.vine")) == first["verdict"]["max_loss"] == pytest.approx(0.07)
     assert first["verdict"]["advice"] in ("switch", "keep", "undecided", "not enough data")
     assert first["verdict"]["models"] == {"solve": "large", "fix": "large"}
     assert first["is_simulated"]
     assert Path(first["report"]).is_file()
     for _ in range(times - 1):
         assert main(line) == 0  # what is left of the budget may have room for a cheaper call
-        assert first["spent_usd"] <= json.loads(capfd.readouterr().out)["spent_usd"] <= 0.03
+        again = json.loads(capfd.readouterr().out)
+        assert first["spent_usd"] <= again["spent_usd"] <= 0.03
+        assert again["verdict"]["max_loss"] == pytest.approx(0.07)  # as the first line said
 
 
 def a_trial(advice, **options):
@@ -214,3 +217,36 @@ def test_models_of_today_that_cannot_be_written_are_said_in_one_line(project):
     with pytest.raises(ConfigError, match=r"write what runs today into the template of workflow\.py \(answer gpt-5\)"):
         note_today(file, {"answer": "gpt-5"})
     assert file.read_text(encoding="utf-8") == before
+
+
+def test_the_allowed_loss_is_asked_once_on_a_terminal(project, monkeypatch):
+    asked, used = [], []
+
+    def answered(text, **settings):
+        asked.append(text)
+        return settings["value_proc"]("1.5")
+
+    def tried(app, *, max_loss, **_):
+        used.append(max_loss)
+        return a_trial("keep")
+
+    monkeypatch.setattr("click.prompt", answered)
+    monkeypatch.setattr("vinelm.trying.try_app", tried)
+    monkeypatch.setattr("vinelm.cli.try_app._show", lambda *_, **__: None)
+    line = ["try", "workflow.py:build", "--budget-usd", "0.03"]
+    for name in ("stdin", "stderr"):
+        monkeypatch.setattr(f"vinelm.cli.try_app.sys.{name}.isatty", lambda: True, raising=False)
+    assert main(line) == 0
+    assert main([*line, "--max-loss", "2"]) == 0
+    assert main([*line, "--quiet"]) == 0
+    Path("app.vine").write_text("", encoding="utf-8")
+    assert main(line) == 0  # an earlier run kept the answer
+    assert used == [pytest.approx(0.015), pytest.approx(0.02), None, None]
+    assert len(asked) == 1
+
+
+def test_a_file_without_a_verdict_keeps_no_loss(tmp_path):
+    trie = tmp_path / "app.vine"
+    assert trial.kept_max_loss(trie) is None
+    trie.write_text("no trie", encoding="utf-8")
+    assert trial.kept_max_loss(trie) is None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vinelm.cli.console import echo, print_json, say
 from vinelm.cli.options import flag, option, output_options, resumable
-from vinelm.cli.quantities import USD, Count, InputFile
+from vinelm.cli.quantities import POINTS, USD, Count, InputFile
 from vinelm.cli.verdict_output import max_loss_option, show_verdict
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 def command(*, app: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Go the whole way with your own application: read its graph, profile it, and say whether to switch or to keep.
 
+    On a terminal the first run asks how many points of accuracy a cheaper plan may lose, unless --max-loss says so.
+
     APP is FILE.py:ATTRIBUTE, as for `vinelm init`. The first time this writes workflow.py and models.toml next to it, as that
     command does; files that are there are kept, so that you may change them and run the same line again. Then it buys rows
     until it is certain, no plan can be proven on these requests, or the budget is spent: first what your app runs today and
@@ -54,6 +58,8 @@ def command(*, app: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """
     from vinelm.cli.progress import at_step, live, noted, raced
 
+    if options["max_loss"] is None and not (quiet or as_json or options["dry_run"]):
+        options["max_loss"] = _asked_max_loss(Path(app.rpartition(":")[0]).parent / "app.vine")
     if not quiet:
         at_step(f"reading {app}")  # the next import takes seconds
     from vinelm.trying import try_app
@@ -66,6 +72,14 @@ def command(*, app: str, as_json: bool, quiet: bool, **options: Any) -> None:
             on_single_models=raced(kind), on_note=noted(kind),
         )  # fmt: skip
     _show(found, as_json=as_json)
+
+
+def _asked_max_loss(trie: Path) -> float | None:
+    """Ask for it on a terminal; None if an earlier run has: its file keeps the answer."""
+    if trie.exists() or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    question = "Points of accuracy that a cheaper plan may lose"
+    return float(click.prompt(question, default="3", value_proc=partial(POINTS.convert, param=None, ctx=None), err=True))
 
 
 def _show(found: Trial, *, as_json: bool) -> None:

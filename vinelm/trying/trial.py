@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vinelm.errors import ConfigError, StoreError, WorkflowError
+from vinelm.errors import ConfigError, InputError, StoreError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.reports.plan_words import serving_lines
 from vinelm.scaffold.project import MODELS_FILE, WORKFLOW_FILE
@@ -122,7 +122,8 @@ def try_app(
             be proven on these requests, whatever is bought.
         allow_unproven: :attr:`Trial.lines` also serve a plan that is not proven.
         dry_run: Return what would be bought. Calls nothing.
-        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch, a fraction in [0, 1) (default 0.03).
+        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch, a fraction in [0, 1). None: that of the
+            run before, which ``app.vine`` keeps, or 0.03.
         on_step: Called with a few words when a step begins, such as ``"estimating"``.
         on_progress: As :func:`vinelm.profile` takes it.
         on_single_models: As :func:`vinelm.profile` takes it.
@@ -145,8 +146,8 @@ def try_app(
     """
     from vinelm.profiler.scheduling.scheduler import interrupts_raised
 
-    allowed = MAX_LOSS if max_loss is None else max_loss
-    require_max_loss(allowed)
+    if max_loss is not None:
+        require_max_loss(max_loss)
     labels = (label_field,) if isinstance(label_field, str) else tuple(label_field)
     asked = FirstRun(
         app=app, dataset=None if dataset is None else str(dataset), label_field=labels, models=models, today=today, apply=apply
@@ -156,6 +157,8 @@ def try_app(
         folder = project_of(asked, tell).resolve()
         with chdir(folder):
             begin(f"checking {WORKFLOW_FILE}")
+            allowed = kept_max_loss(Path(TRIE)) if max_loss is None else max_loss
+            allowed = MAX_LOSS if allowed is None else allowed
             inputs, questions = _checked(tell)
             if questions and not dry_run:
                 raise ConfigError(
@@ -175,6 +178,17 @@ def try_app(
             begin("writing the report")
             page = _reported(trie)
     return Trial(folder=folder, trie=trie, report=page, allow_unproven=allow_unproven)
+
+
+def kept_max_loss(trie: Path) -> float | None:
+    """Return the loss that the verdict of an earlier run allowed; None if the file has none, or cannot be read."""
+    from vinelm.vinefile import load_trie
+
+    try:
+        found = load_trie(trie).verdict if trie.is_file() else None
+    except InputError:  # it is written anew
+        return None
+    return None if found is None else found.max_loss
 
 
 def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
