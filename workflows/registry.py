@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
@@ -97,8 +97,6 @@ def load_workflow(
         target = WORKFLOWS[spec][0]
     elif _SPEC.fullmatch(spec):
         target = spec
-        if "" not in sys.path and os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())  # not removed again: the module may import from its folder later
     else:
         names = ", ".join(WORKFLOWS)
         raise ConfigError(
@@ -109,12 +107,32 @@ def load_workflow(
     return _made(spec, _resolve(spec, target), dataset, columns, limit, labelled=labelled)
 
 
-def _resolve(spec: str, target: str) -> Any:
+def load_function(spec: str, what: str) -> Callable[..., Any]:
+    """Return the function that ``module:attribute`` names; of the working folder also ``file.py:attribute``.
+
+    Importing the module runs its code. ``what`` is what errors call the function.
+
+    Raises:
+        ConfigError: The text names none, or what it names cannot be called.
+        WorkflowError: The module cannot be imported, or lacks the attribute.
+    """
+    spec = _FILE.sub(r"\1:", spec)
+    if not _SPEC.fullmatch(spec):
+        raise ConfigError(f"{what}: {spec!r} names no function: write module:function")
+    found = _resolve(spec, spec, lambda module: ": name a function of it")
+    if not callable(found):
+        raise ConfigError(f"{what}: {spec} is a {type(found).__name__}: name a function")
+    return cast("Callable[..., Any]", found)
+
+
+def _resolve(spec: str, target: str, suggestion: Callable[[Any], str] | None = None) -> Any:
+    if spec == target and "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # not removed again: the module may import from its folder later
     module_name, _, path = target.partition(":")
     found: Any = _import(spec, module_name)
     for name in path.split("."):
         if not hasattr(found, name):
-            raise WorkflowError(f"{spec}: {module_name!r} has no attribute {path!r}{_suggestion(found)}")
+            raise WorkflowError(f"{spec}: {module_name!r} has no attribute {path!r}{(suggestion or _suggestion)(found)}")
         found = getattr(found, name)
     return found
 

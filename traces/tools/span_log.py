@@ -189,7 +189,7 @@ def _spans(value: Any, where: str) -> Iterator[_Span]:
 
 
 def _otlp_span(span: Mapping[str, Any]) -> _Span:
-    attributes = {str(one["key"]): _value_of(one.get("value", {})) for one in span.get("attributes", ())}
+    attributes = {str(one["key"]): plain_value(one.get("value", {})) for one in span.get("attributes", ())}
     times = [int(span[name]) / 1e9 for name in ("startTimeUnixNano", "endTimeUnixNano")]
     is_error = span.get("status", {}).get("code") in (2, "STATUS_CODE_ERROR") or "error.type" in attributes
     return _Span(str(span["traceId"]), str(span["spanId"]), str(span["name"]), times[0], max(times), is_error, attributes)
@@ -203,13 +203,13 @@ def _printed_span(span: Mapping[str, Any]) -> _Span:
     return _Span(str(of["trace_id"]), str(of["span_id"]), str(span["name"]), times[0], max(times), is_error, attributes)
 
 
-def _value_of(value: Mapping[str, Any]) -> Any:
-    """The value of OTLP's ``AnyValue``."""
+def plain_value(value: Mapping[str, Any]) -> Any:
+    """Return the value of OTLP's ``AnyValue``; None of one that is empty or of an unknown kind."""
     for name, kind in _VALUES.items():
         if name in value:
             return kind(value[name])
     if "arrayValue" in value:
-        return [_value_of(one) for one in value["arrayValue"].get("values", ())]
+        return [plain_value(one) for one in value["arrayValue"].get("values", ())]
     if "kvlistValue" in value:
-        return {str(one["key"]): _value_of(one.get("value", {})) for one in value["kvlistValue"].get("values", ())}
+        return {str(one["key"]): plain_value(one.get("value", {})) for one in value["kvlistValue"].get("values", ())}
     return None

@@ -103,7 +103,7 @@ def route_of(model: Any, params: Mapping[str, Any], label: str) -> Called:
         raise ConfigError(f"{label}: litellm_params has no model: write it as PROVIDER/MODEL, such as openai/gpt-4o")
     if "*" in model:
         raise ConfigError(f"{label}: {model!r} stands for many models, and each choice needs a price: list them one by one")
-    prefix, model_id = _split(model, params)
+    prefix, model_id = split_model(model, params)
     if prefix not in ROUTES or not model_id:
         raise ConfigError(
             f"{label}: unknown LiteLLM provider in {model!r}: leave the entry out, or write a TOML one with "
@@ -146,7 +146,8 @@ def _on_vertex(model_id: str, label: str) -> Route:
     return ROUTES["vertex_ai"]
 
 
-def _split(model: str, params: Mapping[str, Any]) -> tuple[str, str]:
+def split_model(model: str, params: Mapping[str, Any]) -> tuple[str, str]:
+    """Return prefix and model id of a model string; the prefix of a name without one is guessed, else it is the name itself."""
     named = params.get("custom_llm_provider")
     if isinstance(named, str):
         return named, model.removeprefix(f"{named}/")

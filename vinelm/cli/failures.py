@@ -77,6 +77,9 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "store-missing": "`vinelm profile` makes a store",
         "store-without-log": "`vinelm store check --accept STORE` accepts the rows that are there",
         "tools-read-only": "--read-only NAME, such as --read-only 'get_*'",
+        "redact": "--redact names it",
+        "trace-format": "--format",
+        "trace-unread": "--format NAME says which form it has; see docs/replay.md",
         "too-few-requests": "with a larger --limit",
         "workflow-differs": "use --isolation inline",
     }

@@ -1,0 +1,365 @@
+"""Where the money goes: sums of recorded calls by step, in one pass and in bounded memory. Asks no model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from vinelm.catalog.litellm_routes import split_model
+from vinelm.catalog.model import Price
+from vinelm.catalog.prices import find_price
+from vinelm.replay.formats.call import LoggedCall
+from vinelm.replay.formats.reading import Redact, TraceReading, read_calls
+from vinelm.replay.steps import step_of
+
+SHORT_TOKENS = 20
+"""An answer of at most so many tokens is short: a label, a number, a yes."""
+MOST_STEPS = 200
+"""The most steps that are told apart; calls of later ones are summed up in one."""
+OTHERS = "(further steps)"
+MOST_MODELS = 20
+"""The most models that are told apart within a step."""
+MONTH_DAYS = 30.0
+LEAST_DAYS = 1.0
+"""A trace that spans less says nothing about a month."""
+_DAY_S = 86_400.0
+_RATIO = 1.02
+"""Ratio of the edges of the buckets of seconds: a quantile is right to 1 %."""
+_PROVIDERS = {
+    "aws.bedrock": "bedrock",
+    "amazon_bedrock": "bedrock",
+    "az.ai.inference": "azure",
+    "az.ai.openai": "azure",
+    "azure.ai.inference": "azure",
+    "azure.ai.openai": "azure",
+    "gcp.gemini": "google",
+    "gcp.gen_ai": "google",
+    "gcp.vertex_ai": "google",
+    "mistral_ai": "mistral",
+    "x_ai": "x-ai",
+}
+"""How OpenTelemetry and LangChain call providers that the price lists call otherwise."""
+_GATEWAYS = ("", "litellm", "litellm_proxy", "langchain", "_other", "custom")
+OnProgress = Callable[[TraceReading], None]
+
+
+class Distinct:
+    """Counts distinct texts: exactly up to ``most``, then from the smallest hashes, with an error of about 1/sqrt(``most``).
+
+    Bar-Yossef et al., Counting distinct elements in a data stream (2002). Holds at most twice ``most`` numbers.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._limit = most, 2**64
+        self._seen: set[int] = set()
+
+    def add(self, text: str) -> None:
+        """Count a text."""
+        found = int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
+        if found < self._limit:
+            self._seen.add(found)
+            if len(self._seen) >= 2 * self._most:
+                kept = sorted(self._seen)[: self._most]
+                self._seen, self._limit = set(kept), kept[-1] + 1
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing was estimated."""
+        return self._limit == 2**64
+
+    def count(self) -> int:
+        """Return how many distinct texts were counted."""
+        if self.is_exact:
+            return len(self._seen)
+        nth = sorted(self._seen)[self._most - 1]
+        return round((self._most - 1) / nth * 2**64)
+
+
+class Seconds:
+    """Quantiles of durations, right to 1 %: counts in at most 1,300 buckets whose edges grow by 2 %."""
+
+    def __init__(self) -> None:
+        self._buckets: Counter[int] = Counter()
+
+    def add(self, seconds: float) -> None:
+        """Count a duration."""
+        self._buckets[math.ceil(math.log(min(max(seconds, 1e-6), _DAY_S), _RATIO))] += 1
+
+    def quantile(self, share: float) -> float | None:
+        """Return the duration below which this share lies; None without any."""
+        left = share * sum(self._buckets.values())
+        for bucket in sorted(self._buckets):
+            left -= self._buckets[bucket]
+            if left <= 1e-9:
+                return float(2.0 * _RATIO**bucket / (_RATIO + 1.0))
+        return None
+
+
+@dataclass
+class StepBill:
+    """The sums of one step.
+
+    Attributes:
+        key: See :class:`~vinelm.replay.steps.CallStep`.
+        title: Its name, or the first words of its system prompt.
+        is_named: Whether the trace names it.
+        calls: Calls of models, failed ones included.
+        failed: Those that failed.
+        cost_usd: Dollars, as stated or by price.
+        priced_usd: Those of them that come from a price list.
+        unpriced: Calls whose dollars are not known: they are in no sum of dollars.
+        tokens_in: Tokens of prompts.
+        tokens_out: Tokens of answers.
+        cached_tokens: Tokens of prompts that a cache had.
+        comparable_usd: Dollars of calls whose answer is short or structured.
+        comparable: These calls.
+        models: Calls of each model.
+        seconds: How long calls took that did not fail.
+        seen: The requests in which the step is called.
+    """
+
+    key: str
+    title: str
+    is_named: bool
+    calls: int = 0
+    failed: int = 0
+    cost_usd: float = 0.0
+    priced_usd: float = 0.0
+    unpriced: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cached_tokens: int = 0
+    comparable_usd: float = 0.0
+    comparable: int = 0
+    models: Counter[str] = field(default_factory=Counter)
+    seconds: Seconds = field(default_factory=Seconds)
+    seen: Distinct = field(default_factory=lambda: Distinct(2048))
+
+    def add(self, call: LoggedCall) -> tuple[float | None, bool]:
+        """Count a call; returns its dollars, or None, and whether its answer is short or structured."""
+        self.calls += 1
+        self.seen.add(call.request)
+        model = call.model[:100] or "(no model named)"
+        self.models[model if model in self.models or len(self.models) < MOST_MODELS else "(further models)"] += 1
+        self.tokens_in += call.tokens_in or 0
+        self.tokens_out += call.tokens_out or 0
+        self.cached_tokens += call.cached_tokens or 0
+        if call.error is not None:
+            self.failed += 1
+        elif call.seconds is not None:
+            self.seconds.add(call.seconds)
+        cost = dollars_of(call)
+        is_comparable = is_short(call) or is_structured(call)
+        self.comparable += is_comparable
+        if cost is None:
+            self.unpriced += 1
+            return None, is_comparable
+        self.cost_usd += cost
+        self.priced_usd += cost if call.cost_usd is None else 0.0
+        self.comparable_usd += cost if is_comparable else 0.0
+        return cost, is_comparable
+
+
+@dataclass
+class Bill:
+    """Where the money of recorded calls goes.
+
+    Attributes:
+        steps: The sums by step, the most expensive first.
+        reading: What was read, and what could not be.
+        started_at: Seconds since 1970 of the first call; None if no call has a time.
+        ended_at: Those of the last call.
+        days: Days (UTC) on which there are calls, at most 10,000.
+        unpriced: Calls without dollars, by why: the model whose price is not known, or missing tokens.
+        requests: Runs of the application that have a call.
+        requests_are_exact: False above 32,000 of them: then their number is right to about 1 %.
+    """
+
+    steps: list[StepBill]
+    reading: TraceReading
+    started_at: float | None
+    ended_at: float | None
+    days: int
+    unpriced: Counter[str]
+    requests: int
+    requests_are_exact: bool
+
+    @property
+    def cost_usd(self) -> float:
+        """Dollars of all calls whose dollars are known."""
+        return math.fsum(step.cost_usd for step in self.steps)
+
+    @property
+    def comparable_share(self) -> float | None:
+        """The share of the dollars in calls whose answer is short or structured; None without dollars."""
+        return math.fsum(step.comparable_usd for step in self.steps) / self.cost_usd if self.cost_usd else None
+
+    @property
+    def span_days(self) -> float | None:
+        """Days from the first call to the last; None if fewer than two calls have a time."""
+        if self.started_at is None or self.ended_at is None or self.ended_at <= self.started_at:
+            return None
+        return (self.ended_at - self.started_at) / _DAY_S
+
+    def a_month(self, dollars: float) -> float | None:
+        """Return what these dollars of the trace come to in 30 days; None if it spans less than a day."""
+        span = self.span_days
+        return dollars * MONTH_DAYS / span if span is not None and span >= LEAST_DAYS else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain values; unknown ones are None."""
+        read = self.reading
+        return {
+            "calls": read.calls,
+            "requests": self.requests,
+            "requests_are_exact": self.requests_are_exact,
+            "cost_usd": self.cost_usd,
+            "month_usd": self.a_month(self.cost_usd),
+            "priced_usd": math.fsum(step.priced_usd for step in self.steps),
+            "started_at": _iso(self.started_at),
+            "ended_at": _iso(self.ended_at),
+            "days_with_calls": self.days,
+            "comparable_share": self.comparable_share,
+            "unpriced": dict(self.unpriced),
+            "formats": dict(read.formats),
+            "files": read.files,
+            "other_records": read.others,
+            "broken": read.broken,
+            "broken_named": list(read.named),
+            "steps": [self._step(step) for step in self.steps],
+        }
+
+    def _step(self, step: StepBill) -> dict[str, Any]:
+        total = self.cost_usd
+        return {
+            "step": step.title,
+            "is_named": step.is_named,
+            "key": step.key,
+            "models": dict(step.models.most_common()),
+            "calls": step.calls,
+            "requests": step.seen.count(),
+            "failed": step.failed,
+            "cost_usd": step.cost_usd,
+            "month_usd": self.a_month(step.cost_usd),
+            "share": step.cost_usd / total if total else None,
+            "unpriced": step.unpriced,
+            "comparable_share": step.comparable_usd / step.cost_usd if step.cost_usd else None,
+            "comparable_calls": step.comparable,
+            "seconds_p50": step.seconds.quantile(0.5),
+            "seconds_p95": step.seconds.quantile(0.95),
+            "tokens_in": step.tokens_in,
+            "tokens_out": step.tokens_out,
+            "cached_tokens": step.cached_tokens,
+        }
+
+
+def _iso(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def bill_of(
+    paths: Sequence[str | Path] | str | Path,
+    *,
+    format: str | None = None,
+    redact: Redact | None = None,
+    on_progress: OnProgress | None = None,
+) -> Bill:
+    """Return where the money of recorded calls goes: dollars, calls, seconds and tokens of each step.
+
+    One pass; memory does not grow with the trace. Asks no model. Dollars are those that the trace states, else they follow
+    from tokens and list prices; a call with neither is counted as unpriced.
+
+    Args:
+        paths: Files and folders, see :func:`~vinelm.replay.formats.reading.read_calls`.
+        format: Their form; None finds it out.
+        redact: Is given each call first, and returns what may be used of it.
+        on_progress: Is called every 1,000 calls.
+
+    Raises:
+        ConfigError: There is no call in them, or a path, the format or ``redact`` is wrong.
+    """
+    reading = TraceReading()
+    calls = read_calls(paths, format=format, redact=redact, reading=reading)
+    return summed(calls, reading, on_progress)
+
+
+def summed(
+    calls: Iterable[LoggedCall], reading: TraceReading, on_progress: Callable[[TraceReading], None] | None = None
+) -> Bill:
+    """Return the bill of calls that come from elsewhere; ``reading`` counts them."""
+    steps: dict[str, StepBill] = {}
+    requests, days, unpriced = Distinct(16_384), set[int](), Counter[str]()
+    times: tuple[float, float] | None = None
+    for place, call in enumerate(calls, start=1):
+        found = step_of(call)
+        if found.key not in steps and len(steps) >= MOST_STEPS:
+            found = found._replace(key=OTHERS, title=OTHERS, is_named=False)
+        step = steps.setdefault(found.key, StepBill(found.key, found.title, found.is_named))
+        requests.add(call.request)
+        if step.add(call)[0] is None:
+            why = "no tokens recorded" if call.tokens_in is None or call.tokens_out is None else call.model or "no model named"
+            unpriced[why if why in unpriced or len(unpriced) < MOST_STEPS else "further models"] += 1
+        if (at := call.started_at) is not None:
+            times = (at, at) if times is None else (min(times[0], at), max(times[1], at))
+            if len(days) < 10_000:
+                days.add(int(at // _DAY_S))
+        if on_progress is not None and place % 1000 == 0:
+            on_progress(reading)
+    listed = sorted(steps.values(), key=lambda one: (-one.cost_usd, -one.calls, one.title))
+    began, ended = times or (None, None)
+    return Bill(listed, reading, began, ended, len(days), unpriced, requests.count(), requests.is_exact)
+
+
+def dollars_of(call: LoggedCall) -> float | None:
+    """Return the dollars of a call: as stated, else by price; None if neither is known. A failure without tokens is free."""
+    if call.cost_usd is not None:
+        return call.cost_usd
+    if call.error is not None and not call.tokens_in and not call.tokens_out:
+        return 0.0
+    if call.tokens_in is None or call.tokens_out is None:
+        return None
+    price = price_of(call.provider, call.model)
+    return (
+        None if price is None else price.cost_usd(call.tokens_in, call.tokens_out, min(call.cached_tokens or 0, call.tokens_in))
+    )
+
+
+@lru_cache(maxsize=4096)
+def price_of(provider: str, model: str) -> Price | None:
+    """Return the list price of a model as a trace names it; its name alone decides where no provider is named, or a gateway."""
+    named = _PROVIDERS.get(provider.lower(), provider.lower())
+    model = model.removeprefix("models/")
+    seller, name = split_model(model, {})
+    tries = [(named, model), (named, name)] if named not in _GATEWAYS else [(seller, name), split_model(name, {})]
+    return next((found.price for of, one in tries if of and one and (found := find_price(of, one)) is not None), None)
+
+
+def is_short(call: LoggedCall) -> bool:
+    """Return whether an answer is a text of at most 20 tokens; without counts, of at most 80 characters."""
+    content = (call.answer or {}).get("content")
+    if not content or (call.answer or {}).get("tool_calls"):
+        return False
+    return call.tokens_out <= SHORT_TOKENS if call.tokens_out is not None else len(str(content)) <= 4 * SHORT_TOKENS
+
+
+def is_structured(call: LoggedCall) -> bool:
+    """Return whether an answer is a tool call or JSON, or a form was asked for."""
+    answer: Mapping[str, Any] = call.answer or {}
+    if answer.get("tool_calls") or (call.response_format is not None and answer):
+        return True
+    content = answer.get("content")
+    if not isinstance(content, str) or content[:1] not in ("{", "[") or len(content) > 1_000_000:
+        return False
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return True

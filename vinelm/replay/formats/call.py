@@ -1,0 +1,54 @@
+"""One recorded LLM call, in the form that all readers of traces give it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedCall:
+    """One LLM call of an application, as its trace shows it. What the trace does not say is None or empty.
+
+    Messages, tools and the answer have the form of OpenAI's chat completions, which LangChain reads, too.
+
+    Attributes:
+        request: Names the run of the application: calls of one trace belong together.
+        call: Names the call within the file.
+        step: The LangGraph node, span or generation that made it; empty where the trace names none.
+        model: The model, as the provider or the client names it.
+        provider: As the trace names it.
+        messages: The prompt: ``role``, ``content``, ``tool_calls``, ``tool_call_id``.
+        answer: The assistant's message: ``content``, ``tool_calls``; None if the call failed or was not recorded.
+        tools: Declarations of tools that the model could call.
+        response_format: What structured output was asked for.
+        settings: Temperature, limits and the like, as sent.
+        started_at: Seconds since 1970.
+        seconds: From the request to the whole answer.
+        tokens_in: All prompt tokens, cached ones included.
+        tokens_out: Tokens of the answer, reasoning included.
+        cached_tokens: Prompt tokens that were read from a cache.
+        cost_usd: Dollars, as the trace states them.
+        error: What the call failed with.
+        where: File and line, for messages.
+    """
+
+    request: str
+    call: str
+    step: str = ""
+    model: str = ""
+    provider: str = ""
+    messages: Sequence[Mapping[str, Any]] = ()
+    answer: Mapping[str, Any] | None = None
+    tools: Sequence[Mapping[str, Any]] = ()
+    response_format: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    started_at: float | None = None
+    seconds: float | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cached_tokens: int | None = None
+    cost_usd: float | None = None
+    error: str | None = None
+    where: str = ""

@@ -1,0 +1,38 @@
+"""Lines of :class:`~vinelm.replay.recorder.VineRecorder`: a :class:`~vinelm.replay.formats.call.LoggedCall` each, as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from vinelm.replay.formats.call import LoggedCall
+from vinelm.replay.formats.values import count, mapping, number, text
+
+MARK = "vinelm_call"
+"""The key that says so; its value is the version of the form."""
+_TEXTS = ("request", "call", "step", "model", "provider")
+_LISTS = ("messages", "tools")
+
+
+def is_record(record: Mapping[str, Any]) -> bool:
+    """Return whether the recorder wrote the record."""
+    return MARK in record
+
+
+def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
+    """Yield the call. Unknown fields are left out; a field of another kind counts as not stated."""
+    found: dict[str, Any] = {"where": where}
+    for name in (field.name for field in fields(LoggedCall) if field.name != "where"):
+        value = record.get(name)
+        if name in _TEXTS:
+            found[name] = text(value)
+        elif name in _LISTS:
+            found[name] = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else ()
+        elif name in ("answer", "response_format", "settings"):
+            found[name] = dict(mapping(value)) or ({} if name == "settings" else None)
+        elif name == "error":
+            found[name] = text(value) or None
+        else:
+            found[name] = count(value) if "tokens" in name else number(value)
+    yield LoggedCall(**found)

@@ -1,0 +1,162 @@
+"""Reads traces: files and folders of any known form, as a stream of :class:`~vinelm.replay.formats.call.LoggedCall`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+
+from vinelm.errors import ConfigError
+from vinelm.io.file_kinds import unread
+from vinelm.replay.formats import langfuse, langsmith, litellm, openai, otel, own
+from vinelm.replay.formats.call import LoggedCall
+from vinelm.replay.formats.records import records
+
+FORMATS: Mapping[str, ModuleType] = MappingProxyType(
+    {"vinelm": own, "otel": otel, "langsmith": langsmith, "litellm": litellm, "langfuse": langfuse, "openai": openai}
+)
+"""Name to reader, in the order in which a record is compared with them. ``otel`` has OpenInference, too."""
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".parquet", ".log", ".txt")
+MOST_NAMED = 20
+"""The most broken lines that are named; the others are counted."""
+
+Redact = Callable[[LoggedCall], LoggedCall]
+
+
+@dataclass
+class TraceReading:
+    """What was read so far.
+
+    Attributes:
+        files: Files that were opened.
+        calls: Calls of models.
+        others: Records that are none: tools, retrievers, spans around them.
+        broken: Lines and records that could not be read.
+        named: The first of them, with place and reason.
+        formats: How many calls came in each form.
+        bytes_done: Bytes of files that are read, packed ones as they lie on disk.
+        bytes_total: Bytes of all files.
+    """
+
+    files: int = 0
+    calls: int = 0
+    others: int = 0
+    broken: int = 0
+    named: list[str] = field(default_factory=list)
+    formats: Counter[str] = field(default_factory=Counter)
+    bytes_done: int = 0
+    bytes_total: int = 0
+
+    def note(self, where: str, why: str) -> None:
+        """Count what could not be read."""
+        self.broken += 1
+        if len(self.named) < MOST_NAMED:
+            self.named.append(f"{where}: {why}")
+
+
+def read_calls(
+    paths: Sequence[str | Path] | str | Path,
+    *,
+    format: str | None = None,
+    redact: Redact | None = None,
+    reading: TraceReading | None = None,
+) -> Iterator[LoggedCall]:
+    """Yield the LLM calls of traces, one at a time, in bounded memory.
+
+    Reads Langfuse, LangSmith, OpenTelemetry, OpenInference, LiteLLM, OpenAI's requests with responses, and lines of
+    :class:`~vinelm.VineRecorder`; JSON, JSON lines, CSV and Parquet, also packed with gzip. A record that cannot be read is
+    counted and left out.
+
+    Args:
+        paths: Files, and folders that are searched for them.
+        format: The form (:data:`FORMATS`); None finds it out, record by record.
+        redact: Is given each call before anything else is done with it, and returns what may be used of it.
+        reading: Is kept up to date with what was read.
+
+    Raises:
+        ConfigError: A path does not exist, nothing in a file can be read, there is no call at all, or ``redact`` fails.
+    """
+    if format is not None and format not in FORMATS:
+        raise ConfigError(f"unknown format {format!r}: it is one of {', '.join(FORMATS)}", code="trace-format")
+    known = [(name, FORMATS[name]) for name in ([format] if format else FORMATS)]
+    reading = reading if reading is not None else TraceReading()
+    named = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    files = [(file, path.is_dir()) for path in named for file in _files(path)]
+    reading.bytes_total = sum(file.stat().st_size for file, _ in files)
+    for file, is_found in files:
+        begun, calls, others, broken = reading.bytes_done, reading.calls, reading.others, reading.broken
+
+        def advance(done: int, begun: int = begun) -> None:
+            reading.bytes_done = begun + done
+
+        reading.files += 1
+        try:
+            for where, record in records(file, reading.note, advance):
+                for call in _calls(record, where, known, reading):
+                    yield call if redact is None else _redacted(redact, call)
+        except OSError as error:
+            raise ConfigError(f"{file}: cannot read the trace: {unread(file, error)}") from error
+        reading.bytes_done = begun + file.stat().st_size
+        # A folder may also hold scores, manifests and the like: their records are counted as broken, and named.
+        if not is_found and (reading.calls, reading.others) == (calls, others):
+            why = f"{reading.named[-1]}" if reading.broken > broken and reading.named else f"{file}: it holds no record"
+            raise ConfigError(f"nothing in it can be read: {why}", code="trace-unread")
+    if not reading.calls:
+        what = f"{reading.others:,} records, none of them a call of a model" if reading.others else "no file of a known form"
+        raise ConfigError(
+            f"{', '.join(map(str, named))}: {what}: export generations (LLM runs, spans) with them", code="trace-unread"
+        )
+
+
+def _files(path: Path) -> list[Path]:
+    """The file itself, or those of a folder, by name."""
+    if not path.exists():
+        raise ConfigError(f"{path}: cannot read the trace: {unread(path, FileNotFoundError())}")
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        file
+        for file in path.rglob("*")
+        if file.name.removesuffix(".gz").endswith(_SUFFIXES)
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+        and file.is_file()
+        and file.stat().st_size
+    )
+
+
+def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], reading: TraceReading) -> Iterator[LoggedCall]:
+    """The calls of a record, counted."""
+    try:
+        if not isinstance(record, dict):
+            raise TypeError
+        place = next((place for place, (_, reader) in enumerate(known) if reader.is_record(record)), None)
+        if place is None:
+            forms = f"no record of {known[0][0]}" if len(known) == 1 else "of no known form"
+            reading.note(where, forms)
+            return
+        name, reader = known[place]
+        found: Iterable[LoggedCall] = list(reader.calls_of(record, where))
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError) as error:
+        reading.note(where, f"not a record of a call ({type(error).__name__})")
+        return
+    if not found:
+        reading.others += 1
+    for call in found:
+        reading.calls += 1
+        reading.formats[name] += 1
+        yield call
+
+
+def _redacted(redact: Redact, call: LoggedCall) -> LoggedCall:
+    try:
+        found = redact(call)
+    except Exception as error:  # the owner's code; its text may quote the prompt
+        raise ConfigError(f"{call.where}: redact fails with {type(error).__name__}: mend the function", code="redact") from None
+    if not isinstance(found, LoggedCall):
+        raise ConfigError(
+            f"{call.where}: redact returned a {type(found).__name__}, not a LoggedCall: return dataclasses.replace(call, ...)",
+            code="redact",
+        )
+    return found

@@ -1,0 +1,67 @@
+"""Values of foreign records, tolerantly: what is of another kind counts as not stated."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+
+def decoded(value: Any) -> Any:
+    """Return the value; of a text that is JSON (a cell of CSV, an attribute of a span), what it holds."""
+    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return the object that a value is or holds as JSON; an empty one for anything else."""
+    value = decoded(value)
+    return value if isinstance(value, Mapping) else {}
+
+
+def text(value: Any) -> str:
+    """Return a text without outer spaces; "" for what is no text and no number."""
+    return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number >= 0, also from its text."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if 0.0 <= found < math.inf else None
+
+
+def count(value: Any) -> int | None:
+    """Return a whole number >= 0, also from its text."""
+    found = number(value)
+    return None if found is None else int(found)
+
+
+def first(*values: Any) -> Any:
+    """Return the first value that is stated: neither None nor an empty text."""
+    return next((value for value in values if value is not None and value != ""), None)
+
+
+def epoch(value: Any) -> float | None:
+    """Return seconds since 1970 of an ISO time (UTC where it names no zone), or of a number in s, ms, us or ns."""
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    found = number(value)
+    if found is not None:
+        while found > 1e11:  # that many seconds are past the year 5000
+            found /= 1e3
+        return found
+    try:
+        return epoch(datetime.fromisoformat(str(value).replace(" UTC", "+00:00"))) if value else None
+    except (ValueError, OverflowError):
+        return None
