@@ -9,7 +9,7 @@ dollars per label still needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -62,7 +62,7 @@ class Race:
         clusters: By request: which cluster it belongs to, such as the conversation or the same prompt. A cluster counts once,
             as the mean of its requests; clusters come in the order of their first requests.
         weights: By request: what it counts, for samples in which some requests are more frequent than in what is to be
-            served: the true frequency over that of the sample, up to a constant. A cluster has the mean weight of its requests.
+            served: the true frequency over that of the sample, up to a constant.
         max_weight: The largest weight that the sample could have had [default: the largest that it has].
         seed: Of what is drawn: which same answers are audited, which differing ones a judge leaves out.
 
@@ -102,10 +102,7 @@ class Race:
         names = [one.name for one in candidates]
         _check(len(set(names)) == len(names), f"candidates have the same name: {names}")
         for one in candidates:
-            _check(
-                0.0 < one.differing < 1.0,
-                f"candidate {one.name!r}: its differing share is {one.differing!r}, not within (0, 1)",
-            )
+            _check(0.0 < one.differing < 1.0, f"candidate {one.name!r}: differing is {one.differing!r}: give a share in (0, 1)")
             _check(math.isfinite(one.saved), f"candidate {one.name!r}: saved is {one.saved!r}")
         self.requests, self.labels, self.max_loss = requests, labels, float(max_loss)
         self.audit, self.judge = audit, judge
@@ -121,10 +118,9 @@ class Race:
         given = np.ones(requests) if weights is None else np.asarray(weights, dtype=float)
         _check(given.shape == (requests,), f"weights has {given.size} entries for {requests} requests")
         heaviest = float(given.max(initial=0.0)) if max_weight is None else float(max_weight)
-        fits = bool(np.all((given >= 0.0) & (given <= heaviest))) and math.isfinite(heaviest)
-        _check(fits, "weights must be from 0 to max_weight, and finite: cut larger ones, and say so")
-        _check(requests == 0 or given.sum() > 0.0, "all weights are 0: give some requests a weight")
-        self._weights = [float(given[members].mean()) for members in self._members]
+        fits = bool(np.all((given > 0.0) & (given <= heaviest))) and math.isfinite(heaviest)
+        _check(fits, "weights must be above 0, and at most max_weight: leave out what has no weight, cut what has too much")
+        self._weights: list[float] = given.tolist()
         draws = np.random.default_rng(seed).random((2, requests))
         self._audited, self._drawn = draws[0] < audit, draws[1] < JUDGE_SHARE
         self._asked = 0
@@ -135,7 +131,7 @@ class Race:
                     np.array(self.margins),
                     one.differing,
                     lowest=1.0 / audit if audit else 1.0,
-                    heaviest=heaviest or 1.0,
+                    heaviest=heaviest if requests else 1.0,
                     usual=float(given.mean()) if requests else 1.0,
                     audit=audit,
                     judged=judge,
@@ -146,25 +142,26 @@ class Race:
 
     def next(self) -> Move:
         """Return what is to be done next: the same until an event is told."""
-        return next(iter(self._moves(self.max_loss)))
+        return next(self._moves())
+
+    def aim(self, max_loss: float) -> None:
+        """Go on to exclude another loss, which is one of the margins: at any time, the guarantee is that of all margins."""
+        _check(max_loss in self.margins, f"max_loss {max_loss!r} is none of the margins {self.margins}")
+        self.max_loss = float(max_loss)
 
     def upcoming(self, count: int) -> list[Move]:
         """Return up to ``count`` moves that can be done at once: the next one, then those that the candidate needs after it.
 
         Questions ahead are answered in vain if the race ends before, or turns to another candidate for good.
         """
-        return list(islice(self._moves(self.max_loss), max(1, count)))
+        return list(islice(self._moves(), max(1, count)))
 
     def answered(self, candidate: str, request: int, same: bool) -> None:
         """Tell that the candidate's answer to a request is known, and whether it is the same as today's."""
         entrant = self._entrant(candidate, request)
-        _check(
-            isinstance(same, bool | np.bool_), f"same is {same!r} for request {request} of {candidate!r}: give True or False"
-        )
-        _check(
-            entrant.same.setdefault(request, bool(same)) == same,
-            f"request {request} of {candidate!r} was told to be {not same}",
-        )
+        _check(isinstance(same, bool | np.bool_), f"request {request} of {candidate!r}: same is {same!r}, not True or False")
+        known = entrant.same.setdefault(request, bool(same))
+        _check(known == same, f"request {request} of {candidate!r}: same was {known}, and is {same} now")
         self._advance(entrant)
 
     def labelled(self, candidate: str, request: int, score: float, *, counted: bool = True) -> None:
@@ -179,12 +176,12 @@ class Race:
                 compared for another candidate already.
         """
         entrant = self._entrant(candidate, request)
-        _check(
-            -1.0 <= score <= 1.0, f"the score of request {request} of {candidate!r} is {score!r}: give a number from -1 to 1"
-        )
-        _check(request not in entrant.skipped, f"request {request} of {candidate!r} was skipped, which is final")
+        _check(-1.0 <= score <= 1.0, f"request {request} of {candidate!r}: the score is {score!r}, not within [-1, 1]")
+        _check(request not in entrant.skipped, f"request {request} of {candidate!r}: it was skipped, which is final")
         known = entrant.scores.get(request)
-        _check(known is None or known == score, f"request {request} of {candidate!r} was labelled {known}, and now {score}")
+        _check(
+            known is None or known == score, f"request {request} of {candidate!r}: the score was {known}, and is {score} now"
+        )
         if known is None:
             entrant.scores[request] = float(score)
             self._asked += counted
@@ -197,11 +194,8 @@ class Race:
         answered needs no call: it waits, and :meth:`upcoming` gives others meanwhile.
         """
         entrant = self._entrant(candidate, request)
-        _check(
-            request not in entrant.scores or request in entrant.skipped,
-            f"request {request} of {candidate!r} was labelled already",
-        )
         if request not in entrant.skipped:
+            _check(request not in entrant.scores, f"request {request} of {candidate!r}: it was labelled, and cannot be skipped")
             entrant.skipped.add(request)
             entrant.scores[request] = -1.0
             self._asked += 1
@@ -215,12 +209,9 @@ class Race:
         entrant = self._entrant(candidate, request)
         _check(self.judge, "the race has no judge: Race(..., judge=True)")
         value = 0.0 if verdict is None else verdict
-        _check(
-            -1.0 <= value <= 1.0,
-            f"the verdict on request {request} of {candidate!r} is {verdict!r}: give a number from -1 to 1",
-        )
+        _check(-1.0 <= value <= 1.0, f"request {request} of {candidate!r}: the verdict is {verdict!r}, not within [-1, 1]")
         known = entrant.verdicts.setdefault(request, float(value))
-        _check(known == value, f"request {request} of {candidate!r} was judged {known}, and now {value}")
+        _check(known == value, f"request {request} of {candidate!r}: the verdict was {known}, and is {value} now")
         self._advance(entrant)
 
     def standings(self) -> list[Standing]:
@@ -240,7 +231,7 @@ class Race:
             log_wealth=dict(zip(self.margins, wealth.log.tolist(), strict=True)),
             threshold=self.threshold,
             proven=self._proven(entrant),
-            needed=dict(zip(self.margins, wealth.needed(self.threshold).tolist(), strict=True)),
+            needed={margin: wealth.needed(at, self.threshold) for at, margin in enumerate(self.margins)},
             audit=self.audit,
             judge_r2=wealth.judge_r2 if self.judge else None,
             judge_used=wealth.uses_judge,
@@ -255,9 +246,9 @@ class Race:
             smallest = margin
         return smallest
 
-    def _moves(self, max_loss: float) -> Iterator[Move]:
+    def _moves(self) -> Iterator[Move]:
         proven = [(one.plan.saved, one.plan.name, margin) for one in self._entrants.values() if (margin := self._proven(one))]
-        proven = [one for one in proven if one[2] <= max_loss]
+        proven = [one for one in proven if one[2] <= self.max_loss]
         if proven:
             _, name, margin = max(proven, key=lambda one: one[0])
             yield Ended("proven", name, margin)
@@ -266,12 +257,12 @@ class Race:
         if left <= 0:
             yield Ended("labels" if self._entrants else "hopeless")
             return
-        at = self.margins.index(max_loss)
+        at = self.margins.index(self.max_loss)
         running = [one for one in self._entrants.values() if one.at < len(self._members)]
         found = []
         for one in running:
-            needed = float(one.wealth.needed(self.threshold)[at])
-            if needed <= OUT_OF_REACH * left and math.isfinite(needed):
+            needed = one.wealth.needed(at, self.threshold)
+            if needed <= OUT_OF_REACH * left and needed < math.inf:
                 found.append((one.plan.saved / (needed + HEAD_START), one))
         if not found:
             yield Ended("requests" if self._entrants and not running else "hopeless")
@@ -303,7 +294,8 @@ class Race:
         """Take all units that lack nothing."""
         wealth = entrant.wealth
         while entrant.at < len(self._members) and next(self._lacking(entrant, entrant.at), None) is None:
-            members, weight = self._members[entrant.at], self._weights[entrant.at]
+            members = self._members[entrant.at]
+            total = sum(self._weights[request] for request in members)
             entrant.at += 1
             entrant.requests += len(members)
             differing = [request for request in members if not entrant.same[request]]
@@ -311,29 +303,26 @@ class Race:
             if self.judge and differing:
                 (request,) = members
                 score = entrant.scores[request] if self._drawn[request] or not wealth.uses_judge else None
-                wealth.take_judged(entrant.verdicts[request], score, weight)
+                wealth.take_judged(entrant.verdicts[request], score, total)
                 told = [request] if score is not None else []
             else:
                 audited = [request for request in members if entrant.same[request] and self._audited[request]]
                 told = differing + audited
-                total = sum(entrant.scores[one] for one in differing)
-                total += sum(entrant.scores[one] for one in audited) / (self.audit or 1.0)
-                wealth.take(total / len(members), weight, differs=bool(differing), told=len(told))
+                score = sum(self._weights[one] * entrant.scores[one] for one in differing)
+                score += sum(self._weights[one] * entrant.scores[one] for one in audited) / (self.audit or 1.0)
+                wealth.take(score / total, total / len(members), differs=bool(differing), told=len(told))
             entrant.lost += len(entrant.skipped.intersection(told))
 
     def _entrant(self, candidate: str, request: int) -> _Entrant:
-        _check(candidate in self._entrants, f"no candidate is named {candidate!r}: {_listed(self._entrants)}")
-        _check(
-            isinstance(request, int | np.integer) and 0 <= request < self.requests,
-            f"request {request!r} of {candidate!r}: give a number from 0 to {self.requests - 1}",
-        )
+        if candidate not in self._entrants:
+            raise ConfigError(
+                f"no candidate is named {candidate!r}: {', '.join(map(repr, self._entrants)) or 'there are none'}"
+            )
+        whole = isinstance(request, int | np.integer)
+        _check(whole and 0 <= request < self.requests, f"request {request!r} is no number from 0 to {self.requests - 1}")
         return self._entrants[candidate]
 
 
 def _check(holds: bool, otherwise: str) -> None:
     if not holds:
         raise ConfigError(otherwise)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names)) or "there are none"

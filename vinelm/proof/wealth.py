@@ -8,6 +8,8 @@ alpha (Ville): at every look, for any distribution, for any stakes that use only
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +19,7 @@ CAP = 0.95
 """Of the largest stake that could lose all."""
 STAKES = np.geomspace(0.01, 1.0, 48)
 """Stakes that are compared, as shares of the largest allowed one."""
-PAIRS = 15.0
+PAIRS = 45.0
 BETTER, WORSE, TIED = 0.35, 0.35, 0.3
 """The pseudo-past: so many differing answers, of which so many are better, worse, and as good, beside the equal ones."""
 JUDGE_SHARE = 0.25
@@ -67,12 +69,12 @@ class Wealth:
         self._stakes = caps[:, :, None] * STAKES
         self._same = np.zeros_like(self._stakes)
         self._told = np.zeros_like(self._stakes)
-        self._differing = self._told_units = 0
+        self._differing = self._told_units = self._equal = 0
         self._pairs: list[tuple[float, float, float]] = []
         self._slope = self._level = 0.0
         self.judge_r2 = 0.0
         self._past: FloatArray | None = None
-        self._sums = np.zeros(2)
+        self._scored = self._weight = 0.0
         self._bet()
 
     @property
@@ -83,7 +85,7 @@ class Wealth:
     @property
     def diff(self) -> float:
         """The weighted mean of the plan's score less today's; NaN before the first unit."""
-        return float(self._sums[0] / self._sums[1]) if self._sums[1] else float("nan")
+        return self._scored / self._weight if self._weight else math.nan
 
     def guess(self, verdict: float) -> float:
         """What the labels so far say that a judge's verdict is worth."""
@@ -99,6 +101,9 @@ class Wealth:
             told: How many labels it took.
         """
         self._settle(score, weight, told)
+        if not told and weight == self._usual:
+            self._equal += 1
+            return  # stakes change with labels only, so that equal answers cost next to nothing
         grown = np.log1p(self._stakes * (weight * (score + self.margins))[:, None])
         if differs:
             self._told += grown
@@ -106,7 +111,8 @@ class Wealth:
             self._differing += 1
         else:
             self._same += grown
-        self._bet()
+        if told:
+            self._bet()
 
     def take_judged(self, verdict: float, score: float | None, weight: float) -> None:
         """The same for a differing request that a judge compared; ``score`` is None if no person was asked."""
@@ -121,24 +127,29 @@ class Wealth:
             self._measure_judge()
         self._bet()
 
-    def needed(self, threshold: float) -> FloatArray:
-        """How many labels more are expected until each margin is proven, shape (margins,)."""
+    def needed(self, at: int, threshold: float) -> float:
+        """How many labels more are expected until the margin at this place is proven; infinite if it will not be."""
+        if self.highest[at] >= threshold:
+            return 0.0
         share = JUDGE_SHARE if self.uses_judge else 1.0
         labels = share * (PAIRS + self._differing) + self._audit * max(0.0, self._before + self.units - PAIRS - self._differing)
-        left = np.where(self.highest >= threshold, 0.0, threshold - self.log)
-        with np.errstate(divide="ignore"):
-            return np.where(left > 0.0, left / np.maximum(self._growth, 0.0) * labels, 0.0)
+        growth = float(self._growth[at])
+        return (threshold - float(self.log[at])) / growth * labels if growth > 0.0 else math.inf
 
     def _settle(self, value: float, weight: float, told: int) -> None:
         self.log = self.log + np.log1p(self.stakes * weight * (value + self.margins))
         self.highest = np.maximum(self.highest, self.log)
         self.units += 1
         self.asked += told
-        self._sums += weight * value, weight
+        self._scored += weight * value
+        self._weight += weight
 
     def _bet(self) -> None:
         """Stake what would have grown most on the pseudo-past and the past."""
         mode = int(self.uses_judge)
+        if self._equal:
+            self._same += self._equal * np.log1p(self._stakes * (self._usual * self.margins)[:, None])
+            self._equal = 0
         total = self._same[mode] + self._told[mode] * (self._differing / max(1, self._told_units)) + self._imagined(mode)
         at = total.argmax(axis=1)[:, None]
         self._growth = np.take_along_axis(total, at, 1)[:, 0]
@@ -161,8 +172,8 @@ class Wealth:
         gains = self._usual * (values[:, None] + self.margins)  # (values, margins)
         grown = np.tensordot(chances, np.log1p(stakes * gains[:, :, None]), 1)
         same = np.log1p(stakes * (self._usual * self.margins)[:, None])
-        result: FloatArray = PAIRS * grown + (self._before - PAIRS) * same
-        return result
+        past: FloatArray = PAIRS * grown + (self._before - PAIRS) * same
+        return past
 
     def _measure_judge(self) -> None:
         """Fit the scores to the judge's verdicts, and see how much of their variance that explains."""
