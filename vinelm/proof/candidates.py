@@ -90,7 +90,7 @@ def choose_candidates(
     """
     if labels is not None and labels < 0:
         raise ConfigError(f"the number of labels is {labels!r}: give 0 or more, or None for no limit")
-    found = []
+    found: dict[tuple[float, int, int], Candidate] = {}
     for plan in plans:
         if not (0 <= plan.differing <= plan.seen and plan.saved < 1.0):
             raise ConfigError(
@@ -99,5 +99,6 @@ def choose_candidates(
         share = (plan.differing + 1) / (plan.seen + 2)
         within = labels is None or labels_needed(share, margin)[0] <= OUT_OF_REACH * labels
         if plan.saved >= least_saved and within:
-            found.append(Candidate(plan.name, plan.saved, share))
-    return sorted(found, key=lambda one: (-one.saved / (one.differing + 0.02) ** 2, one.name))[:most]
+            # Plans that save and differ alike to the last digit give the same answers: one is enough.
+            found.setdefault((plan.saved, plan.differing, plan.seen), Candidate(plan.name, plan.saved, share))
+    return sorted(found.values(), key=lambda one: (-one.saved / (one.differing + 0.02) ** 2, one.name))[:most]
