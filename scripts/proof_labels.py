@@ -9,6 +9,7 @@ labels:
 
 - *one plan*: a given one that loses nothing; 150 requests have told the share of differing answers;
 - *choice and proof*: 150 requests choose up to four of about seventy plans, fresh ones prove;
+- *nothing*: only single models, which differ too much for 140 labels: is that said before a label is asked?
 - *judges*: the same race of one plan with a simulated judge that names the better answer, or that they are equally good;
 - *false proofs*: plans that lose just the margin, alone and as the best of four, with a biased judge, and with an equality
   that hides differences, with and without an audit.
@@ -36,6 +37,9 @@ from vinelm.proof import labels_needed
 
 MARGINS = (0.01, 0.02, 0.03)
 LABELS = 300
+FEW_LABELS = 140
+RULE_FROM = 20
+"""The rule of thumb is for proofs that take at least so many labels in 80 %."""
 LOSSLESS = 0.003
 """A plan that loses less than this loses nothing, for the goals."""
 SAVED = 0.2
@@ -43,6 +47,9 @@ WORLDS = 5
 """Races of plans that lose the margin, in multiples of the draws: their false proofs are rare."""
 JUDGES: Mapping[str, float] = {"95 %": 0.95, "85 %": 0.85, "75 %": 0.75, "useless": 1 / 3}
 BIASED = "biased"
+JUDGED = ("exams", "classeval")
+JUDGE_LABELS = 100
+"""Judges are measured where a proof takes about so many labels without one."""
 THRESHOLD = 0.9
 PASSES = 0.85
 """How often the judge of the threshold is right."""
@@ -81,7 +88,8 @@ def measure_cell(cell: Cell, *, tables: Mapping[str, Plans], draws: int) -> dict
         limit = LABELS if cell.part in ("one", "false") else None
         races = [given(plans, cell.at[0], draw, cell.margin, labels=limit, **settings) for draw in range(draws)]
     else:
-        races = [chosen(plans, draw, cell.margin, LABELS, cell.at or None, **settings) for draw in range(draws)]
+        limit = FEW_LABELS if cell.part == "nothing" else LABELS
+        races = [chosen(plans, draw, cell.margin, limit, cell.at or None, **settings) for draw in range(draws)]
     return {"part": cell.part, "table": cell.source, "margin": cell.margin, "judge": cell.judge, "audit": cell.audit} | figures(
         plans, cell, races
     )
@@ -139,6 +147,12 @@ def lossless(plans: Plans, most: float = 1.0) -> int | None:
     return next((int(at) for at in attractive(plans) if plans.diff()[at] >= -LOSSLESS and plans.differing()[at] <= most), None)
 
 
+def differs_most(plans: Plans) -> int | None:
+    """The plan that differs most of those that lose nothing, and differ in less than a fifth of the requests."""
+    kept = [at for at in attractive(plans) if plans.diff()[at] >= -LOSSLESS and plans.differing()[at] < 0.2]
+    return max(map(int, kept), key=lambda at: plans.differing()[at], default=None)
+
+
 def cells_of(tables: Mapping[str, Plans]) -> Iterator[Cell]:
     whole = {name: plans for name, plans in tables.items() if name != HIDES}
     for name, plans in whole.items():
@@ -147,10 +161,14 @@ def cells_of(tables: Mapping[str, Plans]) -> Iterator[Cell]:
             if at is not None and labels_needed(float(plans.differing()[at]), margin, float(plans.diff()[at]))[1] <= LABELS:
                 yield Cell("one", name, margin, (at,))
             yield Cell("choice", name, margin)
-        if at is not None and name in ("exams", "spider-1", "classeval"):
-            margin = 0.02 if name == "exams" else 0.01
+        if name in JUDGED and (at := differs_most(plans)) is not None:
+            margin = float(plans.differing()[at] * math.sqrt(4.5 / JUDGE_LABELS) - plans.diff()[at])
             for judge in ("", *JUDGES, BIASED):
                 yield Cell("judge", name, margin, (at,), judge)
+        # Single models: where the rule says of all of them that 140 labels prove nothing.
+        single = tuple(int(at) for at in attractive(plans) if " " not in plans.names[at])
+        if single and labels_needed(float(plans.differing()[list(single)].min()), 0.02)[0] > 3 * FEW_LABELS:
+            yield Cell("nothing", name, 0.02, single)
         # Plans that truly lose: the margin is what they lose, or what the best of them loses.
         losing = [int(one) for one in attractive(plans) if -0.08 <= plans.diff()[one] <= -0.008]
         for one in losing[:2]:
@@ -160,18 +178,18 @@ def cells_of(tables: Mapping[str, Plans]) -> Iterator[Cell]:
         if len(losing) > 1:
             yield Cell("false best", name, -max(float(plans.diff()[one]) for one in losing[:4]), tuple(losing[:4]))
     if (plans := tables.get(HIDES)) is not None:
-        lost = [int(one) for one in attractive(plans) if ((plans.score[:, one] < 0) & plans.same[:, one]).mean() >= 0.02]
-        lost.sort(key=lambda one: plans.diff()[one])
-        for audit in (0.0, 0.2):
-            if lost and plans.diff()[lost[0]] < 0:
-                yield Cell("false", HIDES, -float(plans.diff()[lost[0]]), (lost[0],), audit=audit)
+        # The plan that hides most of what it loses.
+        hidden = np.where(plans.same, plans.score, 0.0).mean(axis=0)
+        one = int(np.where((plans.diff() > -0.08) & (plans.diff() < -0.008), hidden, 1.0).argmin())
+        for audit in (0.0, 0.2) if hidden[one] < 0.0 else ():
+            yield Cell("false", HIDES, -float(plans.diff()[one]), (one,), audit=audit)
 
 
 def measure(options: Options) -> dict[str, Any]:
     tables = load_plans(options.data)
     cells = list(cells_of(tables))
     rows = []
-    for part in ("one", "choice", "judge", "false"):
+    for part in ("one", "choice", "nothing", "judge", "false"):
         mine = [cell for cell in cells if cell.part.startswith(part)]
         draws = options.draws * (WORLDS if part == "false" else 1)
         work = partial(measure_cell, tables=tables, draws=draws)
@@ -236,8 +254,8 @@ def goals(rows: list[dict[str, Any]], tables: Mapping[str, Plans]) -> list[dict[
     one = [row for row in rows if row["part"] == "one"]
     goal(
         1,
-        "a given plan: share of draws within 8 (d / (m + diff))² labels",
-        [(row["within_rule"], where(row)) for row in one],
+        "a given plan: share within 8 (d / (m + diff))² labels, if these are 20 or more",
+        [(row["within_rule"], where(row)) for row in one if row["rule_80"] >= RULE_FROM],
         0.8,
         most=False,
     )
@@ -271,12 +289,12 @@ def goals(rows: list[dict[str, Any]], tables: Mapping[str, Plans]) -> list[dict[
         ("the best of all plans loses the margin", [row for row in rows if row["part"] == "false best"]),
         ("a biased judge", [row for row in rows if row["part"] == "false" and row["judge"]]),
         ("an equality that hides, audited", [row for row in rows if row["part"] == "false" and row["audit"]]),
-        ("all other races", [row for row in rows if not row["part"].startswith("false")]),
+        ("all other races", [row for row in rows if not row["part"].startswith(("false", "nothing"))]),
     ):
         races = sum(row["races"] for row in mine)
         if races:
             goal(4, f"false proofs, {text} ({races} races)", [(sum(row["false"] for row in mine) / races, "all tables")], 0.05)
-    none = [row for row in rows if row["part"] == "choice" and row["within_300"] < 0.05]
+    none = [row for row in rows if row["part"] == "nothing"]
     goal(
         5,
         "nothing can be proven: share said before a label is asked",
@@ -314,6 +332,14 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     yield from table(
         [row for row in rows if row["part"] == "choice"], {"table": "{table}", "points": "{points:.0f}"} | took | before
     )
+    yield "\nSingle models, which differ too much for 140 labels"
+    columns = {
+        "table": "{table}",
+        "points": "{points:.0f}",
+        "said before": "{said_before:.0%}",
+        "labels, mean": "{labels_mean:.1f}",
+    }
+    yield from table([row for row in rows if row["part"] == "nothing"], columns)
     yield "\nJudges: labels and requests over those without"
     yield from table(found["judges"], {"judge": "{judge}", "labels": "{labels:.2f}", "requests": "{requests:.2f}"})
     yield "\nPlans that lose the margin"

@@ -14,7 +14,7 @@ from vinelm.proof import Ask, Candidate, Compare, Ended, PlanFacts, Race, choose
 
 CHOOSING = 150
 """Requests that choose the candidates, or tell the share of differing answers of a given plan."""
-REQUESTS = 5000
+REQUESTS = 10_000
 """Requests of a race; they are drawn with replacement, so that the table is all there is and its means are the truth."""
 
 IntArray = NDArray[np.int64]

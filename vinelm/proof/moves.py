@@ -48,7 +48,8 @@ class Ended:
 
     Attributes:
         reason: ``proven``: ``candidate`` loses less than the allowed loss; ``labels`` or ``requests``: they are used up, or
-            far too few are left; ``hopeless``: no candidate can be expected to be proven within three times the labels left.
+            far too few are left; ``hopeless``: even if it lost nothing, no candidate could be expected to be proven within
+            three times the labels left.
         candidate: What was proven; of several the one that saves most.
         margin: The smallest loss that its proof excludes, as a fraction.
     """

@@ -261,9 +261,8 @@ class Race:
         running = [one for one in self._entrants.values() if one.at < len(self._members)]
         found = []
         for one in running:
-            needed = one.wealth.needed(at, self.threshold)
-            if needed <= OUT_OF_REACH * left and needed < math.inf:
-                found.append((one.plan.saved / (needed + HEAD_START), one))
+            if one.wealth.needed(at, self.threshold, lossless=True) <= OUT_OF_REACH * left:
+                found.append((one.plan.saved / (one.wealth.needed(at, self.threshold) + HEAD_START), one))
         if not found:
             yield Ended("requests" if self._entrants and not running else "hopeless")
             return

@@ -127,14 +127,24 @@ class Wealth:
             self._measure_judge()
         self._bet()
 
-    def needed(self, at: int, threshold: float) -> float:
-        """How many labels more are expected until the margin at this place is proven; infinite if it will not be."""
+    def needed(self, at: int, threshold: float, *, lossless: bool = False) -> float:
+        """How many labels more are expected until the margin at this place is proven; infinite if it will not be.
+
+        Args:
+            at: Number of the margin.
+            threshold: Log wealth that proves.
+            lossless: Expect what a plan would do that loses nothing, whatever its labels were.
+        """
         if self.highest[at] >= threshold:
             return 0.0
+        growth = self._lossless_growth if lossless else self._growth
+        if growth[at] <= 0.0:
+            return math.inf
         share = JUDGE_SHARE if self.uses_judge else 1.0
-        labels = share * (PAIRS + self._differing) + self._audit * max(0.0, self._before + self.units - PAIRS - self._differing)
-        growth = float(self._growth[at])
-        return (threshold - float(self.log[at])) / growth * labels if growth > 0.0 else math.inf
+        units = self._before + self.units
+        differing = PAIRS + self._differing
+        labels = (share * differing + self._audit * (units - differing)) / units
+        return (threshold - float(self.log[at])) / float(growth[at]) * labels
 
     def _settle(self, value: float, weight: float, told: int) -> None:
         self.log = self.log + np.log1p(self.stakes * weight * (value + self.margins))
@@ -150,9 +160,11 @@ class Wealth:
         if self._equal:
             self._same += self._equal * np.log1p(self._stakes * (self._usual * self.margins)[:, None])
             self._equal = 0
-        total = self._same[mode] + self._told[mode] * (self._differing / max(1, self._told_units)) + self._imagined(mode)
+        imagined = self._imagined(mode)
+        total = self._same[mode] + self._told[mode] * (self._differing / max(1, self._told_units)) + imagined
         at = total.argmax(axis=1)[:, None]
-        self._growth = np.take_along_axis(total, at, 1)[:, 0]
+        self._growth: FloatArray = total.max(axis=1) / (self._before + self.units)
+        self._lossless_growth: FloatArray = imagined.max(axis=1) / self._before
         self.stakes: FloatArray = np.take_along_axis(self._stakes[mode], at, 1)[:, 0]
 
     def _imagined(self, mode: int) -> FloatArray:
