@@ -185,9 +185,18 @@ def test_nothing_is_asked_where_nothing_can_be_proven():
 
 def test_a_plan_that_only_loses_is_given_up_early():
     same = np.arange(400) % 5 > 0
-    ended, questions, _ = play(race(labels=100), {"a": (same, np.where(same, 0.0, -1.0))})
+    ended, questions, _ = play(race(labels=30), {"a": (same, np.where(same, 0.0, -1.0))})
     assert ended.reason == "hopeless"
-    assert questions < 50
+    assert questions < 20
+
+
+def test_a_plan_is_not_given_up_for_bad_luck_that_it_can_still_make_good():
+    """Three losses, then all as good: what the first labels say alone would end it."""
+    scores = np.where(np.arange(4000) < 60, -1.0, 0.0)
+    entrant = race(requests=4000, labels=300)
+    same = np.arange(4000) % 20 > 0
+    ended, _, _ = play(entrant, {"a": (same, np.where(same, 0.0, scores))})
+    assert ended == Ended("proven", "a", 0.1)
 
 
 def test_labels_and_requests_can_run_out():
