@@ -13,7 +13,7 @@ from vinelm.proof import Ask, Candidate, Compare, Ended, PlanFacts, Question, Ra
 
 ONE = [Candidate("a", 0.5, 0.1)]
 THREE = [Candidate("a", 0.5, 0.3), Candidate("b", 0.4, 0.25), Candidate("c", 0.6, 0.35)]
-WORLDS = 200
+WORLDS = 120
 MOST = 0.05 + 3 * math.sqrt(0.05 * 0.95 / WORLDS)
 """Shares of false proofs above this are no chance: 5 % and three standard deviations."""
 
@@ -89,21 +89,21 @@ def test_a_proof_with_an_audit_takes_more_labels_and_says_so():
 def test_repeated_requests_count_once_as_a_cluster():
     """Every request comes ten times. Taken as ten requests they would prove what one tenth of them cannot."""
     proven = {"clusters": 0, "requests": 0}
-    for seed in range(100):
+    for seed in range(60):
         same, scores = world(np.random.default_rng([seed, 11]), 60, 0.3, -0.1)
         plan = np.repeat(same, 10), np.repeat(scores, 10)
         whole = [Candidate("a", 0.5, 0.3)]
         as_one = race(whole, requests=600, clusters=np.repeat(np.arange(60), 10).tolist())
         proven["clusters"] += play(as_one, {"a": plan})[0].reason == "proven"
         proven["requests"] += play(race(whole, requests=600), {"a": plan})[0].reason == "proven"
-    assert proven["clusters"] / 100 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 100)
+    assert proven["clusters"] / 60 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 60)
     assert proven["requests"] > 2 * proven["clusters"]
 
 
 def test_weights_undo_a_sample_that_shows_the_plan_at_its_best():
     """In half of what is served the plan loses 20 points, and in the sample this half is a tenth."""
     proven = {"weights": 0, "none": 0}
-    for seed in range(100):
+    for seed in range(60):
         rng = np.random.default_rng([seed, 13])
         hard = rng.random(800) < 0.1
         good, bad = world(rng, 800, 0.15, 0.0), world(rng, 800, 0.4, -0.2)
@@ -113,8 +113,8 @@ def test_weights_undo_a_sample_that_shows_the_plan_at_its_best():
             play(race(requests=800, weights=weights.tolist(), max_weight=5.0), {"a": plan})[0].reason == "proven"
         )
         proven["none"] += play(race(requests=800), {"a": plan})[0].reason == "proven"
-    assert proven["weights"] / 100 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 100)
-    assert proven["none"] > 80
+    assert proven["weights"] / 60 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 60)
+    assert proven["none"] > 45
 
 
 # -- the power ---------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_weights_undo_a_sample_that_shows_the_plan_at_its_best():
 
 def test_labels_are_those_of_the_rule_of_thumb():
     took = []
-    for seed in range(120):
+    for seed in range(80):
         plan = world(np.random.default_rng([seed, 17]), 3000, 0.1, 0.0)
         ended, questions, _ = play(race(requests=3000, max_loss=0.04, margins=()), {"a": plan})
         took.append(questions if ended.reason == "proven" else math.inf)
@@ -334,9 +334,10 @@ def test_later_attempts_need_more():
         ({"audit": 1.5}, "audit"),
         ({"judge": True, "clusters": [0] * 400}, "judge"),
         ({"clusters": [0]}, "clusters"),
-        ({"weights": [1.0]}, "weights"),
-        ({"weights": [0.0] * 400}, "weights"),
-        ({"weights": [math.nan] * 400}, "weights"),
+        ({"weights": [1.0] * 400}, "max_weight"),
+        ({"weights": [1.0], "max_weight": 2.0}, "weights"),
+        ({"weights": [0.0] * 400, "max_weight": 2.0}, "weights"),
+        ({"weights": [math.nan] * 400, "max_weight": 2.0}, "weights"),
         ({"weights": [2.0] * 400, "max_weight": 1.0}, "max_weight"),
         ({"candidates": [*ONE, *ONE]}, "same name"),
         ({"candidates": [Candidate("a", 0.5, 0.0)]}, "differing"),

@@ -62,8 +62,8 @@ class Race:
         clusters: By request: which cluster it belongs to, such as the conversation or the same prompt. A cluster counts once,
             as the mean of its requests; clusters come in the order of their first requests.
         weights: By request: what it counts, for samples in which some requests are more frequent than in what is to be
-            served: the true frequency over that of the sample, up to a constant.
-        max_weight: The largest weight that the sample could have had [default: the largest that it has].
+            served: the true frequency over that of the sample, about 1 in the mean.
+        max_weight: The largest weight that the sample could have had, which has to be known before it is drawn.
         seed: Of what is drawn: which same answers are audited, which differing ones a judge leaves out.
 
     Raises:
@@ -117,7 +117,10 @@ class Race:
             self._members = list(groups.values())
         given = np.ones(requests) if weights is None else np.asarray(weights, dtype=float)
         _check(given.shape == (requests,), f"weights has {given.size} entries for {requests} requests")
-        heaviest = float(given.max(initial=0.0)) if max_weight is None else float(max_weight)
+        _check(
+            (weights is None) == (max_weight is None), "weights and max_weight go together: state the largest possible weight"
+        )
+        heaviest = 1.0 if max_weight is None else float(max_weight)
         fits = bool(np.all((given > 0.0) & (given <= heaviest))) and math.isfinite(heaviest)
         _check(fits, "weights must be above 0, and at most max_weight: leave out what has no weight, cut what has too much")
         self._weights: list[float] = given.tolist()
@@ -131,8 +134,7 @@ class Race:
                     np.array(self.margins),
                     one.differing,
                     lowest=1.0 / audit if audit else 1.0,
-                    heaviest=heaviest if requests else 1.0,
-                    usual=float(given.mean()) if requests else 1.0,
+                    heaviest=heaviest,
                     audit=audit,
                     judged=judge,
                 ),

@@ -39,8 +39,7 @@ class Wealth:
         margins: Losses that are tested, shape (margins,), as fractions.
         differing: What is thought beforehand of the share of differing requests; an error costs labels, not the guarantee.
         lowest: The loss that one unit can show at most: 1, or 1 / share where only a share of some requests is asked.
-        heaviest: The largest weight of a unit.
-        usual: The mean weight of a unit; a thought beforehand, too.
+        heaviest: The largest weight that a unit can have. The usual one is thought to be 1.
         audit: Share of the same answers that are asked, for what is expected.
         judged: Whether a judge compares answers.
     """
@@ -52,7 +51,6 @@ class Wealth:
         *,
         lowest: float = 1.0,
         heaviest: float = 1.0,
-        usual: float = 1.0,
         audit: float = 0.0,
         judged: bool = False,
     ) -> None:
@@ -62,7 +60,6 @@ class Wealth:
         self.units = self.asked = 0
         self._audit = audit
         self._before = PAIRS / differing
-        self._usual = usual
         losses = [lowest, max(lowest, 2.0 / JUDGE_SHARE - 1.0)] if judged else [lowest]
         # Axes of all that follows: without and with the judge, margins, stakes.
         caps = CAP / (heaviest * (np.array(losses)[:, None] - margins))
@@ -101,7 +98,7 @@ class Wealth:
             told: How many labels it took.
         """
         self._settle(score, weight, told)
-        if not told and weight == self._usual:
+        if not told and weight == 1.0:
             self._equal += 1
             return  # stakes change with labels only, so that equal answers cost next to nothing
         grown = np.log1p(self._stakes * (weight * (score + self.margins))[:, None])
@@ -158,7 +155,7 @@ class Wealth:
         """Stake what would have grown most on the pseudo-past and the past."""
         mode = int(self.uses_judge)
         if self._equal:
-            self._same += self._equal * np.log1p(self._stakes * (self._usual * self.margins)[:, None])
+            self._same += self._equal * np.log1p(self._stakes * self.margins[:, None])
             self._equal = 0
         imagined = self._imagined(mode)
         total = self._same[mode] + self._told[mode] * (self._differing / max(1, self._told_units)) + imagined
@@ -181,9 +178,9 @@ class Wealth:
 
     def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
         """How much each stake would have grown on the equal and the differing answers of the pseudo-past."""
-        gains = self._usual * (values[:, None] + self.margins)  # (values, margins)
+        gains = values[:, None] + self.margins  # (values, margins)
         grown = np.tensordot(chances, np.log1p(stakes * gains[:, :, None]), 1)
-        same = np.log1p(stakes * (self._usual * self.margins)[:, None])
+        same = np.log1p(stakes * self.margins[:, None])
         past: FloatArray = PAIRS * grown + (self._before - PAIRS) * same
         return past
 
