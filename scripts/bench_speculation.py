@@ -41,7 +41,7 @@ from vinelm.estimator.patterns.replay import Predictions, Replayed, folds_of, pr
 from vinelm.estimator.patterns.session_state import SessionState
 from vinelm.telemetry import ObserverGroup
 from vinelm.tools.call import ToolEvent, canonical_key
-from vinelm.tools.speculation import Candidate, Speculation
+from vinelm.tools.speculation import Speculation, ToolCandidate
 
 READS = {
     "airline": "get_user_details get_reservation_details search_direct_flight search_onestop_flight list_all_airports "
@@ -321,7 +321,7 @@ def overhead(recorded: Mapping[str, Sequence[Recorded]]) -> dict[str, float]:
     room, settings, worth = Room(think_s=5.0), Speculation(), SecondWorth(math.inf, "")
     took: dict[str, list[float]] = {"runtime": [], "candidates": [], "decide": []}
 
-    def choose(found: Sequence[Candidate], settings: Speculation, **_: Any) -> Sequence[Candidate]:
+    def choose(found: Sequence[ToolCandidate], settings: Speculation, **_: Any) -> Sequence[ToolCandidate]:
         return decide(found, {}, worth, room, settings).candidates
 
     for session in events:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vinelm.tools.call import History, ToolEvent, canonical_key
-from vinelm.tools.speculation import Candidate
+from vinelm.tools.speculation import ToolCandidate
 
 LEAST_TIMES = 2
 
@@ -28,8 +28,8 @@ def leaves(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, .
         yield path, node
 
 
-def once(found: Sequence[Candidate]) -> list[Candidate]:
-    best: dict[str, Candidate] = {}
+def once(found: Sequence[ToolCandidate]) -> list[ToolCandidate]:
+    best: dict[str, ToolCandidate] = {}
     for one in sorted(found, key=lambda one: -one.probability):
         best.setdefault(canonical_key(one.tool, one.arguments), one)
     return list(best.values())
@@ -50,7 +50,7 @@ class Markov:
                 for length in range(min(order, at) + 1):
                     self.next[tuple(signatures[at - length : at])][signatures[at]] += 1
 
-    def predictions(self, session: History) -> list[list[Candidate]]:
+    def predictions(self, session: History) -> list[list[ToolCandidate]]:
         """What may come after each event."""
         last: dict[str, Any] = {}
         signatures: list[str] = []
@@ -63,7 +63,7 @@ class Markov:
             found.append(self._after(signatures, last))
         return found
 
-    def _after(self, signatures: list[str], last: Mapping[str, Any]) -> list[Candidate]:
+    def _after(self, signatures: list[str], last: Mapping[str, Any]) -> list[ToolCandidate]:
         for length in range(min(self.order, len(signatures)), -1, -1):
             came = self.next.get(tuple(signatures[len(signatures) - length :]), Counter())
             if came.total() >= LEAST_TIMES:
@@ -73,7 +73,7 @@ class Markov:
             if tool in self.reads:
                 names = self.names[tool].most_common(1)[0][0]
                 if all(name in last for name in names):
-                    found.append(Candidate(tool, {name: last[name] for name in names}, times / came.total()))
+                    found.append(ToolCandidate(tool, {name: last[name] for name in names}, times / came.total()))
         return found
 
 
@@ -124,7 +124,7 @@ class PaperMiner:
             mapping.append((name, source))
         return tuple(mapping)
 
-    def predictions(self, session: History) -> list[list[Candidate]]:
+    def predictions(self, session: History) -> list[list[ToolCandidate]]:
         """What may come after each event."""
         found = []
         for at in range(len(session)):
@@ -134,7 +134,7 @@ class PaperMiner:
                 for (tool, mapping), hits in self.hits.get(context, Counter()).items():
                     if hits >= LEAST_TIMES and all(source in values for _, source in mapping):
                         arguments = {name: values[source] for name, source in mapping}
-                        here.append(Candidate(tool, arguments, hits / self.trials[context]))
+                        here.append(ToolCandidate(tool, arguments, hits / self.trials[context]))
             found.append(once(here))
         return found
 
@@ -158,19 +158,19 @@ class FrequentNgram:
     def _key(event: str | ToolEvent) -> str:
         return "user" if isinstance(event, str) else event.key
 
-    def predictions(self, session: History) -> list[list[Candidate]]:
+    def predictions(self, session: History) -> list[list[ToolCandidate]]:
         """What may come after each event."""
         keys = [self._key(event) for event in session]
         found = []
         for at in range(len(session)):
-            here: list[Candidate] = []
+            here: list[ToolCandidate] = []
             for length in range(min(3, at + 1), 0, -1):
                 came = self.next.get(tuple(keys[at + 1 - length : at + 1]))
                 if came:
                     key, times = came.most_common(1)[0]
                     call = self.calls.get(key)
                     if call is not None and call.tool in self.reads:
-                        here = [Candidate(call.tool, call.arguments or {}, times / came.total())]
+                        here = [ToolCandidate(call.tool, call.arguments or {}, times / came.total())]
                     break
             found.append(here)
         return found
@@ -179,7 +179,7 @@ class FrequentNgram:
 class Nothing:
     """No guesses: what is left is a cache of results."""
 
-    def predictions(self, session: History) -> list[list[Candidate]]:
+    def predictions(self, session: History) -> list[list[ToolCandidate]]:
         """What may come after each event."""
         return [[] for _ in session]
 
@@ -190,7 +190,7 @@ class Perfect:
     def __init__(self, reads: frozenset[str], *, is_bound: bool) -> None:
         self.reads, self.is_bound = reads, is_bound
 
-    def predictions(self, session: History) -> list[list[Candidate]]:
+    def predictions(self, session: History) -> list[list[ToolCandidate]]:
         """What may come after each event."""
         text, found = "", []
         for at, event in enumerate(session):
@@ -202,6 +202,6 @@ class Perfect:
                         break
                     values = [str(value) for _, value in leaves(coming.arguments or {})]
                     if not self.is_bound or all(value in text for value in values):
-                        here.append(Candidate(coming.tool, coming.arguments or {}, 1.0))
+                        here.append(ToolCandidate(coming.tool, coming.arguments or {}, 1.0))
             found.append(here)
         return found

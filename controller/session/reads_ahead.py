@@ -13,20 +13,20 @@ from vinelm.controller.speculation.worth import BestValue, worth_of_second
 from vinelm.errors import InfeasibleError
 from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
-from vinelm.tools.speculation import Candidate, Speculation
+from vinelm.tools.speculation import Speculation, ToolCandidate
 
 
 def reads_of_a_step(
     steps: list[TraceStep],
     replanner: Replanner,
     prefix: tuple[str, ...],
-    candidates: Sequence[Candidate],
+    candidates: Sequence[ToolCandidate],
     settings: Speculation,
     *,
     guard: SpendGuard | None,
     wasted_usd: float = 0.0,
     running: int = 0,
-) -> Sequence[Candidate] | None:
+) -> Sequence[ToolCandidate] | None:
     """Return the reads to start while the model of an invocation is called, the best first; None where it has no plan.
 
     Where nothing is worth starting, the note of the step says why.

@@ -26,7 +26,7 @@ from vinelm.requests.workflow import Request
 from vinelm.signals import Outcome
 from vinelm.template import Template
 from vinelm.template.kinds import without_kinds
-from vinelm.tools.speculation import Candidate, Speculation
+from vinelm.tools.speculation import Speculation, ToolCandidate
 
 Mode = Literal["enforce", "observe", "off"]
 _MODES, _ON_ERROR = get_args(Mode), get_args(OnError)
@@ -298,8 +298,8 @@ class Session(StopRulePolicy):
             return chance_of_next(self.steps, self._replanner, prefix, stages)
 
     def speculated(
-        self, stage: str, prefix: tuple[str, ...], candidates: Sequence[Candidate], settings: Speculation, **started: Any
-    ) -> Sequence[Candidate]:
+        self, stage: str, prefix: tuple[str, ...], candidates: Sequence[ToolCandidate], settings: Speculation, **started: Any
+    ) -> Sequence[ToolCandidate]:
         """Return the reads that the plan of the invocation makes worth starting; without one, all that are likely enough."""
         with self._lock:
             found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, guard=self.guard, **started)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from vinelm.controller.speculation.worth import SecondWorth
-from vinelm.tools.speculation import Candidate, Speculation
+from vinelm.tools.speculation import Speculation, ToolCandidate
 
 ROUNDING_USD = 1e-12
 
@@ -57,12 +57,12 @@ class Room:
 class Starts(NamedTuple):
     """The reads to start, the best first, and in a few words why others are not."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ToolCandidate, ...]
     why: str
 
 
 def decide(
-    candidates: Sequence[Candidate], tools: Mapping[str, ToolFigures], worth: SecondWorth, room: Room, settings: Speculation
+    candidates: Sequence[ToolCandidate], tools: Mapping[str, ToolFigures], worth: SecondWorth, room: Room, settings: Speculation
 ) -> Starts:
     """Return which reads to start: those with p E[min(tau, L)] v > (1 - p) c that fit into every cap.
 
@@ -87,7 +87,7 @@ def decide(
             density = hidden_s / figures.mean_s if math.isfinite(hidden_s) else one.probability
             ranked.append((density, hidden_s, figures.cost_usd, one))
     ranked.sort(key=lambda entry: -entry[0])
-    chosen: list[Candidate] = []
+    chosen: list[ToolCandidate] = []
     refused = "" if ranked else f"none is as likely as {settings.least_probability:g}"
     wasted_usd, left_usd = room.wasted_usd, math.inf if room.left_usd is None else room.left_usd
     for _, hidden_s, cost_usd, one in ranked:

@@ -104,7 +104,7 @@ def standard_errors(
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class MovedRates:
     """A regression and what its logits move; arrays have shape (n + 1,).
 
     ``step``: the derivative of log P(arm into the node) by the logit at the parent, or, for the regression of the arms, by its
@@ -119,7 +119,7 @@ class Question:
     ended: FloatArray
 
 
-def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTrie) -> Iterator[Question]:
+def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTrie) -> Iterator[MovedRates]:
     """Yield the regressions of the fit: right, stop if right, stop if wrong, and arms where there is a choice."""
     reach, found = annotated.reach, fit.probabilities
     nothing = np.zeros(len(reach))
@@ -132,9 +132,9 @@ def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTri
     own = reach * moved.sum(axis=1), nothing, nothing
     for regression, step, passed, kept in zip(fit.regressions, _steps(fit, predicted), through, own, strict=True):
         if regression is not None:
-            yield Question(regression, step, passed, kept, ended)
+            yield MovedRates(regression, step, passed, kept, ended)
     if fit.arms is not None:
-        yield Question(fit.arms.regression, _choice_steps(fit.arms, predicted), nothing, nothing, ended)
+        yield MovedRates(fit.arms.regression, _choice_steps(fit.arms, predicted), nothing, nothing, ended)
 
 
 def _steps(fit: LatentFit, predicted: PredictedRates) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -220,7 +220,7 @@ class Gradients(NamedTuple):
         return total
 
 
-def gradients(trie: Trie, question: Question, predicted: PredictedRates) -> Iterator[Gradients]:
+def gradients(trie: Trie, question: MovedRates, predicted: PredictedRates) -> Iterator[Gradients]:
     """Yield the gradients of a question's coefficients, one subtree of the root at a time, which bounds the memory."""
     basis = np.asarray(np.linalg.cholesky(question.regression.covariance), dtype=np.float64)
     features = question.regression.features

@@ -24,7 +24,7 @@ from vinelm.estimator.patterns.regression import (
 from vinelm.estimator.patterns.session_state import Possible, SessionState, WithSources, with_sources
 from vinelm.estimator.patterns.sets import LEAST_GROUPS, find_sets
 from vinelm.tools.call import History, ToolEvent, begins_with, canonical_key
-from vinelm.tools.speculation import Candidate
+from vinelm.tools.speculation import ToolCandidate
 
 _WORDS = ("description", "title")
 LEAST_LIKELY = 0.1
@@ -76,7 +76,7 @@ class Patterns:
                 what = ", ".join(sorted(wrong))
                 raise ConfigError(f"patterns: tool {tool!r} was recorded with other arguments ({what}): mine them anew")
 
-    def candidates(self, history: History) -> list[Candidate]:
+    def candidates(self, history: History) -> list[ToolCandidate]:
         """Return the reads that may be asked for before the next write, the likeliest first.
 
         Args:
@@ -88,7 +88,7 @@ class Patterns:
         """Return what guesses the calls of one run, and reads only what has come since it was asked last."""
         return PatternsInRun(self)
 
-    def candidates_of(self, seen: SessionState) -> list[Candidate]:
+    def candidates_of(self, seen: SessionState) -> list[ToolCandidate]:
         """The same for a state that is kept up to date with :meth:`SessionState.add`."""
         if not self.coefficients:
             return []
@@ -96,7 +96,7 @@ class Patterns:
         for possible in seen.possible(self._with_sources).values():
             features = features_of(possible, seen, self.sets, self.counts.get)
             if features:
-                found.append(Candidate(possible.tool, possible.arguments, probability(features, self.coefficients)))
+                found.append(ToolCandidate(possible.tool, possible.arguments, probability(features, self.coefficients)))
         return sorted(found, key=lambda one: -one.probability)
 
     @cached_property
@@ -116,7 +116,7 @@ class PatternsInRun:
     def __init__(self, patterns: Patterns) -> None:
         self._patterns, self._known, self._seen = patterns, list[str | ToolEvent](), SessionState(patterns.reads)
 
-    def candidates(self, history: History) -> list[Candidate]:
+    def candidates(self, history: History) -> list[ToolCandidate]:
         """Return what :meth:`Patterns.candidates` does; only events that were not there before are taken in."""
         if not begins_with(history, self._known):
             self._known, self._seen = [], SessionState(self._patterns.reads)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from vinelm.estimator.patterns.patterns import Patterns, mine
 from vinelm.estimator.patterns.session_state import SessionState
 from vinelm.tools.call import History, ToolEvent, canonical_key
-from vinelm.tools.speculation import Candidate, Speculation
+from vinelm.tools.speculation import Speculation, ToolCandidate
 
 LEAST_PROBABILITY = Speculation().least_probability
 LEAST_GAIN = 0.01
@@ -82,11 +82,11 @@ class Replayed:
         )
 
 
-Predictions = Sequence[Sequence[Candidate]]
+Predictions = Sequence[Sequence[ToolCandidate]]
 """What may be asked for, after each event of a session."""
 
 
-def predictions(patterns: Patterns, session: History) -> list[list[Candidate]]:
+def predictions(patterns: Patterns, session: History) -> list[list[ToolCandidate]]:
     """Return what ``patterns`` say after each event of a recorded session."""
     seen, found = SessionState(patterns.reads), []
     for event in session:

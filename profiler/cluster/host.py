@@ -21,7 +21,6 @@ from vinelm.io.operating_system import can_fork
 from vinelm.profiler.cluster.messages import (
     Admitted,
     Asked,
-    Ended,
     FromHost,
     Granted,
     HostSetup,
@@ -30,6 +29,7 @@ from vinelm.profiler.cluster.messages import (
     RequestJob,
     RunUnit,
     ToHost,
+    UnitEnded,
     Waiting,
 )
 from vinelm.profiler.execution.job import Job, UnitSetup
@@ -100,9 +100,9 @@ class UnitHost:
             return answers.get()
 
         try:
-            ended = Ended(unit, self._worker.run(job, top_up))
+            ended = UnitEnded(unit, self._worker.run(job, top_up))
         except BaseException as error:
-            ended = Ended(unit, None, NodeProblem.of(error))
+            ended = UnitEnded(unit, None, NodeProblem.of(error))
         del self._answers[unit]
         self._out.put(ended)
 

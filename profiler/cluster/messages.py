@@ -140,7 +140,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class UnitEnded:
     """A unit is over: with an outcome, or a problem in its place."""
 
     unit: int
@@ -148,7 +148,7 @@ class Ended:
     problem: NodeProblem | None = None
 
 
-FromHost = Asked | Waiting | Left | Ended
+FromHost = Asked | Waiting | Left | UnitEnded
 ToHost = RunUnit | Granted | Admitted
 
 

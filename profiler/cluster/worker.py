@@ -18,7 +18,6 @@ from vinelm.profiler.cluster.messages import (
     Asked,
     Connected,
     Disconnected,
-    Ended,
     FromHost,
     Granted,
     HostEvent,
@@ -31,6 +30,7 @@ from vinelm.profiler.cluster.messages import (
     RequestJob,
     RequestOutcome,
     RunUnit,
+    UnitEnded,
     Waiting,
 )
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
@@ -56,7 +56,7 @@ class PlacedUnit:
     number: int
     upper_usd: float
     host: int = -1
-    inbox: queue.SimpleQueue[Asked | Ended | None] = field(default_factory=queue.SimpleQueue)
+    inbox: queue.SimpleQueue[Asked | UnitEnded | None] = field(default_factory=queue.SimpleQueue)
 
 
 @dataclass(slots=True, eq=False)
@@ -291,7 +291,7 @@ class ClusterWorker:
                 with self._changed:
                     host = self._hosts.get(number)
                     unit = None if host is None else host.units.get(message.unit)
-                    if host is not None and isinstance(message, Ended) and not _is_broken(message):
+                    if host is not None and isinstance(message, UnitEnded) and not _is_broken(message):
                         host.units.pop(message.unit, None)
                 if unit is not None:
                     unit.inbox.put(message)
@@ -306,7 +306,7 @@ class ClusterWorker:
         self._listener.join(_GRACE_S)
 
 
-def _is_broken(message: Ended) -> bool:
+def _is_broken(message: UnitEnded) -> bool:
     return message.problem is not None and message.problem.kind == WorkerDied.__name__
 
 

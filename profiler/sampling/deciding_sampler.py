@@ -12,7 +12,7 @@ from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.profiler.sampling.mixtures import Gains, Mixtures, purchases
 from vinelm.profiler.sampling.priced_sampler import PricedSampler, RoundPaths, models_by_depth, shuffled
 from vinelm.profiler.sampling.prices import Prices, rows_by_cell
-from vinelm.profiler.sampling.race import FEW_REQUESTS, REQUESTS, Race
+from vinelm.profiler.sampling.race import FEW_REQUESTS, REQUESTS, ModelRace
 from vinelm.profiler.sampling.runs import Run, distinct, run_of, whole_path
 from vinelm.profiler.sampling.single_models import SingleModels
 from vinelm.requests.protocols import RequestPath
@@ -38,8 +38,8 @@ SWAPPED_SHARE = 0.5
 class DecidingSampler:
     """Buys the rows that decide which plan is served (:class:`~vinelm.requests.protocols.Sampler`).
 
-    First a race (:class:`~vinelm.profiler.sampling.race.Race`): all single models and what runs today answer the same first
-    requests. Then dollars by what they are expected to change:
+    First a race (:class:`~vinelm.profiler.sampling.race.ModelRace`): all single models and what runs today answer the same
+    first requests. Then dollars by what they are expected to change:
 
     - Where a request is one call, answers of the model whose next answers change the best mixtures most per dollar
       (:mod:`~vinelm.profiler.sampling.mixtures`).
@@ -90,7 +90,9 @@ class DecidingSampler:
         self._priced = PricedSampler(template, catalog, request_ids, seed, continued_share=continued_share, kinds=kinds)
         self._choices = models_by_depth(template)
         self._order = shuffled(self.request_ids, seed)
-        self._race = Race(template, catalog, self._order, self._choices, self.limits, FEW_REQUESTS if few_rounds else REQUESTS)
+        self._race = ModelRace(
+            template, catalog, self._order, self._choices, self.limits, FEW_REQUESTS if few_rounds else REQUESTS
+        )
         self._ends_after_race = False
         self._last: tuple[int, Sequence[Observation], list[RequestPath]] | None = None
 

@@ -46,7 +46,7 @@ class Racer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Race:
+class ModelRace:
     """Plans the race. Every method is a pure function of the rows: what a killed run has bought is planned again alike.
 
     Args:

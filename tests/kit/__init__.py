@@ -6,6 +6,7 @@ Builders:
     ``tries``: annotated tries, by hand or random: of paths, branching, merged
     ``tool_episodes``: random episodes on declared tools, in virtual time
     ``tables``: complete tables of random rows
+    ``plays``: races of plans whose truth is known, played to their end
     ``outcome_tables``: tables of first answers, and evidence bought from them
     ``stores``: stores whose truth is known
     ``batch_files``: the lines and the dollars that a batch leaves

@@ -21,7 +21,7 @@ from vinelm.money import SpendGuard
 from vinelm.policies import ForcedPolicy
 from vinelm.rows.observation import Usage
 from vinelm.template import Loop, Stage, Template
-from vinelm.tools.speculation import Candidate, Speculation
+from vinelm.tools.speculation import Speculation, ToolCandidate
 
 TEMPLATE = Template((Loop((Stage("model", ("m0",)),), times=9),))
 ITEMS = "abc"
@@ -207,7 +207,7 @@ async def episode(loop, seed, *, speculates, faults=True, cost_usd=0.0, cap_usd=
         wrong = [("get", {"item": draw.choice(ITEMS)}, draw.random()), ("get", {"thing": 1}, 0.9), ("put", {"item": "a"}, 1.0)]
         guesses.next = draw.sample(right + wrong, draw.randint(0, 5))
         memory = vine.reads_finder.here()
-        memory.speculate([], lambda found, settings, **_: [Candidate(*one) for one in found], known)
+        memory.speculate([], lambda found, settings, **_: [ToolCandidate(*one) for one in found], known)
         if guards[-1] is not None:
             pay(guards[-1], draw)
         await asyncio.sleep(draw.choice((0.0, 0.25, 1.0, 3.0)) / 2)

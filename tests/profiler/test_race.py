@@ -7,7 +7,7 @@ import pytest
 from vinelm.catalog import Catalog
 from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.profiler.sampling.prices import Prices
-from vinelm.profiler.sampling.race import REQUESTS, SHARE, Race
+from vinelm.profiler.sampling.race import REQUESTS, SHARE, ModelRace
 from vinelm.profiler.sampling.single_models import SingleModel, SingleModels, beta_interval, is_apart, without_losers
 from vinelm.rows.observation import Observation
 from vinelm.template import SKIP, Loop, Stage, Template
@@ -28,7 +28,7 @@ def catalog(names):
 def race_of(names=("tiny", "mid", "big"), template=None, today=None, **limits):
     template = (template or Template((Stage("answer"),))).bind(tuple(names)).with_defaults(today or {})
     choices = [next(iter(template.stage(s).models for s in stages)) for stages in template.flow.stages_at]
-    return Race(template, catalog(names), NAMES, choices, ProfileLimits(**limits))
+    return ModelRace(template, catalog(names), NAMES, choices, ProfileLimits(**limits))
 
 
 def rows_of(paths, rates, usd=None):
@@ -157,7 +157,7 @@ def test_one_model_alone_does_not_race():
 
 def test_free_models_race_by_the_number_of_their_calls():
     template = Template((Stage("answer"),)).bind(("a", "b"))
-    race = Race(template, None, NAMES, [("a", "b")], ProfileLimits(coverage=0.1))
+    race = ModelRace(template, None, NAMES, [("a", "b")], ProfileLimits(coverage=0.1))
     rounds, rows = [], []
     while paths := race.paths(len(rounds), rows):
         rounds.append(paths)

@@ -16,7 +16,7 @@ from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Observation, Usage
 from vinelm.signals import Outcome
 from vinelm.template import Template
-from vinelm.tools.speculation import Candidate, Speculation
+from vinelm.tools.speculation import Speculation, ToolCandidate
 
 Judge = Callable[[Any], bool]
 """Returns whether the answer in a workflow's state is right by the ground truth."""
@@ -170,12 +170,12 @@ class Policy(OneProcess, ABC):
         self,
         stage: str,
         prefix: tuple[str, ...],
-        candidates: Sequence[Candidate],
+        candidates: Sequence[ToolCandidate],
         settings: Speculation,
         *,
         wasted_usd: float = 0.0,
         running: int = 0,
-    ) -> Sequence[Candidate]:
+    ) -> Sequence[ToolCandidate]:
         """Return the calls of tools to start while ``stage`` runs, the first one first; by default all that are likely enough.
 
         Args:

@@ -42,7 +42,7 @@ class Speculation:
             raise ConfigError(f"speculate: join_s is {self.join_s}: give seconds > 0")
 
 
-class Candidate(NamedTuple):
+class ToolCandidate(NamedTuple):
     """A call that may come: its tool, its arguments (JSON values by name), its probability, its dollars, and known seconds."""
 
     tool: str
@@ -59,5 +59,5 @@ class Candidates(Protocol):
     same events again, as the same objects, and those that have come since.
     """
 
-    def candidates(self, history: History) -> Sequence[Candidate | tuple[str, Mapping[str, Any], float]]:
+    def candidates(self, history: History) -> Sequence[ToolCandidate | tuple[str, Mapping[str, Any], float]]:
         """Return the calls that may follow ``history`` before its next write, each as (tool, arguments, probability)."""

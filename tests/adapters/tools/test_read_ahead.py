@@ -11,7 +11,7 @@ from langchain_core.tools import StructuredTool, tool
 
 from vinelm import Speculation, VineLM
 from vinelm.adapters.tools.declaring import declared_in
-from vinelm.tools.speculation import Candidate
+from vinelm.tools.speculation import ToolCandidate
 
 TEA, MILK = {"item": "tea"}, {"item": "milk"}
 
@@ -168,4 +168,4 @@ def test_a_candidate_has_the_dollars_of_its_tool(app):
     seen = []
     with app.vine.request(speculate=Speculation()):
         memory_of(app).speculate([], lambda found, settings, **_: seen.extend(found) or [], tools_of(app))
-    assert seen == [Candidate("look", TEA, 0.9, 0.25)]
+    assert seen == [ToolCandidate("look", TEA, 0.9, 0.25)]

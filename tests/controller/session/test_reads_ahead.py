@@ -6,9 +6,9 @@ from kit.tables import random_table
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session
 from vinelm.objective import Objective
-from vinelm.tools.speculation import Candidate, Speculation
+from vinelm.tools.speculation import Speculation, ToolCandidate
 
-READS = (Candidate("look", {"x": 1}, 0.9, 0.001), Candidate("dear", {}, 0.5, 0.01), Candidate("rare", {}, 0.1, 0.0))
+READS = (ToolCandidate("look", {"x": 1}, 0.9, 0.001), ToolCandidate("dear", {}, 0.5, 0.01), ToolCandidate("rare", {}, 0.1, 0.0))
 SETTINGS = Speculation(waste_usd=0.002)
 
 
@@ -66,7 +66,7 @@ def test_nothing_to_read_is_no_note(planner):
 def test_the_cap_keeps_the_dollars_of_the_plan(planner):
     """A guess that would take what the plan still needs is not started."""
     fastest = planner.plan(Objective(minimize="latency")).remaining_cost_usd
-    read = (Candidate("look", {}, 0.9, 0.001),)
+    read = (ToolCandidate("look", {}, 0.9, 0.001),)
     tight, wide = (
         Objective(minimize="latency", max_cost_usd=fastest + more, cost_budget="per_request") for more in (0.0005, 0.01)
     )

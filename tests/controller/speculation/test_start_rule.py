@@ -10,14 +10,14 @@ from vinelm import Objective
 from vinelm.controller.speculation.start_rule import Room, ToolFigures, decide
 from vinelm.controller.speculation.worth import SecondWorth, worth_of_second
 from vinelm.errors import ConfigError
-from vinelm.tools.speculation import Candidate, Speculation
+from vinelm.tools.speculation import Speculation, ToolCandidate
 
 FREE = SecondWorth(math.inf, "seconds are the target")
 SLOW = {"search": ToolFigures(cost_usd=0.01, seconds=(2.0, 4.0))}
 
 
 def search(p, at=0):
-    return Candidate("search", {"q": f"{at}"}, p)
+    return ToolCandidate("search", {"q": f"{at}"}, p)
 
 
 @pytest.mark.parametrize(("p", "starts"), [(0.79, False), (0.81, True)])
@@ -30,7 +30,7 @@ def test_seconds_are_weighed_against_dollars(p, starts):
 
 def test_what_hides_most_for_its_own_seconds_comes_first():
     tools = {"long": ToolFigures(seconds=(40.0,)), "short": ToolFigures(seconds=(1.0,))}
-    guesses = [Candidate("long", {}, 0.9), Candidate("short", {}, 0.7)]
+    guesses = [ToolCandidate("long", {}, 0.9), ToolCandidate("short", {}, 0.7)]
     found = decide(guesses, tools, FREE, Room(think_s=4.0), Speculation(at_once=1))
     assert [one.tool for one in found.candidates] == ["short"]
     assert found.why == "1 run at once"
@@ -68,7 +68,9 @@ figures = st.builds(ToolFigures, cost_usd=st.floats(0.0, 0.1), seconds=st.lists(
     st.builds(Speculation, waste_usd=st.floats(0.0, 0.2), at_once=st.integers(1, 5)), st.floats(0.0, 1.0) | st.just(math.inf),
 )  # fmt: skip
 def test_no_cap_is_ever_exceeded(guesses, tools, room, settings, worth):
-    found = decide([Candidate(tool, {}, p) for tool, p in guesses], tools, SecondWorth(worth, ""), room, settings).candidates
+    found = decide(
+        [ToolCandidate(tool, {}, p) for tool, p in guesses], tools, SecondWorth(worth, ""), room, settings
+    ).candidates
     prices = [tools.get(one.tool, ToolFigures()).cost_usd for one in found]
     wasted = sum((1.0 - one.probability) * usd for one, usd in zip(found, prices, strict=True))
     assert len(found) <= max(0, settings.at_once - room.running)

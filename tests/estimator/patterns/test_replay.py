@@ -5,7 +5,7 @@ from kit.tool_sessions import READS, a_call, shop_sessions
 
 from vinelm.estimator.patterns.patterns import mine
 from vinelm.estimator.patterns.replay import Replayed, folds_of, hold_out, predictions, replay
-from vinelm.tools.speculation import Candidate
+from vinelm.tools.speculation import ToolCandidate
 
 READ_A = {"x": "aaaa"}
 
@@ -21,7 +21,7 @@ def timeline():
 
 
 def at(*places, p=0.9):
-    return [[Candidate("read", READ_A, p)] if place in places else [] for place in range(4)]
+    return [[ToolCandidate("read", READ_A, p)] if place in places else [] for place in range(4)]
 
 
 def test_a_guess_hides_what_passes_while_the_model_thinks():
@@ -36,13 +36,13 @@ def test_a_guess_hides_what_passes_while_the_model_thinks():
 def test_a_write_makes_guesses_stale_and_they_are_waste():
     sums = replay(timeline(), at(1, 2, p=0.6), frozenset(("read",)), cost_usd=0.5)
     assert (sums.ready, sums.speculations, sums.used) == (1, 1, 1)  # at 1 it has just been read
-    wasted = [[Candidate("read", {"x": "never"}, 0.6)], *[[] for _ in range(3)]]
+    wasted = [[ToolCandidate("read", {"x": "never"}, 0.6)], *[[] for _ in range(3)]]
     assert replay(timeline(), wasted, frozenset(("read",)), cost_usd=0.5).waste_usd == 0.5
 
 
 def test_the_least_probability_and_the_slots_limit_guesses():
     assert replay(timeline(), at(0, p=0.41), frozenset(("read",))).speculations == 0
-    many = [[Candidate("read", {"x": f"{i}"}, 0.9) for i in range(9)], [], [], []]
+    many = [[ToolCandidate("read", {"x": f"{i}"}, 0.9) for i in range(9)], [], [], []]
     assert replay(timeline(), many, frozenset(("read",)), at_once=3).speculations == 3
 
 

@@ -21,7 +21,7 @@ from vinelm.clock import Clock
 from vinelm.requests.protocols import CallGuard, CallsInText
 from vinelm.tools.call import CallKind, SessionPart, ToolEvent, canonical_key, is_answered, value_of
 from vinelm.tools.declaration import Scope
-from vinelm.tools.speculation import Candidate, Candidates, Speculation
+from vinelm.tools.speculation import Candidates, Speculation, ToolCandidate
 
 NOTHING = Shadow(None)
 """Stands for the shadow of a call that the application makes itself."""
@@ -123,9 +123,9 @@ class ReadAhead:
     def speculate(
         self,
         messages: Sequence[BaseMessage] | None,
-        choose: Callable[..., Sequence[Candidate]],
+        choose: Callable[..., Sequence[ToolCandidate]],
         tools: Mapping[str, DeclaredTool],
-        fixed: Sequence[Candidate] = (),
+        fixed: Sequence[ToolCandidate] = (),
         context: Context | None = None,
     ) -> None:
         """Start the guesses that ``choose`` takes, in its order, while a model is called. Does not wait.
@@ -149,7 +149,7 @@ class ReadAhead:
         for one in choose(found, self.speculation, wasted_usd=self._waste_usd, running=self._running()):
             self.start(tools[one.tool], one.arguments, "speculated", one.probability, context)
 
-    def _guesses(self, messages: Sequence[BaseMessage] | None) -> list[Candidate]:
+    def _guesses(self, messages: Sequence[BaseMessage] | None) -> list[ToolCandidate]:
         """What is guessed from what the request has shown; of that only what is new is read."""
         with self._guessing:  # the calls of a fan-out begin at once; never held while a tool's call waits
             if self._guesser is None and self.box.candidates is not None:
@@ -158,7 +158,7 @@ class ReadAhead:
             if self._guesser is None:
                 return []
             history = list(self.history) if messages is None else self._conversation.history(messages)
-            return [Candidate(*one) for one in self._guesser.candidates(history)]
+            return [ToolCandidate(*one) for one in self._guesser.candidates(history)]
 
     def _may_start(self, known: DeclaredTool, arguments: Mapping[str, Any]) -> bool:
         """Whether a guess is about a read that is not there yet, so that a place may be given to it."""

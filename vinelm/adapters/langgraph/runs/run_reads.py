@@ -25,7 +25,7 @@ from vinelm.adapters.tools.tool_box import DeclaredTool
 from vinelm.errors import WorkflowError
 from vinelm.requests.names import label_of, scoped
 from vinelm.requests.protocols import CallGuard
-from vinelm.tools.speculation import Candidate
+from vinelm.tools.speculation import ToolCandidate
 
 _LOCK = Lock()
 """Held while a run is given its memory: calls of a fan-out begin at once."""
@@ -147,7 +147,7 @@ def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
 
 def _fixed(
     tools: Mapping[str, DeclaredTool], run: GraphRun, prefix: tuple[str, ...], state: Mapping[str, Any]
-) -> list[Candidate]:
+) -> list[ToolCandidate]:
     """The calls of fixed tool nodes that may come right after this invocation, as likely as the plan says."""
     found = []
     for name, tool in tools.items():
@@ -157,7 +157,7 @@ def _fixed(
             kind = type(arguments).__name__
             raise WorkflowError(f"tool {name!r}: ahead= returned a {kind}: return its arguments by name, or None")
         if arguments is not None:
-            found.append(Candidate(name, arguments, min(1.0, chance or 0.0)))
+            found.append(ToolCandidate(name, arguments, min(1.0, chance or 0.0)))
     return found
 
 

@@ -1,0 +1,1 @@
+"""Parts of `proof_labels.py`: plans over recorded answers, and races over draws of their requests."""

@@ -1,0 +1,11 @@
+from .candidates import Candidate as Candidate
+from .candidates import PlanFacts as PlanFacts
+from .candidates import choose_candidates as choose_candidates
+from .candidates import labels_needed as labels_needed
+from .moves import Ask as Ask
+from .moves import Compare as Compare
+from .moves import Ended as Ended
+from .moves import Move as Move
+from .moves import Question as Question
+from .moves import Standing as Standing
+from .race import Race as Race

@@ -1,0 +1,104 @@
+"""Which plans are worth a proof, and how many labels it will take: known before the first one is asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vinelm.errors import ConfigError
+
+LEAST_SAVED = 0.2
+CANDIDATES = 4
+OUT_OF_REACH = 3.0
+"""A plan is dropped that is expected to need more than this multiple of the labels that are left."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFacts:
+    """What the recorded requests that choose plans show of one; no label is needed for it.
+
+    Attributes:
+        name: Names the plan.
+        saved: Share of today's dollars that it saves, below 1; negative if it is more expensive.
+        differing: Requests in which its answer differs from today's.
+        seen: Requests that were compared.
+    """
+
+    name: str
+    saved: float
+    differing: int
+    seen: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan that is to be proven.
+
+    Attributes:
+        name: Names the plan.
+        saved: Share of today's dollars that it saves.
+        differing: Estimated share of the requests in which its answer differs from today's, above 0 and below 1.
+    """
+
+    name: str
+    saved: float
+    differing: float
+
+
+def labels_needed(differing: float, margin: float, diff: float = 0.0) -> tuple[float, float]:
+    """Return how many labels a proof takes: in half of all cases, and in 80 % of them, at 95 % and for one plan.
+
+    Args:
+        differing: Share of the requests in which the plan's answer differs from today's.
+        margin: What may be lost, as a fraction (0.02 is two points).
+        diff: The plan's mean score less today's.
+
+    Returns:
+        4.5 and 8 times (differing / (margin + diff))², infinite where the plan loses the margin or more.
+    """
+    if not 0.0 <= differing <= 1.0:
+        raise ConfigError(f"the share of differing requests is {differing!r}: give a number from 0 to 1")
+    if not 0.0 < margin < 1.0:
+        raise ConfigError(f"the margin is {margin!r}: give a fraction above 0 and below 1, such as 0.02 for two points")
+    if not -1.0 <= diff <= 1.0:
+        raise ConfigError(f"the difference of the mean scores is {diff!r}: give a number from -1 to 1")
+    if diff <= -margin:
+        return math.inf, math.inf
+    ratio = (differing / (margin + diff)) ** 2
+    return 4.5 * ratio, 8.0 * ratio
+
+
+def choose_candidates(
+    plans: Sequence[PlanFacts],
+    *,
+    margin: float,
+    labels: int | None,
+    least_saved: float = LEAST_SAVED,
+    most: int = CANDIDATES,
+) -> list[Candidate]:
+    """Return the plans that are worth racing, most promising first; none if nothing can be proven within the labels.
+
+    The requests that choose must not be used again in the race.
+
+    Args:
+        plans: All plans that were compared with today's answers.
+        margin: What may be lost, as a fraction.
+        labels: How many questions persons will answer; None: without limit.
+        least_saved: Plans that save less are left out.
+        most: How many plans race at most; each gets its part of the error probability.
+    """
+    if labels is not None and labels < 0:
+        raise ConfigError(f"the number of labels is {labels!r}: give 0 or more, or None for no limit")
+    found: dict[tuple[float, int, int], Candidate] = {}
+    for plan in plans:
+        if not (0 <= plan.differing <= plan.seen and plan.saved < 1.0):
+            raise ConfigError(
+                f"plan {plan.name!r}: {plan.differing} of {plan.seen} requests differ, saved {plan.saved!r}: impossible"
+            )
+        share = (plan.differing + 1) / (plan.seen + 2)
+        within = labels is None or labels_needed(share, margin)[0] <= OUT_OF_REACH * labels
+        if plan.saved >= least_saved and within:
+            # Plans that save and differ alike to the last digit give the same answers: one is enough.
+            found.setdefault((plan.saved, plan.differing, plan.seen), Candidate(plan.name, plan.saved, share))
+    return sorted(found.values(), key=lambda one: (-one.saved / (one.differing + 0.02) ** 2, one.name))[:most]

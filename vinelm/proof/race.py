@@ -1,0 +1,329 @@
+"""A race of candidate plans: which request is asked of which models, which question is put to a person, and what is proven.
+
+Every candidate has its own wealth (`wealth.py`) over its own prefix of the requests, in their order, whoever else is asked
+about meanwhile. So its wealth depends on nothing but the events of its prefix, and the guarantee holds however often one looks
+and whichever candidate is asked about; each has its part of the error probability. Labels go to the candidate with the most
+dollars per label still needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+
+from vinelm.errors import ConfigError
+from vinelm.proof.candidates import OUT_OF_REACH, Candidate
+from vinelm.proof.moves import Ask, Compare, Ended, Move, Question, Standing
+from vinelm.proof.wealth import JUDGE_SHARE, Wealth
+
+MARGINS = (0.01, 0.015, 0.02, 0.03, 0.05)
+HEAD_START = 3.0
+"""Labels that are added to those still needed when candidates are compared, so that no small number decides alone."""
+
+
+@dataclass(eq=False)
+class _Entrant:
+    """A candidate with what is known of it; ``at``: the first unit that still lacks something."""
+
+    plan: Candidate
+    wealth: Wealth
+    at: int = 0
+    same: dict[int, bool] = field(default_factory=dict)
+    scores: dict[int, float] = field(default_factory=dict)
+    verdicts: dict[int, float] = field(default_factory=dict)
+    skipped: set[int] = field(default_factory=set)
+    differing: int = 0
+    requests: int = 0
+    lost: int = 0
+
+
+class Race:
+    """Says what to do next until a candidate is proven to lose less than the allowed loss, or none can be.
+
+    The race is deterministic: fed with the same events, in whatever order, it stands where it stood. Events of requests that a
+    candidate has not reached are kept until it is there. Labels that nothing asks for (of the same answers without an audit,
+    or of requests that a judge leaves out) are counted, but not used: they would bias the mean.
+
+    Args:
+        candidates: What races, chosen on other requests (:func:`choose_candidates`). Without any, the race ends at once.
+        requests: How many requests there are. They are numbers from 0, in an order that was shuffled once.
+        labels: How many questions persons will answer; None: without limit.
+        max_loss: The loss that has to be excluded, as a fraction. More loss excluded is no aim, but reported.
+        margins: Other losses that are tested beside it, for the smallest that can be excluded.
+        alpha: Probability of any false proof that is allowed, over all attempts.
+        attempt: The number of the attempt, from 1, where a proof is tried again and again; attempt k gets 6 / (pi k)² of alpha,
+            so that all of them share it. None: there will be no other, and this one has all of it.
+        audit: Share of the same answers that are asked, too. Above 0 where the same answer need not have the same score.
+        judge: Whether a judge compares differing answers (:meth:`judged`), which saves labels where he is right.
+        clusters: By request: which cluster it belongs to, such as the conversation or the same prompt. A cluster counts once,
+            as the mean of its requests; clusters come in the order of their first requests.
+        weights: By request: what it counts, for samples in which some requests are more frequent than in what is to be
+            served: the true frequency over that of the sample, about 1 in the mean.
+        max_weight: The largest weight that the sample could have had, which has to be known before it is drawn.
+        seed: Of what is drawn: which same answers are audited, which differing ones a judge leaves out.
+
+    Raises:
+        ConfigError: a setting is impossible; what is told later raises it, too, for an unknown candidate, a request out of
+            range, a score out of [-1, 1], or two events that contradict one another.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        requests: int,
+        labels: int | None = None,
+        max_loss: float = 0.03,
+        margins: Sequence[float] = MARGINS,
+        alpha: float = 0.05,
+        attempt: int | None = 1,
+        audit: float = 0.0,
+        judge: bool = False,
+        clusters: Sequence[object] | None = None,
+        weights: Sequence[float] | None = None,
+        max_weight: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.margins = sorted({float(max_loss), *map(float, margins)})
+        _check(
+            all(0.0 < m < 1.0 for m in self.margins),
+            f"max_loss and margins are fractions above 0 and below 1, not {self.margins}",
+        )
+        _check(requests >= 0, f"requests is {requests!r}: give 0 or more")
+        _check(labels is None or labels >= 0, f"labels is {labels!r}: give 0 or more, or None for no limit")
+        _check(0.0 < alpha < 1.0, f"alpha is {alpha!r}: give a probability above 0 and below 1, such as 0.05")
+        _check(attempt is None or attempt >= 1, f"attempt is {attempt!r}: count from 1")
+        _check(0.0 <= audit <= 1.0, f"audit is {audit!r}: give the share of the same answers to ask, from 0 to 1")
+        _check(not (judge and clusters is not None), "a judge goes with single requests only: leave out judge or clusters")
+        names = [one.name for one in candidates]
+        _check(len(set(names)) == len(names), f"candidates have the same name: {names}")
+        for one in candidates:
+            _check(0.0 < one.differing < 1.0, f"candidate {one.name!r}: differing is {one.differing!r}: give a share in (0, 1)")
+            _check(math.isfinite(one.saved), f"candidate {one.name!r}: saved is {one.saved!r}")
+        self.requests, self.labels, self.max_loss = requests, labels, float(max_loss)
+        self.audit, self.judge = audit, judge
+        self.threshold = math.log(max(1, len(names)) / alpha) - (math.log(6.0 / (math.pi * attempt) ** 2) if attempt else 0.0)
+        if clusters is None:
+            self._members: list[list[int]] = [[request] for request in range(requests)]
+        else:
+            _check(len(clusters) == requests, f"clusters has {len(clusters)} entries for {requests} requests")
+            groups: dict[object, list[int]] = {}
+            for request, cluster in enumerate(clusters):
+                groups.setdefault(cluster, []).append(request)
+            self._members = list(groups.values())
+        given = np.ones(requests) if weights is None else np.asarray(weights, dtype=float)
+        _check(given.shape == (requests,), f"weights has {given.size} entries for {requests} requests")
+        _check(
+            (weights is None) == (max_weight is None), "weights and max_weight go together: state the largest possible weight"
+        )
+        heaviest = 1.0 if max_weight is None else float(max_weight)
+        fits = bool(np.all((given > 0.0) & (given <= heaviest))) and math.isfinite(heaviest)
+        _check(fits, "weights must be above 0, and at most max_weight: leave out what has no weight, cut what has too much")
+        self._weights: list[float] = given.tolist()
+        draws = np.random.default_rng(seed).random((2, requests))
+        self._audited, self._drawn = draws[0] < audit, draws[1] < JUDGE_SHARE
+        self._asked = 0
+        self._entrants = {
+            one.name: _Entrant(
+                one,
+                Wealth(
+                    np.array(self.margins),
+                    one.differing,
+                    lowest=1.0 / audit if audit else 1.0,
+                    heaviest=heaviest,
+                    audit=audit,
+                    judged=judge,
+                ),
+            )
+            for one in candidates
+        }
+
+    def next(self) -> Move:
+        """Return what is to be done next: the same until an event is told."""
+        return next(self._moves())
+
+    def aim(self, max_loss: float) -> None:
+        """Go on to exclude another loss, which is one of the margins: at any time, the guarantee is that of all margins."""
+        _check(max_loss in self.margins, f"max_loss {max_loss!r} is none of the margins {self.margins}")
+        self.max_loss = float(max_loss)
+
+    def upcoming(self, count: int) -> list[Move]:
+        """Return up to ``count`` moves that can be done at once: the next one, then those that the candidate needs after it.
+
+        Questions ahead are answered in vain if the race ends before, or turns to another candidate for good.
+        """
+        return list(islice(self._moves(), max(1, count)))
+
+    def answered(self, candidate: str, request: int, same: bool) -> None:
+        """Tell that the candidate's answer to a request is known, and whether it is the same as today's."""
+        entrant = self._entrant(candidate, request)
+        _check(isinstance(same, bool | np.bool_), f"request {request} of {candidate!r}: same is {same!r}, not True or False")
+        known = entrant.same.setdefault(request, bool(same))
+        _check(known == same, f"request {request} of {candidate!r}: same was {known}, and is {same} now")
+        self._advance(entrant)
+
+    def labelled(self, candidate: str, request: int, score: float, *, counted: bool = True) -> None:
+        """Tell what persons say of a request: the candidate's score less today's.
+
+        Args:
+            candidate: Whose answer was compared.
+            request: To which request.
+            score: In [-1, 1]: 1 if only the candidate's answer is right, -1 if only today's is, 0 if both are or none. Graded
+                scores, and the mean of several persons who disagree, lie between.
+            counted: Whether it is one of the labels that persons were asked for. False where the same two answers were
+                compared for another candidate already.
+        """
+        entrant = self._entrant(candidate, request)
+        _check(-1.0 <= score <= 1.0, f"request {request} of {candidate!r}: the score is {score!r}, not within [-1, 1]")
+        _check(request not in entrant.skipped, f"request {request} of {candidate!r}: it was skipped, which is final")
+        known = entrant.scores.get(request)
+        _check(
+            known is None or known == score, f"request {request} of {candidate!r}: the score was {known}, and is {score} now"
+        )
+        if known is None:
+            entrant.scores[request] = float(score)
+            self._asked += counted
+            self._advance(entrant)
+
+    def skipped(self, candidate: str, request: int) -> None:
+        """Tell that nobody will answer this question. It counts as the worst score, -1, and as a label.
+
+        Anything better would let a proof rest on leaving out what is hard to compare. A question that may still be
+        answered needs no call: it waits, and :meth:`upcoming` gives others meanwhile.
+        """
+        entrant = self._entrant(candidate, request)
+        if request not in entrant.skipped:
+            _check(request not in entrant.scores, f"request {request} of {candidate!r}: it was labelled, and cannot be skipped")
+            entrant.skipped.add(request)
+            entrant.scores[request] = -1.0
+            self._asked += 1
+            self._advance(entrant)
+
+    def judged(self, candidate: str, request: int, verdict: float | None) -> None:
+        """Tell what the judge says of a request: above 0 if the candidate's answer is better, below if today's is, in [-1, 1].
+
+        None stands for a judge that failed, and counts as 0. A wrong or biased judge costs labels, never the guarantee.
+        """
+        entrant = self._entrant(candidate, request)
+        _check(self.judge, "the race has no judge: Race(..., judge=True)")
+        value = 0.0 if verdict is None else verdict
+        _check(-1.0 <= value <= 1.0, f"request {request} of {candidate!r}: the verdict is {verdict!r}, not within [-1, 1]")
+        known = entrant.verdicts.setdefault(request, float(value))
+        _check(known == value, f"request {request} of {candidate!r}: the verdict was {known}, and is {value} now")
+        self._advance(entrant)
+
+    def standings(self) -> list[Standing]:
+        """Return how each candidate stands, in the order of the candidates."""
+        return [self._standing(entrant) for entrant in self._entrants.values()]
+
+    def _standing(self, entrant: _Entrant) -> Standing:
+        wealth = entrant.wealth
+        return Standing(
+            candidate=entrant.plan.name,
+            saved=entrant.plan.saved,
+            requests=entrant.requests,
+            differing=entrant.differing,
+            labels=wealth.asked,
+            skipped=entrant.lost,
+            diff=wealth.diff,
+            log_wealth=dict(zip(self.margins, wealth.log.tolist(), strict=True)),
+            threshold=self.threshold,
+            proven=self._proven(entrant),
+            needed={margin: wealth.needed(at, self.threshold) for at, margin in enumerate(self.margins)},
+            audit=self.audit,
+            judge_r2=wealth.judge_r2 if self.judge else None,
+            judge_used=wealth.uses_judge,
+        )
+
+    def _proven(self, entrant: _Entrant) -> float | None:
+        """The smallest margin proven together with all larger ones: a false one needs a proof of the largest false one."""
+        smallest = None
+        for margin, highest in zip(reversed(self.margins), entrant.wealth.highest[::-1], strict=True):
+            if highest < self.threshold:
+                break
+            smallest = margin
+        return smallest
+
+    def _moves(self) -> Iterator[Move]:
+        proven = [(one.plan.saved, one.plan.name, margin) for one in self._entrants.values() if (margin := self._proven(one))]
+        proven = [one for one in proven if one[2] <= self.max_loss]
+        if proven:
+            _, name, margin = max(proven, key=lambda one: one[0])
+            yield Ended("proven", name, margin)
+            return
+        left = math.inf if self.labels is None else self.labels - self._asked
+        if left <= 0:
+            yield Ended("labels" if self._entrants else "hopeless")
+            return
+        at = self.margins.index(self.max_loss)
+        running = [one for one in self._entrants.values() if one.at < len(self._members)]
+        found = []
+        for one in running:
+            if one.wealth.needed(at, self.threshold, lossless=True) <= OUT_OF_REACH * left:
+                found.append((one.plan.saved / (one.wealth.needed(at, self.threshold) + HEAD_START), one))
+        if not found:
+            yield Ended("requests" if self._entrants and not running else "hopeless")
+            return
+        _, leader = max(found, key=lambda one: one[0])  # the first of equals: candidates are in order
+        questions = 0
+        for unit in range(leader.at, len(self._members)):
+            for move in self._lacking(leader, unit):
+                questions += isinstance(move, Question)
+                if questions > left:
+                    return
+                yield move
+
+    def _lacking(self, entrant: _Entrant, unit: int) -> Iterator[Move]:
+        """What this unit of a candidate still lacks."""
+        name, used = entrant.plan.name, entrant.wealth.uses_judge
+        for request in self._members[unit]:
+            if (same := entrant.same.get(request)) is None:
+                yield Ask(name, request)
+            elif same:
+                if self._audited[request] and request not in entrant.scores:
+                    yield Question(name, request, 1.0 / self.audit, audit=True)
+            elif self.judge and request not in entrant.verdicts:
+                yield Compare(name, request)
+            elif request not in entrant.scores and not (used and not self._drawn[request]):
+                yield Question(name, request, 1.0 / JUDGE_SHARE if used else 1.0)
+
+    def _advance(self, entrant: _Entrant) -> None:
+        """Take all units that lack nothing."""
+        wealth = entrant.wealth
+        while entrant.at < len(self._members) and next(self._lacking(entrant, entrant.at), None) is None:
+            members = self._members[entrant.at]
+            total = sum(self._weights[request] for request in members)
+            entrant.at += 1
+            entrant.requests += len(members)
+            differing = [request for request in members if not entrant.same[request]]
+            entrant.differing += len(differing)
+            if self.judge and differing:
+                (request,) = members
+                score = entrant.scores[request] if self._drawn[request] or not wealth.uses_judge else None
+                wealth.take_judged(entrant.verdicts[request], score, total)
+                told = [request] if score is not None else []
+            else:
+                audited = [request for request in members if entrant.same[request] and self._audited[request]]
+                told = differing + audited
+                score = sum(self._weights[one] * entrant.scores[one] for one in differing)
+                score += sum(self._weights[one] * entrant.scores[one] for one in audited) / (self.audit or 1.0)
+                wealth.take(score / total, total / len(members), differs=bool(differing), told=len(told))
+            entrant.lost += len(entrant.skipped.intersection(told))
+
+    def _entrant(self, candidate: str, request: int) -> _Entrant:
+        if candidate not in self._entrants:
+            raise ConfigError(
+                f"no candidate is named {candidate!r}: {', '.join(map(repr, self._entrants)) or 'there are none'}"
+            )
+        whole = isinstance(request, int | np.integer)
+        _check(whole and 0 <= request < self.requests, f"request {request!r} is no number from 0 to {self.requests - 1}")
+        return self._entrants[candidate]
+
+
+def _check(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ConfigError(otherwise)

@@ -1,0 +1,204 @@
+"""The test of one plan: a bet on each request that the plan loses less than a margin, for several margins at once.
+
+Per unit (a request, or a cluster of them) x is the plan's score less today's. If the plan loses the margin m or more, the mean
+of x + m is at most 0, and whoever stakes the share lambda of his wealth on it, chosen before x is known, multiplies his wealth
+by 1 + lambda (x + m), which is at most 1 in the mean. Starting with 1, he ever reaches 1 / alpha with a probability of at most
+alpha (Ville): at every look, for any distribution, for any stakes that use only the past (Waudby-Smith and Ramdas 2024).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+CAP = 0.95
+"""Of the largest stake that could lose all."""
+STAKES = np.geomspace(0.01, 1.0, 48)
+"""Stakes that are compared, as shares of the largest allowed one."""
+PAIRS = 45.0
+BETTER, WORSE, TIED = 0.35, 0.35, 0.3
+"""The pseudo-past: so many differing answers, of which so many are better, worse, and as good, beside the equal ones."""
+JUDGE_SHARE = 0.25
+"""Of the differing requests, the share that persons are asked about while a judge is used."""
+JUDGE_R2 = 0.25
+"""A judge that explains less of the variance of the scores is not used."""
+JUDGE_LABELS = 10
+"""Labels before a judge can be used."""
+JUDGE_PRIOR = 2.0
+"""Labels of a judge that explains nothing, which are added to those that measure him."""
+
+
+class Wealth:
+    """The wealth of one plan, by margin, and the stakes on its next unit. Holds no request twice, and knows no future.
+
+    Args:
+        margins: Losses that are tested, shape (margins,), as fractions.
+        differing: What is thought beforehand of the share of differing requests; an error costs labels, not the guarantee.
+        lowest: The loss that one unit can show at most: 1, or 1 / share where only a share of some requests is asked.
+        heaviest: The largest weight that a unit can have. The usual one is thought to be 1.
+        audit: Share of the same answers that are asked, for what is expected.
+        judged: Whether a judge compares answers.
+    """
+
+    def __init__(
+        self,
+        margins: FloatArray,
+        differing: float,
+        *,
+        lowest: float = 1.0,
+        heaviest: float = 1.0,
+        audit: float = 0.0,
+        judged: bool = False,
+    ) -> None:
+        self.margins = margins
+        self.log = np.zeros(len(margins))
+        self.highest = np.zeros(len(margins))
+        self.units = self.asked = 0
+        self._audit = audit
+        self._before = PAIRS / differing
+        losses = [lowest, max(lowest, 2.0 / JUDGE_SHARE - 1.0)] if judged else [lowest]
+        # Axes of all that follows: without and with the judge, margins, stakes.
+        caps = CAP / (heaviest * (np.array(losses)[:, None] - margins))
+        self._stakes = caps[:, :, None] * STAKES
+        self._same = np.zeros_like(self._stakes)
+        self._told = np.zeros_like(self._stakes)
+        self._differing = self._told_units = self._equal = 0
+        self._pairs: list[tuple[float, float, float]] = []
+        self._slope = self._level = 0.0
+        self.judge_r2 = 0.0
+        self._past: FloatArray | None = None
+        self._scored = self._weight = 0.0
+        self._bet()
+
+    @property
+    def uses_judge(self) -> bool:
+        """Whether the next differing request is asked with a probability of JUDGE_SHARE only."""
+        return len(self._stakes) > 1 and self.judge_r2 >= JUDGE_R2
+
+    @property
+    def diff(self) -> float:
+        """The weighted mean of the plan's score less today's; NaN before the first unit."""
+        return self._scored / self._weight if self._weight else math.nan
+
+    def guess(self, verdict: float) -> float:
+        """What the labels so far say that a judge's verdict is worth."""
+        return min(1.0, max(-1.0, self._level + self._slope * verdict))
+
+    def take(self, score: float, weight: float, *, differs: bool, told: int) -> None:
+        """Settle the bets on one unit.
+
+        Args:
+            score: The unit's mean score, less today's; 0 where nothing differs.
+            weight: The unit's weight.
+            differs: Whether the plan's answer differs from today's.
+            told: How many labels it took.
+        """
+        self._settle(score, weight, told)
+        if not told and weight == 1.0:
+            self._equal += 1
+            return  # stakes change with labels only, so that equal answers cost next to nothing
+        grown = np.log1p(self._stakes * (weight * (score + self.margins))[:, None])
+        if differs:
+            self._told += grown
+            self._told_units += 1
+            self._differing += 1
+        else:
+            self._same += grown
+        if told:
+            self._bet()
+
+    def take_judged(self, verdict: float, score: float | None, weight: float) -> None:
+        """The same for a differing request that a judge compared; ``score`` is None if no person was asked."""
+        guess = self.guess(verdict) if self.uses_judge else 0.0
+        share = JUDGE_SHARE if self.uses_judge else 1.0
+        self._settle(guess + (0.0 if score is None else (score - guess) / share), weight, int(score is not None))
+        self._differing += 1
+        if score is not None:
+            self._told_units += 1
+            self._pairs.append((verdict, score, weight))
+            self._told[0] += np.log1p(self._stakes[0] * (weight * (score + self.margins))[:, None])
+            self._measure_judge()
+        self._bet()
+
+    def needed(self, at: int, threshold: float, *, lossless: bool = False) -> float:
+        """How many labels more are expected until the margin at this place is proven; infinite if it will not be.
+
+        Args:
+            at: Number of the margin.
+            threshold: Log wealth that proves.
+            lossless: Expect what a plan would do that loses nothing, whatever its labels were.
+        """
+        if self.highest[at] >= threshold:
+            return 0.0
+        growth = self._lossless_growth if lossless else self._growth
+        if growth[at] <= 0.0:
+            return math.inf
+        share = JUDGE_SHARE if self.uses_judge else 1.0
+        units = self._before + self.units
+        differing = PAIRS + self._differing
+        labels = (share * differing + self._audit * (units - differing)) / units
+        return (threshold - float(self.log[at])) / float(growth[at]) * labels
+
+    def _settle(self, value: float, weight: float, told: int) -> None:
+        self.log = self.log + np.log1p(self.stakes * weight * (value + self.margins))
+        self.highest = np.maximum(self.highest, self.log)
+        self.units += 1
+        self.asked += told
+        self._scored += weight * value
+        self._weight += weight
+
+    def _bet(self) -> None:
+        """Stake what would have grown most on the pseudo-past and the past."""
+        mode = int(self.uses_judge)
+        if self._equal:
+            self._same += self._equal * np.log1p(self._stakes * self.margins[:, None])
+            self._equal = 0
+        imagined = self._imagined(mode)
+        total = self._same[mode] + self._told[mode] * (self._differing / max(1, self._told_units)) + imagined
+        at = total.argmax(axis=1)[:, None]
+        self._growth: FloatArray = total.max(axis=1) / (self._before + self.units)
+        self._lossless_growth: FloatArray = imagined.max(axis=1) / self._before
+        self.stakes: FloatArray = np.take_along_axis(self._stakes[mode], at, 1)[:, 0]
+
+    def _imagined(self, mode: int) -> FloatArray:
+        if mode == 0:
+            if self._past is None:
+                self._past = self._past_of(self._stakes[0], np.array([1.0, -1.0, 0.0]), np.array([BETTER, WORSE, TIED]))
+            return self._past
+        # A judge of this R²: his calibrated guesses of +s and -s are right with probability (1 + s) / 2.
+        s, p = self.judge_r2**0.5, JUDGE_SHARE
+        right, wrong = s + (1.0 - s) / p, -s + (1.0 + s) / p  # what an asked answer is worth that is better than today's
+        drawn = p * np.array([1.0 + s, 1.0 - s]) / 2.0
+        chances = np.concatenate([BETTER * drawn, WORSE * drawn, (1.0 - p) * np.array([BETTER, WORSE]), [TIED]])
+        return self._past_of(self._stakes[1], np.array([right, wrong, -right, -wrong, s, -s, 0.0]), chances)
+
+    def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
+        """How much each stake would have grown on the equal and the differing answers of the pseudo-past."""
+        gains = values[:, None] + self.margins  # (values, margins)
+        grown = np.tensordot(chances, np.log1p(stakes * gains[:, :, None]), 1)
+        same = np.log1p(stakes * self.margins[:, None])
+        past: FloatArray = PAIRS * grown + (self._before - PAIRS) * same
+        return past
+
+    def _measure_judge(self) -> None:
+        """Fit the scores to the judge's verdicts, and see how much of their variance that explains."""
+        verdicts, scores, weights = np.array(self._pairs).T
+        spread = verdicts - verdicts.mean()
+        self._slope = float(spread @ scores / (spread @ spread + JUDGE_PRIOR))
+        self._level = float(scores.mean() - self._slope * verdicts.mean())
+        count = len(scores)
+        guesses = np.clip(self._level + self._slope * verdicts, -1.0, 1.0)
+        around = float(((scores - scores.mean()) ** 2).sum())
+        explained = 1.0 - float(((scores - guesses) ** 2).sum()) / around if around > 0.0 else 0.0
+        adjusted = 1.0 - (1.0 - explained) * (count - 1) / max(1, count - 2)
+        self.judge_r2 = max(0.0, adjusted) if count >= JUDGE_LABELS else 0.0
+        if self.uses_judge:
+            worth = (weights * (guesses + (scores - guesses) / JUDGE_SHARE))[:, None] + weights[:, None] * self.margins
+            alone = (weights * guesses)[:, None] + weights[:, None] * self.margins
+            asked = np.log1p(self._stakes[1] * worth[:, :, None]).sum(axis=0)
+            left = np.log1p(self._stakes[1] * alone[:, :, None]).sum(axis=0)
+            self._told[1] = JUDGE_SHARE * asked + (1.0 - JUDGE_SHARE) * left
