@@ -3,3 +3,7 @@ from .bill import bill_of as bill_of
 from .formats.call import LoggedCall as LoggedCall
 from .formats.reading import read_calls as read_calls
 from .recorder import VineRecorder as VineRecorder
+from .replaying import replay as replay
+from .result import ReplayResult as ReplayResult
+from .result import StepResult as StepResult
+from .same import Sameness as Sameness

@@ -1,0 +1,154 @@
+"""Calls sampled from traces, the questions that persons are asked about their answers, and the labels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+    insert,
+    inspect,
+    select,
+    update,
+)
+
+from vinelm.traces.databases import schema
+from vinelm.traces.store.store import ObservationStore
+
+_NOTES = "replay"
+
+metadata = MetaData()
+units = Table(
+    "replay_units",
+    metadata,
+    Column("unit_id", Integer, primary_key=True, comment="by step, in the random order in which requests are used"),
+    Column("step", String, nullable=False, comment="the step that made the call"),
+    Column("request", String, nullable=False, comment="the request, as the trace names it"),
+    Column("call", String, nullable=False, comment="the call, as the trace names it"),
+    Column("model", String, nullable=False, comment="the model that answered, as the trace names it"),
+    Column("weight", Integer, nullable=False, comment="calls of the step in the request, of which this one was drawn"),
+    Column("cost_usd", Float, nullable=False, comment="dollars of the recorded call"),
+    Column("latency_s", Float, comment="seconds of the recorded call; NULL: unknown"),
+    Column("tokens_in", Integer, nullable=False, comment="prompt tokens, estimated where the trace has no count"),
+    Column("tokens_out", Integer, nullable=False, comment="tokens of the answer, estimated likewise"),
+    Column("answer", String, nullable=False, comment="the recorded answer: content and tool calls, JSON"),
+    Column("cluster", String, nullable=False, comment="digest of the prompt: units with the same one count once"),
+    Column("prompt", LargeBinary, nullable=False, comment="messages, tools, response format, settings; zlib-compressed JSON"),
+    comment="One call for each sampled request and step of a trace. Made by `vinelm replay`, like the two tables below.",
+)
+questions = Table(
+    "replay_questions",
+    metadata,
+    Column("question_id", Integer, primary_key=True, autoincrement=True, comment="order in which they were first put"),
+    Column("unit_id", Integer, nullable=False, comment="key into replay_units"),
+    Column("model", String, nullable=False, comment="the model whose answer is compared with the recorded one"),
+    Column("is_today_left", Boolean, nullable=False, comment="the recorded answer is shown on the left, drawn by the seed"),
+    Column("is_open", Boolean, nullable=False, comment="the proof waits for it"),
+    Column("leased_to", String, comment="who was given it last; NULL: nobody"),
+    Column("leased_until_s", Float, nullable=False, comment="until when it is given to nobody else: seconds since 1970"),
+    UniqueConstraint("unit_id", "model", name="one_question_per_answer"),
+    comment="Pairs of answers that differ (or are to be checked), which persons compare.",
+)
+labels = Table(
+    "replay_labels",
+    metadata,
+    Column("label_id", Integer, primary_key=True, autoincrement=True, comment="order in which they were given"),
+    Column("question_id", Integer, nullable=False, comment="key into replay_questions"),
+    Column("who", String, nullable=False, comment="the person"),
+    Column("choice", String, nullable=False, comment="left, right, both, neither or skip"),
+    Column("given_s", Float, nullable=False, comment="when: seconds since 1970"),
+    Column("is_undone", Boolean, nullable=False, comment="the person took it back"),
+    comment="What persons answered. The last one of a person and question that is not undone holds.",
+)
+
+_BRIEF = [column for column in units.c if column.name != "prompt"]
+
+
+class ReplayRows:
+    """Reads and writes the rows of a replay. Every write is one durable transaction, or joins the caller's."""
+
+    def __init__(self, store: ObservationStore) -> None:
+        self._database = store.database
+        with self._database.transaction() as connection:
+            self.is_new = not inspect(connection).has_table(units.name)
+            """Whether nothing was sampled yet."""
+
+    def create(self, rows: Sequence[Mapping[str, Any]], notes: Mapping[str, Any]) -> None:
+        """Make the tables with these units, in one transaction."""
+        with self._database.transaction() as connection:
+            metadata.create_all(connection)
+            if rows:
+                connection.execute(insert(units), rows)
+            self.note(notes)
+        self.is_new = False
+
+    def notes(self) -> dict[str, Any]:
+        """Return what else is kept, as plain JSON types."""
+        with self._database.transaction() as connection:
+            text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == _NOTES)).scalar()
+            found: dict[str, Any] = json.loads(text) if text else {}
+            return found
+
+    def note(self, notes: Mapping[str, Any]) -> None:
+        """Keep plain JSON types in place of those that are kept."""
+        with self._database.transaction() as connection:
+            schema.set_meta(connection, _NOTES, json.dumps(notes))
+
+    def units(self) -> list[dict[str, Any]]:
+        """Return all units in order, without their prompts."""
+        with self._database.transaction() as connection:
+            return [dict(row) for row in connection.execute(select(*_BRIEF).order_by(units.c.unit_id)).mappings()]
+
+    def prompt(self, unit_id: int) -> bytes:
+        """Return the packed prompt of a unit."""
+        with self._database.transaction() as connection:
+            found = connection.execute(select(units.c.prompt).where(units.c.unit_id == unit_id)).scalar_one()
+            return bytes(found)
+
+    def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:
+        """Let exactly these questions (``unit_id``, ``model``, ``is_today_left``) be open; those that are there keep their side."""
+        with self._database.transaction() as connection:
+            connection.execute(update(questions).values(is_open=False))
+            for one in wanted:
+                here = (questions.c.unit_id == one["unit_id"]) & (questions.c.model == one["model"])
+                if not connection.execute(update(questions).where(here).values(is_open=True)).rowcount:
+                    connection.execute(insert(questions).values(**one, is_open=True, leased_until_s=0.0))
+
+    def questions(self) -> list[dict[str, Any]]:
+        """Return all questions in order."""
+        with self._database.transaction() as connection:
+            query = select(questions).order_by(questions.c.question_id)
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def lease(self, question_id: int, who: str, until_s: float) -> None:
+        """Note who was given a question."""
+        to = {"leased_to": who, "leased_until_s": until_s}
+        with self._database.transaction() as connection:
+            connection.execute(update(questions).where(questions.c.question_id == question_id).values(to))
+
+    def labels(self) -> list[dict[str, Any]]:
+        """Return all labels that are not undone, in order."""
+        with self._database.transaction() as connection:
+            query = select(labels).where(labels.c.is_undone.is_(False)).order_by(labels.c.label_id)
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def add_label(self, question_id: int, who: str, choice: str, given_s: float) -> None:
+        """Add a label."""
+        row = {"question_id": question_id, "who": who, "choice": choice, "given_s": given_s, "is_undone": False}
+        with self._database.transaction() as connection:
+            connection.execute(insert(labels), row)
+
+    def undo(self, label_id: int) -> None:
+        """Take a label back."""
+        with self._database.transaction() as connection:
+            connection.execute(update(labels).where(labels.c.label_id == label_id).values(is_undone=True))

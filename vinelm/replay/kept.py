@@ -1,0 +1,322 @@
+"""What a replay keeps: the sampled calls in a fixed random order, what each model answered, questions and labels.
+
+A store is one SQLite file that only its owner can read: it holds prompts and answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import Any
+
+from vinelm.backends.base import estimate_tokens
+from vinelm.catalog import Catalog
+from vinelm.catalog.prices import find_price
+from vinelm.errors import StoreError
+from vinelm.replay.call import LoggedCall
+from vinelm.replay.same import Message, message_of
+from vinelm.running.serving_record import opened_record
+from vinelm.traces import ObservationStore, StoreIdentity
+from vinelm.traces.databases.address import StoreAddress, address_of
+from vinelm.traces.served.answers import READ_AT_ONCE, Answer, Answers
+from vinelm.traces.served.replayed import ReplayRows
+
+MOST_REQUESTS = 2000
+"""Requests that are kept of each step. With one answer in ten that differs, they are good for 200 labels."""
+MONTH_S = 365.25 / 12 * 86_400.0
+LEAST_SPAN_S = 3600.0
+"""A trace that spans less says nothing of a month."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayUnit:
+    """One sampled call: of one request and step, in the fixed random order of its step.
+
+    Attributes:
+        weight: How many calls the step made in the request; this one was drawn of them.
+        cost_usd: Dollars of the recorded call.
+        answer: The recorded answer, as :func:`~vinelm.replay.same.message_of` returns it.
+        cluster: Equal for equal prompts.
+    """
+
+    unit_id: int
+    step: str
+    request: str
+    call: str
+    model: str
+    weight: int
+    cost_usd: float
+    latency_s: float | None
+    tokens_in: int
+    tokens_out: int
+    answer: Message
+    cluster: str
+
+
+@dataclass(slots=True)
+class StepBill:
+    """What a step costs in the whole trace, and how much of it can be asked again.
+
+    Attributes:
+        calls, requests: All calls, and the requests that are kept.
+        cost_usd: Dollars of the calls whose price is known.
+        unpriced: Calls whose price is not.
+        failed: Calls without an answer.
+        models: Calls by model.
+        first_s, last_s: Seconds since 1970; None where the trace has no times.
+    """
+
+    calls: int = 0
+    requests: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    failed: int = 0
+    models: dict[str, int] = field(default_factory=dict)
+    first_s: float | None = None
+    last_s: float | None = None
+
+    def add(self, call: LoggedCall, usd: float | None) -> None:
+        """Count a call."""
+        self.calls += 1
+        self.cost_usd += usd or 0.0
+        self.unpriced += usd is None
+        self.failed += call.answer is None
+        self.models[call.model] = self.models.get(call.model, 0) + 1
+        if (at := call.started_at) is not None:
+            self.first_s = at if self.first_s is None else min(self.first_s, at)
+            self.last_s = at if self.last_s is None else max(self.last_s, at)
+
+
+class Sample:
+    """Sampled calls of a trace: whole requests, drawn by the seed, in bounded memory.
+
+    Attributes:
+        bills: By step, in the order of the trace.
+        digest: Of the calls, whatever their order.
+        span_s: Seconds from the first call to the last; None where the trace has no times.
+
+    Args:
+        calls: A stream; it is read once.
+        seed: Decides which requests are kept, their order, and which call of several stands for a request and step.
+        requests: How many requests are kept of each step, at most.
+    """
+
+    def __init__(self, calls: Iterable[LoggedCall], *, seed: int, requests: int = MOST_REQUESTS) -> None:
+        self.bills: dict[str, StepBill] = {}
+        self._kept: dict[str, dict[str, tuple[int, int, dict[str, Any]]]] = {}
+        self._worst: dict[str, list[tuple[int, str]]] = {}
+        self._seed, self._requests = str(seed), requests
+        total = 0
+        for call in calls:
+            total += number_of(_json([call.request, call.call, call.step, call.model, call.cost_usd, call.answer]))
+            self._take(call)
+        self.digest = f"{total % (1 << 128):032x}"
+        times = [at for bill in self.bills.values() for at in (bill.first_s, bill.last_s) if at is not None]
+        self.span_s = max(times) - min(times) if times else None
+        for step, bill in self.bills.items():
+            bill.requests = len(self._kept.get(step, {}))
+
+    def _take(self, call: LoggedCall) -> None:
+        step, usd = step_of(call), usd_of(call)
+        self.bills.setdefault(step, StepBill()).add(call, usd)
+        if call.answer is None or call.error is not None or not call.messages or usd is None:
+            return
+        kept, worst = self._kept.setdefault(step, {}), self._worst.setdefault(step, [])
+        # Whatever the step: a request that is kept is kept with all of its steps, as far as the numbers allow.
+        place = number_of(f"{self._seed}\0{call.request}")
+        known = kept.get(call.request)
+        if known is None and len(worst) >= self._requests and place > -worst[0][0]:
+            return
+        drawn = number_of(f"{self._seed}\0{call.request}\0{call.call}")
+        weight = 1 if known is None else known[1] + 1
+        if known is not None and drawn > known[0]:
+            kept[call.request] = (known[0], weight, known[2])
+            return
+        kept[call.request] = (drawn, weight, _row(call, step, usd))
+        if known is None:
+            heappush(worst, (-place, call.request))
+            if len(worst) > self._requests:
+                del kept[heappop(worst)[1]]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows of the units, step by step in their random order."""
+        number = 0
+        for step, kept in self._kept.items():
+            for _, request in sorted(self._worst[step], reverse=True):
+                _, weight, row = kept[request]
+                number += 1
+                yield {**row, "unit_id": number, "weight": weight}
+
+
+def step_of(call: LoggedCall) -> str:
+    """Return the step that made a call: as the trace names it, else by its system prompt."""
+    if call.step:
+        return call.step
+    system = next((one.get("content") for one in call.messages if one.get("role") in ("system", "developer")), None)
+    return "(no system prompt)" if system is None else f"prompt {number_of(_json(system)) % (1 << 24):06x}"
+
+
+def usd_of(call: LoggedCall) -> float | None:
+    """Return the dollars of a call: as the trace states them, else by the list price of its tokens; None if not known."""
+    if call.cost_usd is not None:
+        return call.cost_usd
+    found = _price(call.provider, call.model)
+    if found is None or call.tokens_in is None or call.tokens_out is None:
+        return None
+    return float(found.cost_usd(call.tokens_in, call.tokens_out, min(call.cached_tokens or 0, call.tokens_in)))
+
+
+@lru_cache(maxsize=1024)
+def _price(provider: str, model: str) -> Any:
+    found = find_price(provider or "openai", model) if model else None
+    return None if found is None else found.price
+
+
+def _row(call: LoggedCall, step: str, usd: float) -> dict[str, Any]:
+    prompt = {
+        "messages": list(call.messages), "tools": list(call.tools), "response_format": call.response_format,
+        "settings": dict(call.settings),
+    }  # fmt: skip
+    text = _json(prompt)
+    answer = _json(message_of(call.answer or {}))
+    return {
+        "step": step, "request": call.request, "call": call.call, "model": call.model, "cost_usd": usd,
+        "latency_s": call.seconds, "answer": answer, "prompt": zlib.compress(text.encode("utf-8", "surrogatepass")),
+        "tokens_in": estimate_tokens(len(text)) if call.tokens_in is None else call.tokens_in,
+        "tokens_out": estimate_tokens(len(answer)) if call.tokens_out is None else call.tokens_out,
+        "cluster": f"{number_of(text):032x}",
+    }  # fmt: skip
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
+
+
+def number_of(text: str) -> int:
+    """Return a number of 128 bits that looks drawn by chance, and is always the same for a text."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest(), "big")
+
+
+class Kept:
+    """The open store of a replay. Reads are from memory where they can be; every write is durable.
+
+    Attributes:
+        store: For the ledger.
+        rows: Questions and labels.
+        units: By number, in order.
+        answers: By (unit, model): its dollars and seconds, its failure, and what it said as JSON.
+    """
+
+    def __init__(self, store: ObservationStore) -> None:
+        self.store, self.rows, self._answers = store, ReplayRows(store), Answers(store)
+        self.units: dict[int, ReplayUnit] = {}
+        self.answers: dict[tuple[int, str], Answer] = {}
+        if not self.rows.is_new:
+            self.load()
+
+    def load(self) -> None:
+        """Read the units and the answers that are there."""
+        for row in self.rows.units():
+            self.units[row["unit_id"]] = ReplayUnit(**{**row, "answer": json.loads(row["answer"])})
+        keys = [answer.key for answer in self._answers.brief()]
+        for start in range(0, len(keys), READ_AT_ONCE):
+            for answer in self._answers.of(keys[start : start + READ_AT_ONCE]).values():
+                self.note(answer)
+
+    def note(self, answer: Answer) -> None:
+        """Note an answer that is durable."""
+        unit_id, _, model = answer.key.partition(" ")
+        self.answers[int(unit_id), model] = answer
+
+    def add(self, entry: int, answer: Answer) -> None:
+        """Keep an answer; in the transaction that settles its price."""
+        self._answers.add(entry, answer)
+
+    def prompt(self, unit: ReplayUnit) -> dict[str, Any]:
+        """Return the recorded prompt of a unit: ``messages``, ``tools``, ``response_format``, ``settings``."""
+        found: dict[str, Any] = json.loads(zlib.decompress(self.rows.prompt(unit.unit_id)).decode("utf-8", "surrogatepass"))
+        return found
+
+    def message(self, unit: ReplayUnit, model: str) -> Message | None:
+        """Return what a model answered; None if it was not asked, or failed."""
+        found = self.answers.get((unit.unit_id, model))
+        return None if found is None or found.answer is None else _message(found.answer)
+
+    def of_step(self, step: str) -> list[ReplayUnit]:
+        """Return the units of a step, in their random order."""
+        return [unit for unit in self.units.values() if unit.step == step]
+
+
+@lru_cache(maxsize=20_000)
+def _message(text: str) -> Message:
+    found: Message = json.loads(text)
+    return found
+
+
+def key_of(unit_id: int, model: str) -> str:
+    """Return the key of an answer in the store."""
+    return f"{unit_id} {model}"
+
+
+@contextmanager
+def kept(
+    path: str | Path, sample: Sample, catalog: Catalog, options: Mapping[str, str], *, is_simulated: bool = False
+) -> Iterator[Kept]:
+    """Hold the store of a replay, created for this sample if it does not exist; the same line continues it.
+
+    Args:
+        path: The file. Nobody but its owner can read it.
+        sample: The trace.
+        catalog: The models that are asked, with their prices.
+        options: What else decides the result, by name.
+        is_simulated: Whether the models are simulated.
+
+    Raises:
+        ConfigError: It is the store of another trace, of other models or options.
+        StoreError: It is something else, or another process holds it.
+    """
+    address = address_of(path)
+    if isinstance(address, Path) and not address.exists() and address.parent.is_dir():
+        os.close(os.open(address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # its log gets the same mode
+    identity = StoreIdentity(
+        workflow="replay",
+        template={},
+        catalog=catalog.to_dict(),
+        dataset_digest=sample.digest,
+        fingerprint={name: value for name, value in options.items() if value},
+        is_simulated=is_simulated,
+    )
+    with opened_record(address, identity) as store, store.exclusive():
+        held = Kept(store)
+        if held.rows.is_new:
+            bills = {step: asdict(bill) for step, bill in sample.bills.items()}
+            held.rows.create(list(sample.rows()), {"attempt": 1, "bills": bills, "span_s": sample.span_s, "chosen": {}})
+            held.load()
+        yield held
+
+
+@contextmanager
+def opened(path: str | Path | StoreAddress) -> Iterator[Kept]:
+    """Open the store of a replay to read it, and to put questions and labels: several persons may at once.
+
+    Raises:
+        StoreError: There is no store, or it is something else.
+    """
+    with ObservationStore.open(path) as store:
+        held = Kept(store)
+        if held.rows.is_new:
+            raise StoreError(f"{path}: not the store of a replay: give the one that `vinelm replay` made", code="other-file")
+        yield held
+
+
+def months_of(span_s: float | None) -> float | None:
+    """Return how many months a trace spans; None where that is not known, or it is too short to say."""
+    return None if span_s is None or span_s < LEAST_SPAN_S else span_s / MONTH_S

@@ -1,0 +1,123 @@
+"""Questions to persons: which of two answers is right, blind, and what was said. For whoever shows them: a terminal, a page, a file."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+from vinelm.errors import ConfigError
+from vinelm.replay.kept import Kept
+from vinelm.replay.same import Message
+
+Choice = Literal["left", "right", "both", "neither", "skip"]
+LEASE_S = 300.0
+"""How long a question that somebody was given is given to nobody else."""
+SCORES: Mapping[str, float] = {"left": -1.0, "right": 1.0, "both": 0.0, "neither": 0.0}
+"""Of an answer on the right, less that of the one on the left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelQuestion:
+    """Two answers to one prompt, without their authors.
+
+    Attributes:
+        number: Names the question in the store.
+        step: The step that made the call.
+        messages: The prompt.
+        tools: Names of the tools that could be called.
+        left, right: The answers, with ``content`` and ``tool_calls``. Chance decided which of them is the recorded one.
+    """
+
+    number: int
+    step: str
+    messages: list[dict[str, Any]]
+    tools: list[str]
+    left: Message
+    right: Message
+
+
+def next_questions(store: Kept, n: int, who: str = "", *, now_s: float | None = None) -> list[LabelQuestion]:
+    """Give a person the next questions that the proof waits for, and to nobody else for five minutes.
+
+    Args:
+        store: Open, see :func:`vinelm.replay.kept.opened`.
+        n: How many at most.
+        who: The person. A question that this person has answered is not given again, one that others have only when no other
+            is left: the mean of several persons counts.
+        now_s: Seconds since 1970, if not now.
+    """
+    now_s = time.time() if now_s is None else now_s
+    given: dict[int, set[str]] = defaultdict(set)
+    for label in store.rows.labels():
+        given[label["question_id"]].add(label["who"])
+    free = [
+        one
+        for one in store.rows.questions()
+        if one["is_open"]
+        and who not in given[one["question_id"]]
+        and (one["leased_to"] in (None, who) or one["leased_until_s"] <= now_s)
+    ]
+    free.sort(key=lambda one: (bool(given[one["question_id"]]), one["question_id"]))
+    for one in free[:n]:
+        store.rows.lease(one["question_id"], who, now_s + LEASE_S)
+    return [_shown(store, one) for one in free[:n]]
+
+
+def _shown(store: Kept, row: Mapping[str, Any]) -> LabelQuestion:
+    unit = store.units[row["unit_id"]]
+    prompt, other = store.prompt(unit), store.message(unit, row["model"])
+    assert other is not None
+    left, right = (unit.answer, other) if row["is_today_left"] else (other, unit.answer)
+    names = [str((tool.get("function") or tool).get("name") or "") for tool in prompt["tools"]]
+    return LabelQuestion(
+        number=row["question_id"], step=unit.step, messages=prompt["messages"], tools=names, left=left, right=right
+    )
+
+
+def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: float | None = None) -> None:
+    """Keep what a person says of a question, durably; it replaces what the same person has said of it before.
+
+    Args:
+        store: Open, see :func:`vinelm.replay.kept.opened`.
+        question: Its number.
+        choice: The answer that is right: ``left``, ``right``, ``both`` or ``neither``; ``skip`` where the person cannot say.
+        who: The person.
+        now_s: Seconds since 1970, if not now.
+
+    Raises:
+        ConfigError: There is no such question or choice.
+    """
+    if choice not in get_args(Choice):
+        raise ConfigError(f"the choice {choice!r} is none: take {', '.join(get_args(Choice))}")
+    if question not in {row["question_id"] for row in store.rows.questions()}:
+        raise ConfigError(f"{store.store.path}: there is no question {question}: take one that next_questions() gave")
+    store.rows.add_label(question, who, choice, time.time() if now_s is None else now_s)
+
+
+def undo_label(store: Kept, who: str = "") -> int | None:
+    """Take back a person's last label, durably. Returns the number of its question, which is asked again; None without any."""
+    mine = [label for label in store.rows.labels() if label["who"] == who]
+    if not mine:
+        return None
+    store.rows.undo(mine[-1]["label_id"])
+    return cast("int", mine[-1]["question_id"])
+
+
+def scores(store: Kept) -> dict[tuple[int, str], tuple[int, float | None]]:
+    """Return what the labels say, by (unit, model): the question's number, and the other answer's score less the recorded one's.
+
+    In [-1, 1], the mean over persons, of each of whom the last word counts; None where all of them have skipped it.
+    """
+    last: dict[int, dict[str, str]] = defaultdict(dict)
+    for label in store.rows.labels():
+        last[label["question_id"]][label["who"]] = label["choice"]
+    found: dict[tuple[int, str], tuple[int, float | None]] = {}
+    for row in store.rows.questions():
+        said = [SCORES[choice] for choice in last[row["question_id"]].values() if choice != "skip"]
+        if last[row["question_id"]]:
+            mean = (1.0 if row["is_today_left"] else -1.0) * sum(said) / len(said) if said else None
+            found[row["unit_id"], row["model"]] = (row["question_id"], mean)
+    return found

@@ -1,0 +1,185 @@
+"""Plans over recorded calls: a cheaper model, models that agree or else today's, a check that passes or else today's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+from vinelm.proof import PlanFacts
+from vinelm.replay.kept import Kept, ReplayUnit
+from vinelm.replay.same import Message, Sameness, called
+
+Kind = Literal["alone", "agree", "two of three", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPlan:
+    """Which models answer a call, in order, and when today's does.
+
+    Attributes:
+        kind: ``alone``; ``agree``: both say the same, else today's; ``two of three``: the third is asked where the first two do
+            not agree, today's where no two do; ``check``: the first whose answer passes the own check, else today's.
+        models: In the order in which they are asked.
+    """
+
+    kind: Kind
+    models: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The plan in a sentence."""
+        first, *others = self.models
+        if self.kind == "alone":
+            return first
+        if self.kind == "agree":
+            return f"{first} where {others[0]} agrees, else today's model"
+        if self.kind == "two of three":
+            return f"what two of {first}, {others[0]} and {others[1]} say, else today's model"
+        return f"{', then '.join(self.models)} where the check passes, else today's model"
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What a plan does with a unit.
+
+    Attributes:
+        model: Whose answer it gives; None for today's.
+        cost_usd: Dollars, with those of today's call where that is made.
+        latency_s: Seconds, one call after the other; None where those of today's call are not known.
+    """
+
+    model: str | None
+    cost_usd: float
+    latency_s: float | None
+
+
+def all_plans(models: Sequence[str], *, with_check: bool) -> Iterator[AnswerPlan]:
+    """Yield the plans over these models, cheapest first; models are asked in this order."""
+    kinds: list[tuple[Kind, int]] = [("alone", 1), ("agree", 2), ("two of three", 3)]
+    if with_check:
+        kinds += [("check", 1), ("check", 2)]
+    for kind, size in kinds:
+        yield from (AnswerPlan(kind, chosen) for chosen in combinations(models, size))
+
+
+class Follower:
+    """Follows plans over recorded answers.
+
+    Args:
+        kept: The answers.
+        same: Compares two of them.
+        check: ``check(messages, answer)``: whether the application would accept an answer (``content``, ``tool_calls``) to a
+            prompt without anybody's help; None without one.
+    """
+
+    def __init__(self, kept: Kept, same: Sameness, check: Callable[[Any, Message], bool] | None = None) -> None:
+        self._kept, self._same, self._check = kept, same, check
+        self._agreed: dict[tuple[int, str, str], bool] = {}
+        self._passed: dict[tuple[int, str], bool] = {}
+
+    def follow(self, plan: AnswerPlan, unit: ReplayUnit, failed: Callable[[ReplayUnit, str], bool]) -> Followed | str:
+        """Return what a plan does with a unit; or the model that has to be asked before that is known.
+
+        A call that fails falls back to today's model, as it does in service.
+
+        Args:
+            plan: The plan.
+            unit: The unit.
+            failed: Whether a model without an answer was asked, and failed.
+        """
+        asked: list[str] = []
+        for model in plan.models:
+            if self._kept.message(unit, model) is None:
+                if not failed(unit, model):
+                    return model
+                asked.append(model)
+                if plan.kind in ("alone", "agree"):
+                    break
+                continue
+            said = [one for one in asked if self._kept.message(unit, one) is not None]
+            asked.append(model)
+            if plan.kind == "alone" or (plan.kind == "check" and self._passes(unit, model)):
+                return self._done(unit, model, asked)
+            if plan.kind in ("agree", "two of three"):
+                agreeing = next((one for one in said if self._agree(unit, one, model)), None)
+                if agreeing is not None:
+                    return self._done(unit, agreeing, asked)
+        return self._done(unit, None, asked)
+
+    def _done(self, unit: ReplayUnit, model: str | None, asked: Sequence[str]) -> Followed:
+        answers = [one for name in asked if (one := self._kept.answers.get((unit.unit_id, name))) is not None]
+        usd, seconds = sum(one.cost_usd for one in answers), sum(one.latency_s for one in answers)
+        if model is not None:
+            return Followed(model, usd, seconds)
+        return Followed(None, usd + unit.cost_usd, None if unit.latency_s is None else seconds + unit.latency_s)
+
+    def is_same(self, unit: ReplayUnit, followed: Followed) -> bool:
+        """Return whether a plan's answer is the same as the recorded one."""
+        if followed.model is None:
+            return True
+        return self._agree(unit, "", followed.model)
+
+    def _agree(self, unit: ReplayUnit, one: str, other: str) -> bool:
+        """Whether two models agree; "" stands for the recorded answer."""
+        key = (unit.unit_id, one, other)
+        found = self._agreed.get(key)
+        if found is None:
+            first = unit.answer if not one else self._kept.message(unit, one)
+            second = self._kept.message(unit, other)
+            assert first is not None
+            assert second is not None
+            found = self._agreed[key] = self._same(first, second)
+        return found
+
+    def _passes(self, unit: ReplayUnit, model: str) -> bool:
+        key = (unit.unit_id, model)
+        found = self._passed.get(key)
+        if found is None:
+            message = self._kept.message(unit, model)
+            assert self._check is not None
+            assert message is not None
+            found = called(self._check, "check", self._kept.prompt(unit)["messages"], message)
+            self._passed[key] = bool(found)
+        return bool(found)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFigures:
+    """What a plan does on units that are answered.
+
+    Attributes:
+        saved: Share of today's dollars that it saves; each unit counts as often as the step is called in its request.
+        differing: Units whose answer differs from today's.
+        seen: Units.
+        followed: Units on which it gives today's answer because it falls back.
+        latency_s: Mean seconds; None where they are not known.
+        today_s: Mean seconds of today's calls.
+    """
+
+    saved: float
+    differing: int
+    seen: int
+    followed: int
+    latency_s: float | None
+    today_s: float | None
+
+    def facts(self, name: str) -> PlanFacts:
+        """Return what candidates are chosen by."""
+        return PlanFacts(name=name, saved=self.saved, differing=self.differing, seen=self.seen)
+
+
+def figures(follower: Follower, done: Sequence[tuple[ReplayUnit, Followed]]) -> PlanFigures:
+    """Return what a plan does on these units."""
+    today = sum(unit.weight * unit.cost_usd for unit, _ in done)
+    now = sum(unit.weight * one.cost_usd for unit, one in done)
+    timed = [(one.latency_s, unit.latency_s) for unit, one in done if one.latency_s is not None and unit.latency_s is not None]
+    return PlanFigures(
+        saved=1.0 - now / today if today > 0.0 else 0.0,
+        differing=sum(not follower.is_same(unit, one) for unit, one in done),
+        seen=len(done),
+        followed=sum(one.model is None for _, one in done),
+        latency_s=sum(own for own, _ in timed) / len(timed) if timed else None,
+        today_s=sum(was for _, was in timed) / len(timed) if timed else None,
+    )

@@ -1,0 +1,594 @@
+"""The verb: from recorded calls to a verdict by step. Samples, asks cheaper models, races plans, waits for labels. Spends money."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vinelm.backends import create_backends
+from vinelm.backends.base import langsmith_names
+from vinelm.backends.diagnostics import require_keys
+from vinelm.catalog import Catalog, Model
+from vinelm.errors import ConfigError
+from vinelm.proof import Ask, Candidate, Ended, Question, Race, Standing, choose_candidates, labels_needed
+from vinelm.replay.asking import Asker
+from vinelm.replay.call import LoggedCall
+from vinelm.replay.kept import MOST_REQUESTS, Kept, ReplayUnit, Sample, StepBill, kept, months_of, number_of
+from vinelm.replay.labels import scores
+from vinelm.replay.plans import AnswerPlan, Followed, Follower, all_plans, figures
+from vinelm.replay.result import REQUESTS_USED, ReplayResult, StepResult, lines_to_paste
+from vinelm.replay.same import Sameness, named_function
+from vinelm.requests.protocols import Backend
+from vinelm.trie.verdict import LEAST_ROWS, MAX_LOSS, Advice, require_max_loss
+
+LABELS = 100
+LEAST_SHARE = 0.05
+"""Of the bill: a step with less is only looked at if it is named."""
+MODELS = 5
+"""Cheaper models that are asked of each step."""
+CHOOSING = 150
+"""Requests that choose the plans: at most, and at most a third of those that there are."""
+ROUNDS = (10, 30, 75, CHOOSING)
+"""After so many requests it is asked whether a model is worth more."""
+LEAST_SAVED = 0.2
+"""Of a step's dollars: a model that saves less is not asked, or no longer."""
+LEAST_SAME = 0.25
+"""A model whose answers are surely the same in fewer of the requests is asked no more: a plan could hardly follow it."""
+LEAST_SEEN = 10
+CHOOSING_SHARE = 0.6
+"""Of the budget, for choosing; the proof needs the rest."""
+NOISE = 40
+"""Requests that today's model is asked again."""
+NOISE_SHARE = 0.1
+"""Of the budget that is left, for that."""
+AHEAD = 10
+"""Questions that are put at a time, so that persons need not wait for the next one."""
+TEXTS = 5
+
+
+@dataclass
+class _Step:
+    """A step under study.
+
+    Attributes:
+        models: Cheaper models, cheapest first; ``dropped``: why one of them is asked no more.
+        choosing: Units that choose the plans; the others are for the proof.
+        done: By model: how many of the choosing units it was asked.
+    """
+
+    name: str
+    bill: StepBill
+    units: list[ReplayUnit]
+    usd: float
+    models: list[str]
+    audit: float = 0.0
+    dropped: dict[str, str] = field(default_factory=dict)
+    done: dict[str, int] = field(default_factory=dict)
+    candidates: list[Candidate] = field(default_factory=list)
+    labels: int = 0
+    forecast: tuple[float, float] | None = None
+
+    @property
+    def choosing(self) -> int:
+        return min(CHOOSING, len(self.units) // 3)
+
+    @property
+    def today(self) -> str:
+        return max(self.bill.models, key=lambda name: self.bill.models[name])
+
+    def live(self) -> list[str]:
+        return [model for model in self.models if model not in self.dropped]
+
+
+def replay(
+    calls: Iterable[LoggedCall],
+    store: str | Path,
+    models: Any,
+    *,
+    budget_usd: float,
+    labels: int | None = None,
+    max_loss: float = MAX_LOSS,
+    steps: Sequence[str] | None = None,
+    same: str | Callable[[str, str], bool] | None = None,
+    check: str | Callable[[Any, Any], bool] | None = None,
+    database: str | Path | None = None,
+    ignore: Sequence[str] = (),
+    audit: float | None = None,
+    requests: int = MOST_REQUESTS,
+    workers: int = 4,
+    seed: int = 0,
+    again: bool = False,
+    show_text: bool = False,
+    backends: Mapping[str, Backend] | None = None,
+    on_line: Callable[[str], None] = lambda line: None,
+) -> ReplayResult:
+    """Find, by step of recorded calls, a cheaper plan that is proven to answer as well, with labels only where answers differ.
+
+    Calls the models, so it spends money unless they are simulated, and sends them recorded prompts. Every call's upper bound is
+    durable before the call: after a crash the same line continues, and asks nothing again that is paid. Where the proof waits
+    for persons it ends, with the questions in the store (:func:`~vinelm.replay.labels.next_questions`); after some answers the
+    same line goes on.
+
+    Args:
+        calls: The recorded calls; read once, in bounded memory.
+        store: The file that keeps everything, with prompts and answers; made with mode 600.
+        models: What may be asked: a catalog, the path of its file, ``provider:model`` strings or chat models by name. Only those
+            cheaper than a step's own are; the step's own, to see how often it differs from itself.
+        budget_usd: The most that all calls of the store may cost.
+        labels: Questions that persons are ready to answer, of all steps together; None: :data:`LABELS`.
+        max_loss: What a cheaper plan may lose, as a fraction.
+        steps: The steps to look at; None: those with 5 % of the bill or more.
+        same: ``same(recorded, other)`` for free text, or its place, ``module:function``; see :class:`~vinelm.replay.same.Sameness`.
+        check: ``check(messages, answer)``: whether the application accepts an answer without help; or its place.
+        database: A SQLite file on which SQL is executed.
+        ignore: Fields of structured output that do not matter.
+        audit: Share of the same answers that are asked about, too; None decides by the form of the answers.
+        requests: How many requests are sampled.
+        workers: Calls at a time.
+        seed: Decides the sample, its order, and which answer is shown on which side.
+        again: Begin the next attempt: plans are chosen anew from what is known, and get a smaller part of the error.
+        show_text: Give examples of answers that differ in the result.
+        backends: By provider; None makes those of the catalog.
+        on_line: Called with each line that is said before anything is sent or asked.
+
+    Returns:
+        The verdicts.
+
+    Raises:
+        ConfigError: An argument is wrong, or the store is that of another trace, of other models or options.
+        StoreError: The store cannot be used, or another process holds it.
+    """
+    catalog, compared = Catalog.of(models), Sameness(same, database=database, ignore=ignore, audit=audit)
+    checks = None if check is None else named_function(check, "check")
+    if not (budget_usd > 0.0 and math.isfinite(budget_usd)):
+        raise ConfigError(f"budget_usd is {budget_usd}: give the dollars that all calls together may cost")
+    if labels is not None and labels < 0:
+        raise ConfigError(f"labels is {labels}: give the number of questions that persons are ready to answer")
+    if backends is None:
+        require_keys(catalog.entries)
+        backends = create_backends(catalog, seed=seed)
+    options = {
+        "seed": str(seed), "max-loss": str(require_max_loss(max_loss)), "steps": "\n".join(steps or ()), "same": _name_of(same),
+        "check": _name_of(check), "database": str(database or ""), "ignore": "\n".join(ignore), "requests": str(requests),
+        "audit": "" if audit is None else str(audit),
+    }  # fmt: skip
+    sample = Sample(calls, seed=seed, requests=requests)
+    if not sample.bills:
+        raise ConfigError("no LLM call was found: check the format of the trace")
+    is_simulated = any(backend.is_simulated for backend in backends.values())
+    with kept(store, sample, catalog, options, is_simulated=is_simulated) as held:
+        asker = Asker(held, catalog, budget_usd=budget_usd, workers=workers, backends=backends)
+        run = _Replay(
+            held, asker, catalog, compared, Follower(held, compared, checks), budget_usd=budget_usd, max_loss=max_loss,
+            labels=LABELS if labels is None else labels, seed=seed, with_check=checks is not None, workers=workers,
+            show_text=show_text, on_line=on_line, is_simulated=is_simulated, again=again,
+        )  # fmt: skip
+        return run.run(sample.bills, sample.span_s, steps)
+
+
+def _name_of(given: Any) -> str:
+    return str(given or "") if not callable(given) else f"{given.__module__}:{getattr(given, '__qualname__', type(given).__name__)}"
+
+
+@dataclass
+class _Replay:
+    """One run of :func:`replay`, whose arguments these are."""
+
+    kept: Kept
+    asker: Asker
+    catalog: Catalog
+    same: Sameness
+    follower: Follower
+    budget_usd: float
+    max_loss: float
+    labels: int
+    seed: int
+    with_check: bool
+    workers: int
+    show_text: bool
+    on_line: Callable[[str], None]
+    is_simulated: bool
+    again: bool
+    lines: list[str] = field(default_factory=list)
+
+    def run(self, bills: Mapping[str, StepBill], span_s: float | None, named: Sequence[str] | None) -> ReplayResult:
+        """Choose plans, race them, and say how they stand."""
+        self.months = months_of(span_s)
+        total = sum(bill.cost_usd for bill in bills.values())
+        if unknown := [step for step in named or () if step not in bills]:
+            raise ConfigError(f"the trace has no step {unknown[0]!r}: it has {', '.join(sorted(bills))}")
+        shares = {step: bill.cost_usd / total if total else 0.0 for step, bill in bills.items()}
+        chosen = [step for step in bills if (step in named if named else shares[step] >= LEAST_SHARE)]
+        studied = [self._step(step, bills[step]) for step in sorted(chosen, key=lambda step: -shares[step])]
+        usable = [step for step in studied if len(step.units) >= LEAST_ROWS and step.models]
+        notes = self.kept.rows.notes()
+        if self.again and notes["chosen"]:
+            notes |= {"attempt": notes["attempt"] + 1, "chosen": {}}
+            self.kept.rows.note(notes)
+        # Where nothing has raced, nothing is spoilt by choosing again with more dollars or labels.
+        if not any(one["candidates"] for one in notes["chosen"].values()):
+            self._say_what_is_sent(usable)
+            self._explore(usable)
+            self._choose(usable)
+            notes["chosen"] = {step.name: self._noted(step) for step in usable}
+            self.kept.rows.note(notes)
+        for step in usable:
+            self._take_up(step, notes["chosen"].get(step.name))
+        races = {step.name: self._race(step, notes["attempt"]) for step in usable if step.candidates}
+        waiting = [one for _, questions in races.values() for one in questions]
+        self.kept.rows.open_questions(
+            {"unit_id": unit.unit_id, "model": model, "is_today_left": self._is_today_left(unit, model)} for unit, model in waiting
+        )
+        return ReplayResult(
+            steps=[self._result(step, *races.get(step.name, (None, []))) for step in studied],
+            others={step: share for step, share in shares.items() if step not in chosen},
+            spent_usd=self.asker.spent_usd,
+            budget_usd=self.budget_usd,
+            attempt=notes["attempt"],
+            is_simulated=self.is_simulated,
+            lines=tuple(self.lines),
+        )
+
+    def _say(self, line: str) -> None:
+        self.lines.append(line)
+        self.on_line(line)
+
+    # -- what is asked ---------------------------------------------------------------------------------------------
+
+    def _step(self, name: str, bill: StepBill) -> _Step:
+        units = self.kept.of_step(name)
+        usd = bill.cost_usd / self.months if self.months else bill.cost_usd
+        today = sum(unit.cost_usd for unit in units)
+        costs = {
+            entry.name: sum(entry.price.cost_usd(unit.tokens_in, unit.tokens_out) for unit in units)
+            for entry in self.catalog.models
+            if not self._is_today(entry, bill)
+        }
+        cheap = sorted((model for model, cost in costs.items() if cost <= (1.0 - LEAST_SAVED) * today), key=lambda one: costs[one])
+        if len(cheap) > MODELS:  # from the cheapest to the strongest
+            cheap = [cheap[round(place * (len(cheap) - 1) / (MODELS - 1))] for place in range(MODELS)]
+        return _Step(name, bill, units, usd, cheap, self.same.audit([unit.answer for unit in units]))
+
+    @staticmethod
+    def _is_today(entry: Model, bill: StepBill) -> bool:
+        """Whether an entry is the model that answered most of the calls; a dated name is the same model."""
+        today = max(bill.models, key=lambda name: bill.models[name]).rpartition("/")[2]
+        own = entry.model_id.rpartition(":")[2].rpartition("/")[2]
+        return today in (entry.name, own) or (today.startswith(f"{own}-") and today[len(own) + 1 :].replace("-", "").isdigit())
+
+    def _own(self, step: _Step) -> str | None:
+        """The entry of the step's own model; None if it cannot be asked."""
+        return next((entry.name for entry in self.catalog.models if self._is_today(entry, step.bill)), None)
+
+    def _say_what_is_sent(self, steps: Sequence[_Step]) -> None:
+        """Say which models are sent which prompts, for how much at most, before they are."""
+        for step in steps:
+            units = step.units[: step.choosing]
+            today = [name for name in [self._own(step)] if name is not None]
+            asked = [(unit, model) for model in step.models for unit in units]
+            asked += [(unit, model) for model in today for unit in units[:NOISE]]
+            asked = [one for one in asked if not self.asker.is_known(*one)]
+            if asked:
+                bound = sum(self.asker.upper_bound_usd(unit, model) for unit, model in asked)
+                self._say(
+                    f"`{step.name}`: up to {len(units):,} recorded prompts go to each of {', '.join(map(self._place, step.models))}"
+                    f"{''.join(f', and {min(NOISE, len(units))} to {self._place(name)} again' for name in today)}: at most"
+                    f" ${bound:.2f}. Then the proof asks up to {len(step.units) - len(units):,} more. All calls together cost at most"
+                    f" ${self.budget_usd:g}."
+                )
+
+    def _place(self, model: str) -> str:
+        entry = self.catalog[model]
+        return f"{model} ({entry.api_base or langsmith_names(entry)[0]})"
+
+    def _explore(self, steps: Sequence[_Step]) -> None:
+        """Ask each step's models its first units, more where more can be saved, until what is for choosing is spent."""
+        for step in steps:
+            step.done = dict.fromkeys(step.models, 0)
+        while True:
+            open_ = [(step, model) for step in steps for model in step.live() if step.done[model] < step.choosing]
+            if not open_:
+                return
+            step, model = max(open_, key=lambda one: self._worth(*one))
+            target = min(next(size for size in ROUNDS if size > step.done[model]), step.choosing)
+            batch = [(unit, model) for unit in step.units[:target]]
+            is_paid = any(not self.asker.is_known(*one) for one in batch)
+            if is_paid and self.asker.spent_usd >= CHOOSING_SHARE * self.budget_usd:
+                return
+            if not self.asker.ask(batch):
+                return
+            step.done[model] = target
+            if (reason := self._hopeless(step, model)) is not None:
+                step.dropped[model] = reason
+
+    def _worth(self, step: _Step, model: str) -> float:
+        """Dollars of the step by requests that were asked, the next ones included: what is known well is worth less."""
+        return step.usd / (step.done[model] + ROUNDS[0])
+
+    def _hopeless(self, step: _Step, model: str) -> str | None:
+        """Why a model is asked no more; None if it is worth it."""
+        units = step.units[: step.done[model]]
+        if (failed := self.asker.failures(units, model)).total() > len(units) / 2:
+            return f"{model} failed on {failed.total()} of {len(units)} prompts ({failed.most_common(1)[0][0]})"
+        alone = self._followed(AnswerPlan("alone", (model,)), units)
+        found = figures(self.follower, alone)
+        if found.saved < LEAST_SAVED:
+            return f"{model} would save {100 * found.saved:.0f} % only"
+        same = 1.0 - found.differing / max(found.seen, 1)
+        if found.seen >= 30 and same + 2.0 * math.sqrt(same * (1.0 - same) / found.seen) + 1.0 / found.seen < LEAST_SAME:
+            return f"{model} differs in {found.differing} of {found.seen} requests"
+        return None
+
+    def _followed(self, plan: AnswerPlan, units: Iterable[ReplayUnit]) -> list[tuple[ReplayUnit, Followed]]:
+        """What a plan does with the first units, as far as it was asked."""
+        found = []
+        for unit in units:
+            one = self._follow(plan, unit)
+            if isinstance(one, str):
+                break
+            found.append((unit, one))
+        return found
+
+    def _follow(self, plan: AnswerPlan, unit: ReplayUnit) -> Followed | str:
+        return self.follower.follow(plan, unit, self.asker.is_known)
+
+    # -- what is chosen --------------------------------------------------------------------------------------------
+
+    def _plans(self, step: _Step) -> dict[str, AnswerPlan]:
+        return {plan.name: plan for plan in all_plans(step.models, with_check=self.with_check)}
+
+    def _choose(self, steps: Sequence[_Step]) -> None:
+        """Choose the plans to race, and give each step its part of the labels, first where a label saves most."""
+        found: list[tuple[float, float, _Step]] = []
+        for step in steps:
+            step.candidates = self._candidates(step, self.labels)
+            if step.candidates:
+                first = step.candidates[0]
+                need = labels_needed(first.differing, self.max_loss)[1]
+                found.append((first.saved * step.usd / (need + 3.0), need, step))
+        left = self.labels
+        for place, (_, need, step) in enumerate(sorted(found, key=lambda one: -one[0])):
+            wanted = max(10, math.ceil(1.5 * need)) if place < len(found) - 1 else left
+            step.labels = min(left, wanted)
+            step.candidates = self._candidates(step, step.labels)
+            left -= step.labels if step.candidates else 0
+
+    def _candidates(self, step: _Step, labels: int) -> list[Candidate]:
+        facts = []
+        for name, plan in self._plans(step).items():
+            if any(model in step.dropped for model in plan.models):
+                continue
+            found = figures(self.follower, self._followed(plan, step.units[: step.choosing]))
+            if found.seen >= LEAST_SEEN:
+                facts.append(found.facts(name))
+        return choose_candidates(facts, margin=self.max_loss, labels=labels)
+
+    def _noted(self, step: _Step) -> dict[str, Any]:
+        """What is kept of the choice: a later run races the same candidates, however many labels it may ask."""
+        chosen = [[one.name, one.saved, one.differing] for one in step.candidates]
+        return {"candidates": chosen, "labels": step.labels, "of": self.labels, "dropped": step.dropped}
+
+    def _take_up(self, step: _Step, noted: Mapping[str, Any] | None) -> None:
+        if noted is None:
+            return
+        step.dropped = dict(noted["dropped"])
+        step.candidates = [Candidate(*one) for one in noted["candidates"]]
+        step.labels = noted["labels"] + max(self.labels - noted["of"], 0)
+        if step.candidates:
+            step.forecast = labels_needed(step.candidates[0].differing, self.max_loss)
+
+    # -- the proof -------------------------------------------------------------------------------------------------
+
+    def _race(self, step: _Step, attempt: int) -> tuple[Race, list[tuple[ReplayUnit, str]]]:
+        """Race the candidates on the units that did not choose them, until they end or wait; returns the open questions."""
+        units = step.units[step.choosing :]
+        race = Race(
+            step.candidates, requests=len(units), labels=step.labels, max_loss=self.max_loss, attempt=attempt, audit=step.audit,
+            clusters=[unit.cluster for unit in units], seed=self.seed,
+        )  # fmt: skip
+        plans, said = self._plans(step), scores(self.kept)
+        counted: set[int] = set()
+        self._ask_today_again(step)
+        is_told = False
+        while True:
+            moves = race.upcoming(AHEAD + 2 * self.workers)
+            open_: list[tuple[ReplayUnit, str]] = []
+            asks: list[Ask] = []
+            has_moved = False
+            for move in moves:
+                if isinstance(move, Ended):
+                    return race, []
+                if isinstance(move, Ask):
+                    asks.append(move)
+                elif isinstance(move, Question):
+                    unit = units[move.request]
+                    question = self._tell(race, move, unit, self._follow(plans[move.candidate], unit), said, counted)
+                    if question is None:
+                        has_moved = True
+                    else:
+                        open_.append(question)
+            if has_moved:
+                continue
+            if open_ and not is_told and step.forecast is not None:
+                is_told = True
+                self._say(self._forecast(step))
+            if not asks or len(open_) >= AHEAD or not self._ask(race, asks, plans, units):
+                return race, open_
+
+    def _tell(
+        self,
+        race: Race,
+        move: Question,
+        unit: ReplayUnit,
+        followed: Followed | str,
+        said: Mapping[tuple[int, str], tuple[int, float | None]],
+        counted: set[int],
+    ) -> tuple[ReplayUnit, str] | None:
+        """Tell the race what a label says, if there is one; else return the question: whose answer to compare."""
+        assert isinstance(followed, Followed)
+        model = followed.model
+        if model is None or self.kept.message(unit, model) == unit.answer:  # an audit of what is word for word the same
+            race.labelled(move.candidate, move.request, 0.0, counted=False)
+            return None
+        own = self.kept.message(unit, model)
+        known = next((said[key] for key in said if key[0] == unit.unit_id and self.kept.message(unit, key[1]) == own), None)
+        if known is None:
+            return unit, model
+        number, score = known
+        if score is None:
+            race.skipped(move.candidate, move.request)
+        else:
+            race.labelled(move.candidate, move.request, score, counted=number not in counted)
+        counted.add(number)
+        return None
+
+    def _ask(self, race: Race, asks: Sequence[Ask], plans: Mapping[str, AnswerPlan], units: Sequence[ReplayUnit]) -> bool:
+        """Ask what a few moves need, and tell the race whose answers are the same; False if nothing could be told."""
+        wanted = asks
+        while wanted:
+            missing = [(ask, one) for ask in wanted if isinstance(one := self._follow(plans[ask.candidate], units[ask.request]), str)]
+            if not missing:
+                break
+            if not self.asker.ask([(units[ask.request], model) for ask, model in missing]):
+                break
+            wanted = [ask for ask, _ in missing]
+        has_told = False
+        for ask in asks:
+            followed = self._follow(plans[ask.candidate], units[ask.request])
+            if isinstance(followed, Followed):
+                race.answered(ask.candidate, ask.request, self.follower.is_same(units[ask.request], followed))
+                has_told = True
+        return has_told
+
+    def _ask_today_again(self, step: _Step) -> None:
+        """Ask today's model some prompts once more, if it can be asked: how often it differs from itself."""
+        model = self._own(step)
+        mean = sum(unit.cost_usd for unit in step.units) / len(step.units)
+        room = NOISE_SHARE * self.asker.left_usd / mean if mean else math.inf
+        if model is not None and (asked := int(min(NOISE, step.choosing, room))) >= LEAST_SEEN:
+            self.asker.ask([(unit, model) for unit in step.units[:asked]])
+
+    def _noise(self, step: _Step) -> tuple[int, int] | None:
+        model = self._own(step)
+        if model is None:
+            return None
+        done = [unit for unit in step.units[:NOISE] if self.kept.message(unit, model) is not None]
+        alone = [(unit, Followed(model, 0.0, None)) for unit in done]
+        return (sum(not self.follower.is_same(*one) for one in alone), len(done)) if done else None
+
+    def _is_today_left(self, unit: ReplayUnit, model: str) -> bool:
+        return bool(number_of(f"{self.seed}\0{unit.unit_id}\0{model}") % 2)
+
+    def _forecast(self, step: _Step) -> str:
+        assert step.forecast is not None
+        half, most = (math.ceil(one) for one in step.forecast)
+        return (
+            f"`{step.name}`: about {half} labels in half of all cases, {most} in four of five, would prove that"
+            f" {step.candidates[0].name} loses less than {100 * self.max_loss:g} points; {step.labels} are to be had."
+        )
+
+    # -- how it stands ---------------------------------------------------------------------------------------------
+
+    def _result(self, step: _Step, race: Race | None, questions: Sequence[tuple[ReplayUnit, str]]) -> StepResult:
+        plans, units = self._plans(step), step.units
+        table = [(name, figures(self.follower, self._followed(plan, units[: step.choosing]))) for name, plan in plans.items()]
+        table = sorted((one for one in table if one[1].seen >= LEAST_SEEN), key=lambda one: -one[1].saved)
+        own: dict[str, Any] = {
+            "step": step.name, "today": step.today, "usd": step.usd, "is_monthly": self.months is not None,
+            "max_loss": self.max_loss, "audit": step.audit, "how": self.same.how([unit.answer for unit in units]),
+            "notes": self._notes(step), "noise": self._noise(step), "forecast": step.forecast,
+            "table": [(name, one.saved, one.differing, one.seen) for name, one in table],
+        }  # fmt: skip
+        if race is None:
+            return StepResult(**own, **self._without(step, table))
+        standings = {one.candidate: one for one in race.standings()}
+        end = race.next()
+        at = min(standings.values(), key=lambda one: (one.needed[self.max_loss] + 3.0) / max(one.saved, 1e-9))
+        if isinstance(end, Ended) and end.candidate is not None:
+            at = standings[end.candidate]
+        done = self._followed(plans[at.candidate], units)
+        found = figures(self.follower, done)
+        advice, why = self._advice(end, at, waiting=len(questions), labels=step.labels)
+        needed = {loss: math.ceil(more) for loss, more in at.needed.items() if 0.0 < more < math.inf}
+        said = scores(self.kept)
+        own |= {
+            "advice": advice, "why": why, "plan": at.candidate, "saved": found.saved, "differing": found.differing,
+            "seen": found.seen, "labels": at.labels, "skipped": at.skipped, "waiting": len(questions), "proven": at.proven,
+            "needed": needed, "texts": self._texts(done, said) if self.show_text else (),
+        }  # fmt: skip
+        if advice == "switch":
+            own["paste"] = lines_to_paste(plans[at.candidate], step.name, step.today, self.catalog)
+        return StepResult(**own)
+
+    def _advice(self, end: Any, at: Standing, *, waiting: int, labels: int) -> tuple[Advice, str]:
+        loss = f"a loss of {100 * self.max_loss:g} points"
+        if not isinstance(end, Ended):
+            if self.asker.is_exhausted and not waiting:
+                return "undecided", f"the budget of ${self.budget_usd:g} is used up before {loss} is excluded"
+            return "undecided", f"{loss} is not excluded yet, and {waiting} questions wait for an answer"
+        if end.reason == "proven":
+            return "switch", ""
+        if end.reason == "labels":
+            return "undecided", f"{loss} is not excluded by {labels} labels"
+        if end.reason == "requests":
+            return "undecided", REQUESTS_USED
+        if at.labels and at.diff < 0.0:
+            lost = f"after {at.labels} labels it seems to lose {-100 * at.diff:.1f} points"
+        else:
+            lost = f"it would take about {at.needed[self.max_loss]:,.0f} labels more" if math.isfinite(at.needed[self.max_loss]) else (
+                "no number of labels is expected to do"
+            )
+        return "keep", f"nothing cheaper can be proven within {labels} labels to exclude {loss}: {lost}"
+
+    def _without(self, step: _Step, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        """The verdict where no plan raced."""
+        if len(step.units) < LEAST_ROWS:
+            unpriced = f", {step.bill.unpriced:,} of its {step.bill.calls:,} calls have no known price" if step.bill.unpriced else ""
+            return {"advice": "not enough data", "why": f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed{unpriced}"}
+        if not step.models:
+            return {"advice": "keep", "why": f"none of the models would save {100 * LEAST_SAVED:.0f} % of its dollars"}
+        if not table:
+            why = "; ".join(step.dropped.values()) or f"the budget of ${self.budget_usd:g} is used up before plans could be compared"
+            return {"advice": "keep" if step.dropped and not self.asker.is_exhausted else "not enough data", "why": why}
+        saving = [one for one in table if one[1].saved >= LEAST_SAVED]
+        if not saving:
+            return {"advice": "keep", "why": f"no plan saves {100 * LEAST_SAVED:.0f} % of its dollars"}
+        name, best = min(saving, key=lambda one: one[1].differing / one[1].seen)
+        share = (best.differing + 1) / (best.seen + 2)
+        half, most = (math.ceil(one) for one in labels_needed(share, self.max_loss))
+        why = (
+            f"nothing cheaper can be proven within {self.labels} labels, so that no question is asked; about {half:,} in half of all"
+            f" cases, {most:,} in four of five, would exclude a loss of {100 * self.max_loss:g} points"
+        )
+        shown = {"plan": name, "saved": best.saved, "differing": best.differing, "seen": best.seen}
+        return {"advice": "keep", "why": why, "forecast": (half, most), **shown}
+
+    def _notes(self, step: _Step) -> list[str]:
+        found = list(step.dropped.values())
+        for model in step.live():
+            failed = self.asker.failures(step.units, model)
+            if failed:
+                reason, count = failed.most_common(1)[0]
+                found.append(f"{model} failed on {failed.total()} prompts, {count} of them: {reason}; today's model answers these")
+        if more := sum(unit.weight > 1 for unit in step.units):
+            found.append(f"in {more} of {len(step.units)} requests the step is called several times: one of these calls was drawn")
+        if step.bill.unpriced:
+            found.append(f"{step.bill.unpriced:,} calls have no known price, and are left out")
+        if len(step.bill.models) > 1:
+            found.append(f"the recorded answers are of {len(step.bill.models)} models, most of {step.today}")
+        return found
+
+    def _texts(self, done: Iterable[tuple[ReplayUnit, Followed]], said: Mapping[Any, Any]) -> list[dict[str, Any]]:
+        """Examples of answers that differ: the prompt, both answers and what persons said."""
+        differing = [(unit, one.model) for unit, one in done if one.model is not None and not self.follower.is_same(unit, one)]
+        return [
+            {
+                "messages": self.kept.prompt(unit)["messages"], "today": unit.answer, "other": self.kept.message(unit, model),
+                "score": said.get((unit.unit_id, model), (0, None))[1],
+            }
+            for unit, model in differing[:TEXTS]
+        ]  # fmt: skip
+

@@ -1,0 +1,200 @@
+"""What a replay found, by step, in the words of every verdict; and the lines to paste. No text of a prompt unless asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from vinelm.backends.base import langsmith_names
+from vinelm.catalog import Catalog
+from vinelm.replay.plans import AnswerPlan
+from vinelm.trie.verdict import MAX_LOSS, Advice, lead_of, plain_dollars
+
+REQUESTS_USED = "all sampled requests are used, and more labels cannot settle it: replay a longer trace"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """The verdict on one step.
+
+    Attributes:
+        step: The step.
+        advice: As of :class:`~vinelm.trie.verdict.Verdict`.
+        today: The model that answered most of its recorded calls.
+        plan: The plan that the advice is about; None without any.
+        usd: Dollars of the step: a month, or of the whole trace where it is too short to say (``is_monthly``).
+        saved: Share of them that the plan saves.
+        differing, seen: Sampled requests in which its answer differs from the recorded one, of those that were compared.
+        noise: How many of today's model's own answers differ from the recorded ones, and of how many; None if not asked.
+        labels: Questions that persons have answered; ``skipped``: of them those that nobody could.
+        waiting: Questions that wait for an answer now.
+        proven: The smallest loss that is excluded (95 %, at any look), a fraction; None if none is.
+        needed: By loss: how many labels more are expected to exclude it; without those that never will.
+        forecast: Before the first question: how many labels in half of the cases, and in 80 %, for ``max_loss``.
+        audit: Share of the same answers that are asked, too.
+        how: How answers are compared.
+        why: Of an advice without a plan, or an open one: why, in a sentence.
+        notes: Lines on models that failed or were dropped, and on what was left out.
+        paste: Lines to write where the advice is to switch.
+        table: Plans that were compared: name, saved, differing, seen.
+        texts: Examples of answers that differ; empty unless asked for.
+    """
+
+    step: str
+    advice: Advice
+    today: str = ""
+    plan: str | None = None
+    usd: float = 0.0
+    is_monthly: bool = True
+    saved: float = 0.0
+    differing: int = 0
+    seen: int = 0
+    noise: tuple[int, int] | None = None
+    labels: int = 0
+    skipped: int = 0
+    waiting: int = 0
+    max_loss: float = MAX_LOSS
+    proven: float | None = None
+    needed: Mapping[float, int] = field(default_factory=dict)
+    forecast: tuple[float, float] | None = None
+    audit: float = 0.0
+    how: str = ""
+    why: str = ""
+    notes: Sequence[str] = ()
+    paste: str = ""
+    table: Sequence[tuple[str, float, int, int]] = ()
+    texts: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def saved_usd(self) -> float:
+        """Dollars that the plan saves, in the time of :attr:`usd`."""
+        return self.saved * self.usd
+
+    @property
+    def sentence(self) -> str:
+        """The verdict on the step in the user's terms, one of four words first."""
+        lead = f"{lead_of(self.advice)}{' in' if self.advice == 'keep' else ''} `{self.step}`"
+        if self.plan is None:
+            return f"{lead}: {self.why}."
+        of = "a month" if self.is_monthly else "of these calls"
+        saves = f"saves {_usd(self.saved_usd)} of {_usd(self.usd)} {of}"
+        differs = f"differs in {100 * self.differing / max(self.seen, 1):.1f} % of {self.seen:,} requests"
+        if self.noise is not None and self.noise[1]:
+            differs += f" (today's model differs from itself in {100 * self.noise[0] / self.noise[1]:.1f} % of {self.noise[1]})"
+        counted = f"{self.labels} label{'' if self.labels == 1 else 's'}"
+        if self.skipped:
+            counted += f" ({self.skipped} skipped, counted as lost)"
+        if self.audit:
+            counted += f", of {100 * self.audit:g} % of the same answers, too"
+        if self.advice == "switch" and self.proven is not None:
+            found = f"{lead} to {self.plan}: {saves}; {differs}; {counted}: loses at most {_points(self.proven)} (95 %, at any look)."
+            return found + self._more()
+        if self.advice == "undecided":
+            return f"{lead}: {self.plan} {saves}; {differs}; {counted}: {self.why}.{self._more()}"
+        return f"{lead}: {self.why}. The nearest plan, {self.plan}, {saves} and {differs}."
+
+    def _more(self) -> str:
+        """What more labels would settle: the next smaller loss, or the one that is allowed."""
+        open_ = {loss: labels for loss, labels in self.needed.items() if self.proven is None or loss < self.proven}
+        if self.advice == "undecided":
+            open_ = {loss: labels for loss, labels in open_.items() if loss == self.max_loss}
+        if not open_ or self.why == REQUESTS_USED:
+            return ""
+        loss = max(open_)
+        return f" About {open_[loss]:,} label{'' if open_[loss] == 1 else 's'} more would settle {_points(loss)}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        own = asdict(self) | {"sentence": self.sentence, "saved_usd": self.saved_usd}
+        forecast = None if self.forecast is None else [one if math.isfinite(one) else None for one in self.forecast]
+        return own | {"forecast": forecast, "needed": {str(loss): labels for loss, labels in self.needed.items()}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayResult:
+    """What a replay found so far.
+
+    Attributes:
+        steps: By step, those in which most can be saved first.
+        others: Steps that were not looked at, with their share of the bill.
+        spent_usd, budget_usd: Dollars spent on calls, by earlier runs too, and the most that they may cost.
+        attempt: The how-manieth attempt on these requests it is: each has its part of the error.
+        is_simulated: Whether models are simulated.
+        lines: What was said before anything was sent.
+    """
+
+    steps: Sequence[StepResult]
+    others: Mapping[str, float]
+    spent_usd: float
+    budget_usd: float
+    attempt: int = 1
+    is_simulated: bool = False
+    lines: Sequence[str] = ()
+
+    @property
+    def waiting(self) -> int:
+        """Questions that wait for persons."""
+        return sum(step.waiting for step in self.steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        own = asdict(self)
+        return own | {"steps": [step.to_dict() for step in self.steps], "waiting": self.waiting}
+
+
+def lines_to_paste(plan: AnswerPlan, step: str, today: str, catalog: Catalog) -> str:
+    """Return what to write where a plan is to be served: in the application, or in a proxy's file."""
+    named = [_named(catalog, model) for model in plan.models]
+    if plan.kind == "alone":
+        provider, model = named[0]
+        return "\n".join(
+            (
+                "# LangChain, LangGraph: instead of today's model",
+                f'llm = vine.around(init_chat_model("{provider}:{model}"))',
+                "# or, where the step is one of VineLM's",
+                f'vine.stage("{step}", ..., default="{plan.models[0]}")',
+                "# or in LiteLLM's config.yaml, for all that call today's model",
+                "model_list:",
+                f"  - model_name: {today}",
+                f"    litellm_params: {{model: {provider}/{model}}}",
+            )
+        )
+    made = [f'"{provider}:{model}"' for provider, model in named]
+    head = ["from langchain.chat_models import init_chat_model", "from vinelm.replay import Sameness", ""]
+    head += [f"cheap = [vine.around(init_chat_model(name)) for name in ({', '.join(made)},)]"]
+    head += [f"def {_identifier(step)}(messages):  # {plan.name}", "    said = []", "    for model in cheap:"]
+    body = {
+        "check": ["        said.append(model.invoke(messages))", "        if check(messages, said[-1]):", "            return said[-1]"],
+    }.get(
+        plan.kind,
+        [
+            "        answer = model.invoke(messages)",
+            "        if any(same(form(one), form(answer)) for one in said):",
+            "            return answer",
+            "        said.append(answer)",
+        ],
+    )
+    tail = ["    return today.invoke(messages)"]
+    if plan.kind != "check":
+        head[2:2] = ['same, form = Sameness(), lambda one: {"content": one.text, "tool_calls": one.tool_calls}']
+    return "\n".join((*head, *body, *tail))
+
+
+def _identifier(step: str) -> str:
+    found = "".join(one if one.isalnum() else "_" for one in step)
+    return found if found.isidentifier() else f"step_{found}"
+
+
+def _named(catalog: Catalog, name: str) -> tuple[str, str]:
+    return langsmith_names(catalog[name])
+
+
+def _usd(value: float) -> str:
+    return f"${value:,.0f}" if value >= 100 else plain_dollars(value)
+
+
+def _points(loss: float) -> str:
+    value = f"{100 * loss:.3g}"
+    return f"{value} point{'' if value == '1' else 's'}"
