@@ -10,8 +10,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 
-from vinelm.backends import ModelResolver
+
 from vinelm.backends.base import langsmith_names
+from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, Model
 from vinelm.catalog.billed_settings import LIMITS
 from vinelm.errors import UNSUPPORTED_CALL, CallError, ConfigError, InputError
@@ -240,7 +241,12 @@ class Asker:
             if error.code != UNSUPPORTED_CALL:
                 raise
             failure, detail = "malformed", str(error).removeprefix(f"model {model!r}: ")
-        except (ValueError, TypeError, KeyError, NotImplementedError) as error:  # of LangChain's packages, before anything is sent
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            NotImplementedError,
+        ) as error:  # of LangChain's packages, before anything is sent
             failure, detail = "malformed", f"its package does not take the recorded call ({type(error).__name__})"
         return Answer(
             key=key_of(unit.unit_id, model),

@@ -170,7 +170,11 @@ def replay(
 
 
 def _name_of(given: Any) -> str:
-    return str(given or "") if not callable(given) else f"{given.__module__}:{getattr(given, '__qualname__', type(given).__name__)}"
+    return (
+        str(given or "")
+        if not callable(given)
+        else f"{given.__module__}:{getattr(given, '__qualname__', type(given).__name__)}"
+    )
 
 
 @dataclass
@@ -220,7 +224,8 @@ class _Replay:
         races = {step.name: self._race(step, notes["attempt"]) for step in usable if step.candidates}
         waiting = [one for _, questions in races.values() for one in questions]
         self.kept.rows.open_questions(
-            {"unit_id": unit.unit_id, "model": model, "is_today_left": self._is_today_left(unit, model)} for unit, model in waiting
+            {"unit_id": unit.unit_id, "model": model, "is_today_left": self._is_today_left(unit, model)}
+            for unit, model in waiting
         )
         return ReplayResult(
             steps=[self._result(step, *races.get(step.name, (None, []))) for step in studied],
@@ -247,7 +252,9 @@ class _Replay:
             for entry in self.catalog.models
             if not self._is_today(entry, bill)
         }
-        cheap = sorted((model for model, cost in costs.items() if cost <= (1.0 - LEAST_SAVED) * today), key=lambda one: costs[one])
+        cheap = sorted(
+            (model for model, cost in costs.items() if cost <= (1.0 - LEAST_SAVED) * today), key=lambda one: costs[one]
+        )
         if len(cheap) > MODELS:  # from the cheapest to the strongest
             cheap = [cheap[round(place * (len(cheap) - 1) / (MODELS - 1))] for place in range(MODELS)]
         return _Step(name, bill, units, usd, cheap, self.same.audit([unit.answer for unit in units]))
@@ -415,8 +422,13 @@ class _Replay:
             if open_ and not is_told and step.forecast is not None:
                 is_told = True
                 self._say(self._forecast(step))
-            if not asks or len(open_) >= AHEAD or not self._ask(race, asks, plans, units):
+            if not asks or len(open_) >= self._ahead(race) or not self._ask(race, asks, plans, units):
                 return race, open_
+
+    def _ahead(self, race: Race) -> int:
+        """How many questions to put at a time: the next one need not be waited for, and few are put in vain."""
+        needed = min(one.needed[self.max_loss] for one in race.standings())
+        return int(min(AHEAD, 2.0 * needed + 1.0))
 
     def _tell(
         self,
@@ -449,7 +461,9 @@ class _Replay:
         """Ask what a few moves need, and tell the race whose answers are the same; False if nothing could be told."""
         wanted = asks
         while wanted:
-            missing = [(ask, one) for ask in wanted if isinstance(one := self._follow(plans[ask.candidate], units[ask.request]), str)]
+            missing = [
+                (ask, one) for ask in wanted if isinstance(one := self._follow(plans[ask.candidate], units[ask.request]), str)
+            ]
             if not missing:
                 break
             if not self.asker.ask([(units[ask.request], model) for ask, model in missing]):
@@ -503,7 +517,7 @@ class _Replay:
             "table": [(name, one.saved, one.differing, one.seen) for name, one in table],
         }  # fmt: skip
         if race is None:
-            return StepResult(**own, **self._without(step, table))
+            return StepResult(**own | self._without(step, table))
         standings = {one.candidate: one for one in race.standings()}
         end = race.next()
         at = min(standings.values(), key=lambda one: (one.needed[self.max_loss] + 3.0) / max(one.saved, 1e-9))
@@ -538,20 +552,30 @@ class _Replay:
         if at.labels and at.diff < 0.0:
             lost = f"after {at.labels} labels it seems to lose {-100 * at.diff:.1f} points"
         else:
-            lost = f"it would take about {at.needed[self.max_loss]:,.0f} labels more" if math.isfinite(at.needed[self.max_loss]) else (
-                "no number of labels is expected to do"
+            lost = (
+                f"it would take about {at.needed[self.max_loss]:,.0f} labels more"
+                if math.isfinite(at.needed[self.max_loss])
+                else ("no number of labels is expected to do")
             )
         return "keep", f"nothing cheaper can be proven within {labels} labels to exclude {loss}: {lost}"
 
     def _without(self, step: _Step, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         """The verdict where no plan raced."""
         if len(step.units) < LEAST_ROWS:
-            unpriced = f", {step.bill.unpriced:,} of its {step.bill.calls:,} calls have no known price" if step.bill.unpriced else ""
-            return {"advice": "not enough data", "why": f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed{unpriced}"}
+            unpriced = (
+                f", {step.bill.unpriced:,} of its {step.bill.calls:,} calls have no known price" if step.bill.unpriced else ""
+            )
+            return {
+                "advice": "not enough data",
+                "why": f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed{unpriced}",
+            }
         if not step.models:
             return {"advice": "keep", "why": f"none of the models would save {100 * LEAST_SAVED:.0f} % of its dollars"}
         if not table:
-            why = "; ".join(step.dropped.values()) or f"the budget of ${self.budget_usd:g} is used up before plans could be compared"
+            why = (
+                "; ".join(step.dropped.values())
+                or f"the budget of ${self.budget_usd:g} is used up before plans could be compared"
+            )
             return {"advice": "keep" if step.dropped and not self.asker.is_exhausted else "not enough data", "why": why}
         saving = [one for one in table if one[1].saved >= LEAST_SAVED]
         if not saving:
@@ -572,9 +596,13 @@ class _Replay:
             failed = self.asker.failures(step.units, model)
             if failed:
                 reason, count = failed.most_common(1)[0]
-                found.append(f"{model} failed on {failed.total()} prompts, {count} of them: {reason}; today's model answers these")
+                found.append(
+                    f"{model} failed on {failed.total()} prompts, {count} of them: {reason}; today's model answers these"
+                )
         if more := sum(unit.weight > 1 for unit in step.units):
-            found.append(f"in {more} of {len(step.units)} requests the step is called several times: one of these calls was drawn")
+            found.append(
+                f"in {more} of {len(step.units)} requests the step is called several times: one of these calls was drawn"
+            )
         if step.bill.unpriced:
             found.append(f"{step.bill.unpriced:,} calls have no known price, and are left out")
         if len(step.bill.models) > 1:
@@ -591,4 +619,3 @@ class _Replay:
             }
             for unit, model in differing[:TEXTS]
         ]  # fmt: skip
-

@@ -166,7 +166,11 @@ def lines_to_paste(plan: AnswerPlan, step: str, today: str, catalog: Catalog) ->
     head += [f"cheap = [vine.around(init_chat_model(name)) for name in ({', '.join(made)},)]"]
     head += [f"def {_identifier(step)}(messages):  # {plan.name}", "    said = []", "    for model in cheap:"]
     body = {
-        "check": ["        said.append(model.invoke(messages))", "        if check(messages, said[-1]):", "            return said[-1]"],
+        "check": [
+            "        said.append(model.invoke(messages))",
+            "        if check(messages, said[-1]):",
+            "            return said[-1]",
+        ],
     }.get(
         plan.kind,
         [

@@ -1,1 +1,0 @@
-"""Workflows to profile: see `kit`."""
