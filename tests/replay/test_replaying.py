@@ -314,7 +314,8 @@ def test_where_the_same_need_not_be_as_good_a_share_is_asked_and_the_verdict_say
     found = replay(calls, path, catalog, budget_usd=20, same=alike)
     (step,) = found.steps
     assert step.audit == 0.2
-    assert found.waiting == 10
+    assert found.waiting >= 10
+    assert step.forecast[0] > 5
     assert "of 20 % of the same answers, too" in step.sentence
     exact = replay(calls, tmp_path / "b.db", catalog, budget_usd=20)
     assert exact.steps[0].audit == 0.0

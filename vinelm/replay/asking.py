@@ -163,6 +163,11 @@ class Asker:
             return 0.0
         return entry.price.most_usd(unit.tokens_in, call.limit or entry.max_tokens)
 
+    def refused(self, model: str) -> list[str]:
+        """Return the recorded settings that a model was seen to refuse, in this process: it is asked without, as in service."""
+        inner = getattr(self._models.backend_of(model), "inner", None)
+        return sorted(inner(self._catalog[model]).refused) if inner is not None else []
+
     def is_known(self, unit: ReplayUnit, model: str) -> bool:
         """Return whether a model need not be asked: its answer or failure is there."""
         return (unit.unit_id, model) in self._kept.answers or (unit.unit_id, model) in self._missed
@@ -186,7 +191,7 @@ class Asker:
             ConfigError: A provider has refused the key, or a setting of the catalog is wrong.
             KeyboardInterrupt: After the calls under way have ended.
         """
-        left = [pair for pair in dict.fromkeys((unit.unit_id, model) for unit, model in wanted)]
+        left = list(dict.fromkeys((unit.unit_id, model) for unit, model in wanted))
         jobs = iter([(self._kept.units[number], model) for number, model in left if not self._is_there(number, model)])
 
         def take() -> tuple[ReplayUnit, str] | None:

@@ -158,6 +158,8 @@ def replay(
     sample = Sample(calls, seed=seed, requests=requests)
     if not sample.bills:
         raise ConfigError("no LLM call was found: check the format of the trace")
+    if unknown := [step for step in steps or () if step not in sample.bills]:
+        raise ConfigError(f"the trace has no step {unknown[0]!r}: it has {', '.join(sorted(sample.bills))}")
     is_simulated = any(backend.is_simulated for backend in backends.values())
     with kept(store, sample, catalog, options, is_simulated=is_simulated) as held:
         asker = Asker(held, catalog, budget_usd=budget_usd, workers=workers, backends=backends)
@@ -202,8 +204,6 @@ class _Replay:
         """Choose plans, race them, and say how they stand."""
         self.months = months_of(span_s)
         total = sum(bill.cost_usd for bill in bills.values())
-        if unknown := [step for step in named or () if step not in bills]:
-            raise ConfigError(f"the trace has no step {unknown[0]!r}: it has {', '.join(sorted(bills))}")
         shares = {step: bill.cost_usd / total if total else 0.0 for step, bill in bills.items()}
         chosen = [step for step in bills if (step in named if named else shares[step] >= LEAST_SHARE)]
         studied = [self._step(step, bills[step]) for step in sorted(chosen, key=lambda step: -shares[step])]
@@ -397,6 +397,9 @@ class _Replay:
             clusters=[unit.cluster for unit in units], seed=self.seed,
         )  # fmt: skip
         plans, said = self._plans(step), scores(self.kept)
+        if step.audit:  # the rule knows of no audit, and the bets do
+            half = race.standings()[0].needed[self.max_loss]
+            step.forecast = half, 8.0 / 4.5 * half
         counted: set[int] = set()
         self._ask_today_again(step)
         is_told = False
@@ -530,7 +533,7 @@ class _Replay:
         said = scores(self.kept)
         own |= {
             "advice": advice, "why": why, "plan": at.candidate, "saved": found.saved, "differing": found.differing,
-            "seen": found.seen, "labels": at.labels, "skipped": at.skipped, "waiting": len(questions), "proven": at.proven,
+            "seen": found.seen, "latency_s": found.latency_s, "today_s": found.today_s, "labels": at.labels, "skipped": at.skipped, "waiting": len(questions), "proven": at.proven,
             "needed": needed, "texts": self._texts(done, said) if self.show_text else (),
         }  # fmt: skip
         if advice == "switch":
@@ -571,7 +574,7 @@ class _Replay:
             }
         if not step.models:
             return {"advice": "keep", "why": f"none of the models would save {100 * LEAST_SAVED:.0f} % of its dollars"}
-        if not table:
+        if not table or not step.live():
             why = (
                 "; ".join(step.dropped.values())
                 or f"the budget of ${self.budget_usd:g} is used up before plans could be compared"
@@ -603,6 +606,9 @@ class _Replay:
             found.append(
                 f"in {more} of {len(step.units)} requests the step is called several times: one of these calls was drawn"
             )
+        for model in step.models:
+            if refused := self.asker.refused(model):
+                found.append(f"{model} does not take {', '.join(refused)}: it was asked without")
         if step.bill.unpriced:
             found.append(f"{step.bill.unpriced:,} calls have no known price, and are left out")
         if len(step.bill.models) > 1:

@@ -27,6 +27,7 @@ class StepResult:
         usd: Dollars of the step: a month, or of the whole trace where it is too short to say (``is_monthly``).
         saved: Share of them that the plan saves.
         differing, seen: Sampled requests in which its answer differs from the recorded one, of those that were compared.
+        latency_s, today_s: Mean seconds of the plan, one call after the other, and of today's calls; None where not known.
         noise: How many of today's model's own answers differ from the recorded ones, and of how many; None if not asked.
         labels: Questions that persons have answered; ``skipped``: of them those that nobody could.
         waiting: Questions that wait for an answer now.
@@ -51,6 +52,8 @@ class StepResult:
     saved: float = 0.0
     differing: int = 0
     seen: int = 0
+    latency_s: float | None = None
+    today_s: float | None = None
     noise: tuple[int, int] | None = None
     labels: int = 0
     skipped: int = 0

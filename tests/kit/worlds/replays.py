@@ -59,7 +59,9 @@ class RuleChat(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def recorded(count: int, answer: Callable[[int], Any] = truth, *, step: str = "grade", **fields: Any) -> list[LoggedCall]:
+def recorded(
+    count: int, answer: Callable[[int], Any] = truth, *, step: str = "grade", system: str = "Sort the question.", **fields: Any
+) -> list[LoggedCall]:
     """Calls of a month, one for each request."""
     made = []
     for number in range(count):
@@ -73,7 +75,7 @@ def recorded(count: int, answer: Callable[[int], Any] = truth, *, step: str = "g
                     "model": "big",
                     "provider": "test",
                     "messages": [
-                        {"role": "system", "content": "Sort the question."},
+                        *([{"role": "system", "content": system}] if system else []),
                         {"role": "user", "content": f"Question {number}"},
                     ],
                     "answer": said if isinstance(said, dict) else {"role": "assistant", "content": said},
