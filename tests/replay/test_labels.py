@@ -1,5 +1,7 @@
 """Questions to persons, and what they say."""
 
+import shutil
+
 import pytest
 from kit.worlds.replays import LABELS, differs, models, recorded, truth
 
@@ -10,12 +12,18 @@ from vinelm.replay.labels import LEASE_S, next_questions, put_label, scores, und
 from vinelm.traces import ObservationStore, StoreIdentity
 
 
-@pytest.fixture
-def path(tmp_path):
-    found = tmp_path / "a.db"
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory):
+    """A store whose proof waits."""
+    found = tmp_path_factory.mktemp("asking") / "a.db"
     rule = lambda number: LABELS[(number + 1) % 4] if differs(number, 0.05) else truth(number)  # noqa: E731
     assert replay(recorded(900), found, models(nano=rule), budget_usd=20).waiting >= 10
     return found
+
+
+@pytest.fixture
+def path(asking, tmp_path):
+    return shutil.copy(asking, tmp_path / "a.db")
 
 
 def test_questions_are_blind_and_have_the_prompt(path):
@@ -84,7 +92,7 @@ def test_the_last_word_of_a_person_counts_and_can_be_taken_back(path):
 
 def test_skipped_questions_count_as_lost_and_the_verdict_says_so(tmp_path):
     rule = lambda number: LABELS[(number + 1) % 4] if differs(number, 0.03) else truth(number)  # noqa: E731
-    path, calls, catalog = tmp_path / "a.db", recorded(1200), models(nano=rule)
+    path, calls, catalog = tmp_path / "a.db", recorded(700), models(nano=rule)
     while (found := replay(calls, path, catalog, budget_usd=20)).waiting:
         with opened(path) as store:
             for question in next_questions(store, 50, "ann"):

@@ -32,7 +32,8 @@ units = Table(
     "replay_units",
     metadata,
     Column("unit_id", Integer, primary_key=True, comment="by step, in the random order in which requests are used"),
-    Column("step", String, nullable=False, comment="the step that made the call"),
+    Column("step", String, nullable=False, comment="key of the step that made the call"),
+    Column("title", String, nullable=False, comment="the step's name, or the first words of its system prompt"),
     Column("request", String, nullable=False, comment="the request, as the trace names it"),
     Column("call", String, nullable=False, comment="the call, as the trace names it"),
     Column("model", String, nullable=False, comment="the model that answered, as the trace names it"),
@@ -116,7 +117,7 @@ class ReplayRows:
             return bytes(found)
 
     def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:
-        """Let exactly these questions (``unit_id``, ``model``, ``is_today_left``) be open; those that are there keep their side."""
+        """Let exactly these questions (``unit_id``, ``model``, ``is_today_left``) be open; known ones keep their side."""
         with self._database.transaction() as connection:
             connection.execute(update(questions).values(is_open=False))
             for one in wanted:

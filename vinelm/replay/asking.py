@@ -10,7 +10,6 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 
-
 from vinelm.backends.base import langsmith_names
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, Model

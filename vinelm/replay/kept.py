@@ -10,7 +10,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -19,10 +19,12 @@ from typing import Any
 
 from vinelm.backends.base import estimate_tokens
 from vinelm.catalog import Catalog
-from vinelm.catalog.prices import find_price
 from vinelm.errors import StoreError
+from vinelm.replay.bill import Bill, dollars_of, summed
 from vinelm.replay.call import LoggedCall
+from vinelm.replay.formats.reading import Reading
 from vinelm.replay.same import Message, message_of
+from vinelm.replay.steps import Step, step_of
 from vinelm.running.serving_record import opened_record
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases.address import StoreAddress, address_of
@@ -31,9 +33,6 @@ from vinelm.traces.served.replayed import ReplayRows
 
 MOST_REQUESTS = 2000
 """Requests that are kept of each step. With one answer in ten that differs, they are good for 200 labels."""
-MONTH_S = 365.25 / 12 * 86_400.0
-LEAST_SPAN_S = 3600.0
-"""A trace that spans less says nothing of a month."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +40,7 @@ class ReplayUnit:
     """One sampled call: of one request and step, in the fixed random order of its step.
 
     Attributes:
+        step, title: The step's key and name, see :class:`~vinelm.replay.steps.Step`.
         weight: How many calls the step made in the request; this one was drawn of them.
         cost_usd: Dollars of the recorded call.
         answer: The recorded answer, as :func:`~vinelm.replay.same.message_of` returns it.
@@ -49,6 +49,7 @@ class ReplayUnit:
 
     unit_id: int
     step: str
+    title: str
     request: str
     call: str
     model: str
@@ -61,47 +62,12 @@ class ReplayUnit:
     cluster: str
 
 
-@dataclass(slots=True)
-class StepBill:
-    """What a step costs in the whole trace, and how much of it can be asked again.
-
-    Attributes:
-        calls, requests: All calls, and the requests that are kept.
-        cost_usd: Dollars of the calls whose price is known.
-        unpriced: Calls whose price is not.
-        failed: Calls without an answer.
-        models: Calls by model.
-        first_s, last_s: Seconds since 1970; None where the trace has no times.
-    """
-
-    calls: int = 0
-    requests: int = 0
-    cost_usd: float = 0.0
-    unpriced: int = 0
-    failed: int = 0
-    models: dict[str, int] = field(default_factory=dict)
-    first_s: float | None = None
-    last_s: float | None = None
-
-    def add(self, call: LoggedCall, usd: float | None) -> None:
-        """Count a call."""
-        self.calls += 1
-        self.cost_usd += usd or 0.0
-        self.unpriced += usd is None
-        self.failed += call.answer is None
-        self.models[call.model] = self.models.get(call.model, 0) + 1
-        if (at := call.started_at) is not None:
-            self.first_s = at if self.first_s is None else min(self.first_s, at)
-            self.last_s = at if self.last_s is None else max(self.last_s, at)
-
-
 class Sample:
     """Sampled calls of a trace: whole requests, drawn by the seed, in bounded memory.
 
     Attributes:
-        bills: By step, in the order of the trace.
+        bill: Where the money goes.
         digest: Of the calls, whatever their order.
-        span_s: Seconds from the first call to the last; None where the trace has no times.
 
     Args:
         calls: A stream; it is read once.
@@ -110,38 +76,32 @@ class Sample:
     """
 
     def __init__(self, calls: Iterable[LoggedCall], *, seed: int, requests: int = MOST_REQUESTS) -> None:
-        self.bills: dict[str, StepBill] = {}
+        self._seed, self._requests, self._total = str(seed), requests, 0
         self._kept: dict[str, dict[str, tuple[int, int, dict[str, Any]]]] = {}
         self._worst: dict[str, list[tuple[int, str]]] = {}
-        self._seed, self._requests = str(seed), requests
-        total = 0
-        for call in calls:
-            total += number_of(_json([call.request, call.call, call.step, call.model, call.cost_usd, call.answer]))
-            self._take(call)
-        self.digest = f"{total % (1 << 128):032x}"
-        times = [at for bill in self.bills.values() for at in (bill.first_s, bill.last_s) if at is not None]
-        self.span_s = max(times) - min(times) if times else None
-        for step, bill in self.bills.items():
-            bill.requests = len(self._kept.get(step, {}))
+        self.bill: Bill = summed(self._through(calls), Reading())
+        self.digest = f"{self._total % (1 << 128):032x}"
 
-    def _take(self, call: LoggedCall) -> None:
-        step, usd = step_of(call), usd_of(call)
-        self.bills.setdefault(step, StepBill()).add(call, usd)
-        if call.answer is None or call.error is not None or not call.messages or usd is None:
-            return
-        kept, worst = self._kept.setdefault(step, {}), self._worst.setdefault(step, [])
+    def _through(self, calls: Iterable[LoggedCall]) -> Iterator[LoggedCall]:
+        for call in calls:
+            said = [call.request, call.call, call.step, call.model, call.cost_usd, call.answer]
+            self._total += number_of(_json(said))
+            usd = dollars_of(call)
+            if call.answer and call.error is None and call.messages and usd is not None:
+                self._take(call, usd)
+            yield call
+
+    def _take(self, call: LoggedCall, usd: float) -> None:
+        step = step_of(call)
+        kept, worst = self._kept.setdefault(step.key, {}), self._worst.setdefault(step.key, [])
         # Whatever the step: a request that is kept is kept with all of its steps, as far as the numbers allow.
-        place = number_of(f"{self._seed}\0{call.request}")
+        place, drawn = (number_of(f"{self._seed}\0{call.request}{more}") for more in ("", f"\0{call.call}"))
         known = kept.get(call.request)
-        if known is None and len(worst) >= self._requests and place > -worst[0][0]:
-            return
-        drawn = number_of(f"{self._seed}\0{call.request}\0{call.call}")
-        weight = 1 if known is None else known[1] + 1
-        if known is not None and drawn > known[0]:
-            kept[call.request] = (known[0], weight, known[2])
-            return
-        kept[call.request] = (drawn, weight, _row(call, step, usd))
-        if known is None:
+        if known is not None:  # of several calls the one with the smallest number is drawn
+            row = known[2] if drawn > known[0] else _row(call, step, usd)
+            kept[call.request] = (min(drawn, known[0]), known[1] + 1, row)
+        elif len(worst) < self._requests or place < -worst[0][0]:
+            kept[call.request] = (drawn, 1, _row(call, step, usd))
             heappush(worst, (-place, call.request))
             if len(worst) > self._requests:
                 del kept[heappop(worst)[1]]
@@ -156,31 +116,7 @@ class Sample:
                 yield {**row, "unit_id": number, "weight": weight}
 
 
-def step_of(call: LoggedCall) -> str:
-    """Return the step that made a call: as the trace names it, else by its system prompt."""
-    if call.step:
-        return call.step
-    system = next((one.get("content") for one in call.messages if one.get("role") in ("system", "developer")), None)
-    return "(no system prompt)" if system is None else f"prompt {number_of(_json(system)) % (1 << 24):06x}"
-
-
-def usd_of(call: LoggedCall) -> float | None:
-    """Return the dollars of a call: as the trace states them, else by the list price of its tokens; None if not known."""
-    if call.cost_usd is not None:
-        return call.cost_usd
-    found = _price(call.provider, call.model)
-    if found is None or call.tokens_in is None or call.tokens_out is None:
-        return None
-    return float(found.cost_usd(call.tokens_in, call.tokens_out, min(call.cached_tokens or 0, call.tokens_in)))
-
-
-@lru_cache(maxsize=1024)
-def _price(provider: str, model: str) -> Any:
-    found = find_price(provider or "openai", model) if model else None
-    return None if found is None else found.price
-
-
-def _row(call: LoggedCall, step: str, usd: float) -> dict[str, Any]:
+def _row(call: LoggedCall, step: Step, usd: float) -> dict[str, Any]:
     prompt = {
         "messages": list(call.messages), "tools": list(call.tools), "response_format": call.response_format,
         "settings": dict(call.settings),
@@ -188,8 +124,8 @@ def _row(call: LoggedCall, step: str, usd: float) -> dict[str, Any]:
     text = _json(prompt)
     answer = _json(message_of(call.answer or {}))
     return {
-        "step": step, "request": call.request, "call": call.call, "model": call.model, "cost_usd": usd,
-        "latency_s": call.seconds, "answer": answer, "prompt": zlib.compress(text.encode("utf-8", "surrogatepass")),
+        "step": step.key, "title": step.title, "request": call.request, "call": call.call, "model": call.model, "cost_usd": usd,
+        "latency_s": call.seconds, "answer": answer, "prompt": zlib.compress(text.encode()),
         "tokens_in": estimate_tokens(len(text)) if call.tokens_in is None else call.tokens_in,
         "tokens_out": estimate_tokens(len(answer)) if call.tokens_out is None else call.tokens_out,
         "cluster": f"{number_of(text):032x}",
@@ -197,12 +133,12 @@ def _row(call: LoggedCall, step: str, usd: float) -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def number_of(text: str) -> int:
     """Return a number of 128 bits that looks drawn by chance, and is always the same for a text."""
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest(), "big")
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest())
 
 
 class Kept:
@@ -242,7 +178,7 @@ class Kept:
 
     def prompt(self, unit: ReplayUnit) -> dict[str, Any]:
         """Return the recorded prompt of a unit: ``messages``, ``tools``, ``response_format``, ``settings``."""
-        found: dict[str, Any] = json.loads(zlib.decompress(self.rows.prompt(unit.unit_id)).decode("utf-8", "surrogatepass"))
+        found: dict[str, Any] = json.loads(zlib.decompress(self.rows.prompt(unit.unit_id)))
         return found
 
     def message(self, unit: ReplayUnit, model: str) -> Message | None:
@@ -297,8 +233,7 @@ def kept(
     with opened_record(address, identity) as store, store.exclusive():
         held = Kept(store)
         if held.rows.is_new:
-            bills = {step: asdict(bill) for step, bill in sample.bills.items()}
-            held.rows.create(list(sample.rows()), {"attempt": 1, "bills": bills, "span_s": sample.span_s, "chosen": {}})
+            held.rows.create(list(sample.rows()), {"attempt": 1, "chosen": {}})
             held.load()
         yield held
 
@@ -315,8 +250,3 @@ def opened(path: str | Path | StoreAddress) -> Iterator[Kept]:
         if held.rows.is_new:
             raise StoreError(f"{path}: not the store of a replay: give the one that `vinelm replay` made", code="other-file")
         yield held
-
-
-def months_of(span_s: float | None) -> float | None:
-    """Return how many months a trace spans; None where that is not known, or it is too short to say."""
-    return None if span_s is None or span_s < LEAST_SPAN_S else span_s / MONTH_S

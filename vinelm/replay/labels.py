@@ -1,4 +1,4 @@
-"""Questions to persons: which of two answers is right, blind, and what was said. For whoever shows them: a terminal, a page, a file."""
+"""Questions to persons, blind: which of two answers is right. For whoever shows them: a terminal, a page, a file."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _shown(store: Kept, row: Mapping[str, Any]) -> LabelQuestion:
     left, right = (unit.answer, other) if row["is_today_left"] else (other, unit.answer)
     names = [str((tool.get("function") or tool).get("name") or "") for tool in prompt["tools"]]
     return LabelQuestion(
-        number=row["question_id"], step=unit.step, messages=prompt["messages"], tools=names, left=left, right=right
+        number=row["question_id"], step=unit.title, messages=prompt["messages"], tools=names, left=left, right=right
     )
 
 
@@ -107,7 +107,7 @@ def undo_label(store: Kept, who: str = "") -> int | None:
 
 
 def scores(store: Kept) -> dict[tuple[int, str], tuple[int, float | None]]:
-    """Return what the labels say, by (unit, model): the question's number, and the other answer's score less the recorded one's.
+    """Return what the labels say, by (unit, model): the question, and the other answer's score less the recorded one's.
 
     In [-1, 1], the mean over persons, of each of whom the last word counts; None where all of them have skipped it.
     """

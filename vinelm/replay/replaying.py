@@ -1,4 +1,4 @@
-"""The verb: from recorded calls to a verdict by step. Samples, asks cheaper models, races plans, waits for labels. Spends money."""
+"""The verb: from recorded calls to a verdict by step. Asks cheaper models, races plans, waits for labels. Spends money."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError
 from vinelm.proof import Ask, Candidate, Ended, Question, Race, Standing, choose_candidates, labels_needed
 from vinelm.replay.asking import Asker
+from vinelm.replay.bill import Bill, StepBill
 from vinelm.replay.call import LoggedCall
-from vinelm.replay.kept import MOST_REQUESTS, Kept, ReplayUnit, Sample, StepBill, kept, months_of, number_of
+from vinelm.replay.kept import MOST_REQUESTS, Kept, ReplayUnit, Sample, kept, number_of
 from vinelm.replay.labels import scores
 from vinelm.replay.plans import AnswerPlan, Followed, Follower, all_plans, figures
 from vinelm.replay.result import REQUESTS_USED, ReplayResult, StepResult, lines_to_paste
@@ -57,27 +58,36 @@ class _Step:
         models: Cheaper models, cheapest first; ``dropped``: why one of them is asked no more.
         choosing: Units that choose the plans; the others are for the proof.
         done: By model: how many of the choosing units it was asked.
+        labels: Its part of the labels.
+        forecast: Labels until ``max_loss`` is excluded, in half of all cases and in 80 %, as was thought before the first.
+        open: Questions that wait for persons: whose answer to a unit is to be compared with the recorded one.
     """
 
-    name: str
     bill: StepBill
     units: list[ReplayUnit]
-    usd: float
+    month_usd: float | None
     models: list[str]
     audit: float = 0.0
     dropped: dict[str, str] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
+    plans: dict[str, AnswerPlan] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
     labels: int = 0
     forecast: tuple[float, float] | None = None
+    race: Race | None = None
+    open: list[tuple[ReplayUnit, str]] = field(default_factory=list)
 
     @property
     def choosing(self) -> int:
         return min(CHOOSING, len(self.units) // 3)
 
     @property
+    def usd(self) -> float:
+        return self.bill.cost_usd if self.month_usd is None else self.month_usd
+
+    @property
     def today(self) -> str:
-        return max(self.bill.models, key=lambda name: self.bill.models[name])
+        return self.bill.models.most_common(1)[0][0]
 
     def live(self) -> list[str]:
         return [model for model in self.models if model not in self.dropped]
@@ -115,13 +125,13 @@ def replay(
     Args:
         calls: The recorded calls; read once, in bounded memory.
         store: The file that keeps everything, with prompts and answers; made with mode 600.
-        models: What may be asked: a catalog, the path of its file, ``provider:model`` strings or chat models by name. Only those
-            cheaper than a step's own are; the step's own, to see how often it differs from itself.
+        models: What may be asked: a catalog, the path of its file, ``provider:model`` strings or chat models by name. Of each
+            step those that are cheaper than its own are asked, and its own to see how often it differs from itself.
         budget_usd: The most that all calls of the store may cost.
         labels: Questions that persons are ready to answer, of all steps together; None: :data:`LABELS`.
         max_loss: What a cheaper plan may lose, as a fraction.
         steps: The steps to look at; None: those with 5 % of the bill or more.
-        same: ``same(recorded, other)`` for free text, or its place, ``module:function``; see :class:`~vinelm.replay.same.Sameness`.
+        same: ``same(recorded, other)`` for free text, or its place, ``module:function``; see :class:`~vinelm.replay.Sameness`.
         check: ``check(messages, answer)``: whether the application accepts an answer without help; or its place.
         database: A SQLite file on which SQL is executed.
         ignore: Fields of structured output that do not matter.
@@ -156,10 +166,11 @@ def replay(
         "audit": "" if audit is None else str(audit),
     }  # fmt: skip
     sample = Sample(calls, seed=seed, requests=requests)
-    if not sample.bills:
+    titles = [step.title for step in sample.bill.steps]
+    if not titles:
         raise ConfigError("no LLM call was found: check the format of the trace")
-    if unknown := [step for step in steps or () if step not in sample.bills]:
-        raise ConfigError(f"the trace has no step {unknown[0]!r}: it has {', '.join(sorted(sample.bills))}")
+    if unknown := [step for step in steps or () if step not in titles]:
+        raise ConfigError(f"the trace has no step {unknown[0]!r}: it has {', '.join(titles)}")
     is_simulated = any(backend.is_simulated for backend in backends.values())
     with kept(store, sample, catalog, options, is_simulated=is_simulated) as held:
         asker = Asker(held, catalog, budget_usd=budget_usd, workers=workers, backends=backends)
@@ -168,7 +179,7 @@ def replay(
             labels=LABELS if labels is None else labels, seed=seed, with_check=checks is not None, workers=workers,
             show_text=show_text, on_line=on_line, is_simulated=is_simulated, again=again,
         )  # fmt: skip
-        return run.run(sample.bills, sample.span_s, steps)
+        return run.run(sample.bill, steps)
 
 
 def _name_of(given: Any) -> str:
@@ -199,37 +210,45 @@ class _Replay:
     is_simulated: bool
     again: bool
     lines: list[str] = field(default_factory=list)
+    counted: set[int] = field(default_factory=set)
 
-    def run(self, bills: Mapping[str, StepBill], span_s: float | None, named: Sequence[str] | None) -> ReplayResult:
+    def __post_init__(self) -> None:
+        self.said = scores(self.kept)
+
+    def run(self, bill: Bill, named: Sequence[str] | None) -> ReplayResult:
         """Choose plans, race them, and say how they stand."""
-        self.months = months_of(span_s)
-        total = sum(bill.cost_usd for bill in bills.values())
-        shares = {step: bill.cost_usd / total if total else 0.0 for step, bill in bills.items()}
-        chosen = [step for step in bills if (step in named if named else shares[step] >= LEAST_SHARE)]
-        studied = [self._step(step, bills[step]) for step in sorted(chosen, key=lambda step: -shares[step])]
+        shares = {step.key: step.cost_usd / bill.cost_usd if bill.cost_usd else 0.0 for step in bill.steps}
+        chosen = [one for one in bill.steps if (one.title in named if named else shares[one.key] >= LEAST_SHARE)]
+        studied = [self._step(one, bill.a_month(one.cost_usd)) for one in chosen]
         usable = [step for step in studied if len(step.units) >= LEAST_ROWS and step.models]
         notes = self.kept.rows.notes()
         if self.again and notes["chosen"]:
             notes |= {"attempt": notes["attempt"] + 1, "chosen": {}}
             self.kept.rows.note(notes)
         # Where nothing has raced, nothing is spoilt by choosing again with more dollars or labels.
-        if not any(one["candidates"] for one in notes["chosen"].values()):
-            self._say_what_is_sent(usable)
+        is_chosen = any(one["candidates"] for one in notes["chosen"].values())
+        self._say_what_is_sent(usable, is_chosen=is_chosen)
+        if not is_chosen:
             self._explore(usable)
             self._choose(usable)
-            notes["chosen"] = {step.name: self._noted(step) for step in usable}
+            notes["chosen"] = {step.bill.key: self._noted(step) for step in usable}
             self.kept.rows.note(notes)
         for step in usable:
-            self._take_up(step, notes["chosen"].get(step.name))
-        races = {step.name: self._race(step, notes["attempt"]) for step in usable if step.candidates}
-        waiting = [one for _, questions in races.values() for one in questions]
+            self._take_up(step, notes["chosen"].get(step.bill.key))
+            if step.candidates:
+                self._race(step, notes["attempt"])
         self.kept.rows.open_questions(
-            {"unit_id": unit.unit_id, "model": model, "is_today_left": self._is_today_left(unit, model)}
-            for unit, model in waiting
+            {
+                "unit_id": unit.unit_id,
+                "model": model,
+                "is_today_left": bool(number_of(f"{self.seed} {unit.unit_id} {model}") % 2),
+            }
+            for step in usable
+            for unit, model in step.open
         )
         return ReplayResult(
-            steps=[self._result(step, *races.get(step.name, (None, []))) for step in studied],
-            others={step: share for step, share in shares.items() if step not in chosen},
+            steps=[self._result(step) for step in studied],
+            others={one.title: shares[one.key] for one in bill.steps if one not in chosen},
             spent_usd=self.asker.spent_usd,
             budget_usd=self.budget_usd,
             attempt=notes["attempt"],
@@ -243,9 +262,8 @@ class _Replay:
 
     # -- what is asked ---------------------------------------------------------------------------------------------
 
-    def _step(self, name: str, bill: StepBill) -> _Step:
-        units = self.kept.of_step(name)
-        usd = bill.cost_usd / self.months if self.months else bill.cost_usd
+    def _step(self, bill: StepBill, month_usd: float | None) -> _Step:
+        units = self.kept.of_step(bill.key)
         today = sum(unit.cost_usd for unit in units)
         costs = {
             entry.name: sum(entry.price.cost_usd(unit.tokens_in, unit.tokens_out) for unit in units)
@@ -257,12 +275,13 @@ class _Replay:
         )
         if len(cheap) > MODELS:  # from the cheapest to the strongest
             cheap = [cheap[round(place * (len(cheap) - 1) / (MODELS - 1))] for place in range(MODELS)]
-        return _Step(name, bill, units, usd, cheap, self.same.audit([unit.answer for unit in units]))
+        plans = {plan.name: plan for plan in all_plans(cheap, with_check=self.with_check)}
+        return _Step(bill, units, month_usd, cheap, self.same.audit([unit.answer for unit in units]), plans=plans)
 
     @staticmethod
     def _is_today(entry: Model, bill: StepBill) -> bool:
         """Whether an entry is the model that answered most of the calls; a dated name is the same model."""
-        today = max(bill.models, key=lambda name: bill.models[name]).rpartition("/")[2]
+        today = bill.models.most_common(1)[0][0].rpartition("/")[2]
         own = entry.model_id.rpartition(":")[2].rpartition("/")[2]
         return today in (entry.name, own) or (today.startswith(f"{own}-") and today[len(own) + 1 :].replace("-", "").isdigit())
 
@@ -270,22 +289,19 @@ class _Replay:
         """The entry of the step's own model; None if it cannot be asked."""
         return next((entry.name for entry in self.catalog.models if self._is_today(entry, step.bill)), None)
 
-    def _say_what_is_sent(self, steps: Sequence[_Step]) -> None:
+    def _say_what_is_sent(self, steps: Sequence[_Step], *, is_chosen: bool) -> None:
         """Say which models are sent which prompts, for how much at most, before they are."""
         for step in steps:
-            units = step.units[: step.choosing]
-            today = [name for name in [self._own(step)] if name is not None]
-            asked = [(unit, model) for model in step.models for unit in units]
-            asked += [(unit, model) for model in today for unit in units[:NOISE]]
-            asked = [one for one in asked if not self.asker.is_known(*one)]
-            if asked:
-                bound = sum(self.asker.upper_bound_usd(unit, model) for unit, model in asked)
-                self._say(
-                    f"`{step.name}`: up to {len(units):,} recorded prompts go to each of {', '.join(map(self._place, step.models))}"
-                    f"{''.join(f', and {min(NOISE, len(units))} to {self._place(name)} again' for name in today)}: at most"
-                    f" ${bound:.2f}. Then the proof asks up to {len(step.units) - len(units):,} more. All calls together cost at most"
-                    f" ${self.budget_usd:g}."
-                )
+            units, own = step.units[: step.choosing], self._own(step)
+            places = ", ".join(map(self._place, step.models))
+            told = f"up to {len(step.units) - len(units):,} recorded prompts go to each of {places} for the proof"
+            if not is_chosen:
+                again = "" if own is None else f", and {min(NOISE, len(units))} to {self._place(own)} again"
+                pairs = [(unit, model) for model in step.models for unit in units]
+                pairs += [(unit, own) for unit in units[:NOISE] if own is not None]
+                bound = sum(self.asker.upper_bound_usd(*one) for one in pairs if not self.asker.is_known(*one))
+                told = f"{len(units)} recorded prompts go to each of {places}{again}, for at most ${bound:.2f}; then {told}"
+            self._say(f"`{step.bill.title}`: {told}. All calls together cost at most ${self.budget_usd:g}.")
 
     def _place(self, model: str) -> str:
         entry = self.catalog[model]
@@ -344,9 +360,6 @@ class _Replay:
 
     # -- what is chosen --------------------------------------------------------------------------------------------
 
-    def _plans(self, step: _Step) -> dict[str, AnswerPlan]:
-        return {plan.name: plan for plan in all_plans(step.models, with_check=self.with_check)}
-
     def _choose(self, steps: Sequence[_Step]) -> None:
         """Choose the plans to race, and give each step its part of the labels, first where a label saves most."""
         found: list[tuple[float, float, _Step]] = []
@@ -365,7 +378,7 @@ class _Replay:
 
     def _candidates(self, step: _Step, labels: int) -> list[Candidate]:
         facts = []
-        for name, plan in self._plans(step).items():
+        for name, plan in step.plans.items():
             if any(model in step.dropped for model in plan.models):
                 continue
             found = figures(self.follower, self._followed(plan, step.units[: step.choosing]))
@@ -389,94 +402,71 @@ class _Replay:
 
     # -- the proof -------------------------------------------------------------------------------------------------
 
-    def _race(self, step: _Step, attempt: int) -> tuple[Race, list[tuple[ReplayUnit, str]]]:
-        """Race the candidates on the units that did not choose them, until they end or wait; returns the open questions."""
+    def _race(self, step: _Step, attempt: int) -> None:
+        """Race the candidates on the units that did not choose them, until they end or wait for persons."""
         units = step.units[step.choosing :]
-        race = Race(
+        step.race = race = Race(
             step.candidates, requests=len(units), labels=step.labels, max_loss=self.max_loss, attempt=attempt, audit=step.audit,
             clusters=[unit.cluster for unit in units], seed=self.seed,
         )  # fmt: skip
-        plans, said = self._plans(step), scores(self.kept)
         if step.audit:  # the rule knows of no audit, and the bets do
             half = race.standings()[0].needed[self.max_loss]
             step.forecast = half, 8.0 / 4.5 * half
-        counted: set[int] = set()
         self._ask_today_again(step)
-        is_told = False
-        while True:
+        has_asked = False
+        while not isinstance(race.next(), Ended):
+            # The moves that the leader makes next can be made at once: calls by several workers, questions while others wait.
             moves = race.upcoming(AHEAD + 2 * self.workers)
-            open_: list[tuple[ReplayUnit, str]] = []
-            asks: list[Ask] = []
-            has_moved = False
-            for move in moves:
-                if isinstance(move, Ended):
-                    return race, []
-                if isinstance(move, Ask):
-                    asks.append(move)
-                elif isinstance(move, Question):
-                    unit = units[move.request]
-                    question = self._tell(race, move, unit, self._follow(plans[move.candidate], unit), said, counted)
-                    if question is None:
-                        has_moved = True
-                    else:
-                        open_.append(question)
-            if has_moved:
+            questions = [one for one in moves if isinstance(one, Question)]
+            step.open = [one for move in questions if (one := self._tell(step, move, units[move.request])) is not None]
+            if len(step.open) < len(questions):
                 continue
-            if open_ and not is_told and step.forecast is not None:
-                is_told = True
+            if step.open and not has_asked:
+                has_asked = True
                 self._say(self._forecast(step))
-            if not asks or len(open_) >= self._ahead(race) or not self._ask(race, asks, plans, units):
-                return race, open_
+            # The next question need not be waited for, and few are put in vain.
+            needed = min(one.needed[self.max_loss] for one in race.standings())
+            is_enough = len(step.open) >= min(AHEAD, 2.0 * needed + 1.0)
+            asks = [] if is_enough else [(one, units[one.request]) for one in moves if isinstance(one, Ask)]
+            if not self._ask(step, asks):
+                return
+        step.open = []
 
-    def _ahead(self, race: Race) -> int:
-        """How many questions to put at a time: the next one need not be waited for, and few are put in vain."""
-        needed = min(one.needed[self.max_loss] for one in race.standings())
-        return int(min(AHEAD, 2.0 * needed + 1.0))
-
-    def _tell(
-        self,
-        race: Race,
-        move: Question,
-        unit: ReplayUnit,
-        followed: Followed | str,
-        said: Mapping[tuple[int, str], tuple[int, float | None]],
-        counted: set[int],
-    ) -> tuple[ReplayUnit, str] | None:
-        """Tell the race what a label says, if there is one; else return the question: whose answer to compare."""
+    def _tell(self, step: _Step, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
+        """Tell the race what labels say, if there are any; else return the question: whose answer to compare."""
+        followed, race = self._follow(step.plans[move.candidate], unit), step.race
         assert isinstance(followed, Followed)
-        model = followed.model
-        if model is None or self.kept.message(unit, model) == unit.answer:  # an audit of what is word for word the same
+        assert race is not None
+        said = None if followed.model is None else self.kept.message(unit, followed.model)
+        if followed.model is None or said == unit.answer:  # to be audited, but word for word the same
             race.labelled(move.candidate, move.request, 0.0, counted=False)
             return None
-        own = self.kept.message(unit, model)
-        known = next((said[key] for key in said if key[0] == unit.unit_id and self.kept.message(unit, key[1]) == own), None)
+        labelled = (key for key in self.said if key[0] == unit.unit_id and self.kept.message(unit, key[1]) == said)
+        known = next(labelled, None)
         if known is None:
-            return unit, model
-        number, score = known
+            return unit, followed.model
+        number, score = self.said[known]
         if score is None:
             race.skipped(move.candidate, move.request)
         else:
-            race.labelled(move.candidate, move.request, score, counted=number not in counted)
-        counted.add(number)
+            race.labelled(move.candidate, move.request, score, counted=number not in self.counted)
+        self.counted.add(number)
         return None
 
-    def _ask(self, race: Race, asks: Sequence[Ask], plans: Mapping[str, AnswerPlan], units: Sequence[ReplayUnit]) -> bool:
-        """Ask what a few moves need, and tell the race whose answers are the same; False if nothing could be told."""
-        wanted = asks
-        while wanted:
-            missing = [
-                (ask, one) for ask in wanted if isinstance(one := self._follow(plans[ask.candidate], units[ask.request]), str)
-            ]
-            if not missing:
+    def _ask(self, step: _Step, asks: Sequence[tuple[Ask, ReplayUnit]]) -> bool:
+        """Ask what these moves need, and tell the race which answers are the same; False if there is nothing to tell."""
+        race, wanted = step.race, list(asks)
+        assert race is not None
+        while wanted:  # whether a plan asks its next model may depend on what the one before has said
+            needs = [(ask, unit, self._follow(step.plans[ask.candidate], unit)) for ask, unit in wanted]
+            wanted = [(ask, unit) for ask, unit, need in needs if isinstance(need, str)]
+            if not self.asker.ask([(unit, need) for _, unit, need in needs if isinstance(need, str)]):
                 break
-            if not self.asker.ask([(units[ask.request], model) for ask, model in missing]):
-                break
-            wanted = [ask for ask, _ in missing]
         has_told = False
-        for ask in asks:
-            followed = self._follow(plans[ask.candidate], units[ask.request])
+        for ask, unit in asks:
+            followed = self._follow(step.plans[ask.candidate], unit)
             if isinstance(followed, Followed):
-                race.answered(ask.candidate, ask.request, self.follower.is_same(units[ask.request], followed))
+                race.answered(ask.candidate, ask.request, self.follower.is_same(unit, followed))
                 has_told = True
         return has_told
 
@@ -496,90 +486,79 @@ class _Replay:
         alone = [(unit, Followed(model, 0.0, None)) for unit in done]
         return (sum(not self.follower.is_same(*one) for one in alone), len(done)) if done else None
 
-    def _is_today_left(self, unit: ReplayUnit, model: str) -> bool:
-        return bool(number_of(f"{self.seed}\0{unit.unit_id}\0{model}") % 2)
-
     def _forecast(self, step: _Step) -> str:
         assert step.forecast is not None
         half, most = (math.ceil(one) for one in step.forecast)
         return (
-            f"`{step.name}`: about {half} labels in half of all cases, {most} in four of five, would prove that"
+            f"`{step.bill.title}`: about {half} labels in half of all cases, {most} in four of five, would prove that"
             f" {step.candidates[0].name} loses less than {100 * self.max_loss:g} points; {step.labels} are to be had."
         )
 
     # -- how it stands ---------------------------------------------------------------------------------------------
 
-    def _result(self, step: _Step, race: Race | None, questions: Sequence[tuple[ReplayUnit, str]]) -> StepResult:
-        plans, units = self._plans(step), step.units
-        table = [(name, figures(self.follower, self._followed(plan, units[: step.choosing]))) for name, plan in plans.items()]
-        table = sorted((one for one in table if one[1].seen >= LEAST_SEEN), key=lambda one: -one[1].saved)
+    def _result(self, step: _Step) -> StepResult:
+        chosen = [
+            (name, figures(self.follower, self._followed(plan, step.units[: step.choosing])))
+            for name, plan in step.plans.items()
+        ]
+        table = sorted((one for one in chosen if one[1].seen >= LEAST_SEEN), key=lambda one: -one[1].saved)
         own: dict[str, Any] = {
-            "step": step.name, "today": step.today, "usd": step.usd, "is_monthly": self.months is not None,
-            "max_loss": self.max_loss, "audit": step.audit, "how": self.same.how([unit.answer for unit in units]),
+            "step": step.bill.title, "today": step.today, "usd": step.usd, "is_monthly": step.month_usd is not None,
+            "max_loss": self.max_loss, "audit": step.audit, "how": self.same.how([unit.answer for unit in step.units]),
             "notes": self._notes(step), "noise": self._noise(step), "forecast": step.forecast,
             "table": [(name, one.saved, one.differing, one.seen) for name, one in table],
         }  # fmt: skip
-        if race is None:
+        if step.race is None:
             return StepResult(**own | self._without(step, table))
-        standings = {one.candidate: one for one in race.standings()}
-        end = race.next()
-        at = min(standings.values(), key=lambda one: (one.needed[self.max_loss] + 3.0) / max(one.saved, 1e-9))
+        end, standings = step.race.next(), step.race.standings()
+        at = min(standings, key=lambda one: (one.needed[self.max_loss] + 3.0) / max(one.saved, 1e-9))
         if isinstance(end, Ended) and end.candidate is not None:
-            at = standings[end.candidate]
-        done = self._followed(plans[at.candidate], units)
+            at = next(one for one in standings if one.candidate == end.candidate)
+        done = self._followed(step.plans[at.candidate], step.units)
         found = figures(self.follower, done)
-        advice, why = self._advice(end, at, waiting=len(questions), labels=step.labels)
-        needed = {loss: math.ceil(more) for loss, more in at.needed.items() if 0.0 < more < math.inf}
-        said = scores(self.kept)
+        advice, why = self._advice(step, end, at)
         own |= {
             "advice": advice, "why": why, "plan": at.candidate, "saved": found.saved, "differing": found.differing,
-            "seen": found.seen, "latency_s": found.latency_s, "today_s": found.today_s, "labels": at.labels, "skipped": at.skipped, "waiting": len(questions), "proven": at.proven,
-            "needed": needed, "texts": self._texts(done, said) if self.show_text else (),
+            "seen": found.seen, "latency_s": found.latency_s, "today_s": found.today_s, "labels": at.labels,
+            "skipped": at.skipped, "waiting": len(step.open), "proven": at.proven,
+            "needed": {loss: math.ceil(more) for loss, more in at.needed.items() if 0.0 < more < math.inf},
+            "texts": self._texts(done) if self.show_text else (),
         }  # fmt: skip
         if advice == "switch":
-            own["paste"] = lines_to_paste(plans[at.candidate], step.name, step.today, self.catalog)
+            own["paste"] = lines_to_paste(step.plans[at.candidate], step.bill.title, step.today, self.catalog)
         return StepResult(**own)
 
-    def _advice(self, end: Any, at: Standing, *, waiting: int, labels: int) -> tuple[Advice, str]:
-        loss = f"a loss of {100 * self.max_loss:g} points"
+    def _advice(self, step: _Step, end: Any, at: Standing) -> tuple[Advice, str]:
+        loss, more = f"a loss of {100 * self.max_loss:g} points", at.needed[self.max_loss]
         if not isinstance(end, Ended):
-            if self.asker.is_exhausted and not waiting:
+            if self.asker.is_exhausted and not step.open:
                 return "undecided", f"the budget of ${self.budget_usd:g} is used up before {loss} is excluded"
-            return "undecided", f"{loss} is not excluded yet, and {waiting} questions wait for an answer"
+            return "undecided", f"{loss} is not excluded yet, and {len(step.open)} questions wait for an answer"
         if end.reason == "proven":
             return "switch", ""
         if end.reason == "labels":
-            return "undecided", f"{loss} is not excluded by {labels} labels"
+            return "undecided", f"{loss} is not excluded by {step.labels} labels"
         if end.reason == "requests":
             return "undecided", REQUESTS_USED
+        why = f"nothing cheaper can be proven within {step.labels} labels to exclude {loss}"
         if at.labels and at.diff < 0.0:
-            lost = f"after {at.labels} labels it seems to lose {-100 * at.diff:.1f} points"
-        else:
-            lost = (
-                f"it would take about {at.needed[self.max_loss]:,.0f} labels more"
-                if math.isfinite(at.needed[self.max_loss])
-                else ("no number of labels is expected to do")
-            )
-        return "keep", f"nothing cheaper can be proven within {labels} labels to exclude {loss}: {lost}"
+            return "keep", f"{why}: after {at.labels} labels it seems to lose {-100 * at.diff:.1f} points"
+        return "keep", f"{why}: about {more:,.0f} more would be needed" if math.isfinite(more) else why
 
     def _without(self, step: _Step, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         """The verdict where no plan raced."""
         if len(step.units) < LEAST_ROWS:
-            unpriced = (
-                f", {step.bill.unpriced:,} of its {step.bill.calls:,} calls have no known price" if step.bill.unpriced else ""
-            )
-            return {
-                "advice": "not enough data",
-                "why": f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed{unpriced}",
-            }
+            why = f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed"
+            if step.bill.unpriced:
+                why += f", {step.bill.unpriced:,} of its {step.bill.calls:,} calls have no known price"
+            return {"advice": "not enough data", "why": why}
         if not step.models:
             return {"advice": "keep", "why": f"none of the models would save {100 * LEAST_SAVED:.0f} % of its dollars"}
         if not table or not step.live():
-            why = (
-                "; ".join(step.dropped.values())
-                or f"the budget of ${self.budget_usd:g} is used up before plans could be compared"
-            )
-            return {"advice": "keep" if step.dropped and not self.asker.is_exhausted else "not enough data", "why": why}
+            if step.live():
+                why = f"the budget of ${self.budget_usd:g} is used up before plans could be compared"
+                return {"advice": "not enough data", "why": why}
+            return {"advice": "keep", "why": "; ".join(step.dropped.values())}
         saving = [one for one in table if one[1].saved >= LEAST_SAVED]
         if not saving:
             return {"advice": "keep", "why": f"no plan saves {100 * LEAST_SAVED:.0f} % of its dollars"}
@@ -587,41 +566,36 @@ class _Replay:
         share = (best.differing + 1) / (best.seen + 2)
         half, most = (math.ceil(one) for one in labels_needed(share, self.max_loss))
         why = (
-            f"nothing cheaper can be proven within {self.labels} labels, so that no question is asked; about {half:,} in half of all"
-            f" cases, {most:,} in four of five, would exclude a loss of {100 * self.max_loss:g} points"
+            f"nothing cheaper can be proven within {self.labels} labels, so that no question is asked; about {half:,} in half"
+            f" of all cases, {most:,} in four of five, would exclude a loss of {100 * self.max_loss:g} points"
         )
         shown = {"plan": name, "saved": best.saved, "differing": best.differing, "seen": best.seen}
         return {"advice": "keep", "why": why, "forecast": (half, most), **shown}
 
     def _notes(self, step: _Step) -> list[str]:
         found = list(step.dropped.values())
-        for model in step.live():
-            failed = self.asker.failures(step.units, model)
-            if failed:
-                reason, count = failed.most_common(1)[0]
-                found.append(
-                    f"{model} failed on {failed.total()} prompts, {count} of them: {reason}; today's model answers these"
-                )
-        if more := sum(unit.weight > 1 for unit in step.units):
-            found.append(
-                f"in {more} of {len(step.units)} requests the step is called several times: one of these calls was drawn"
-            )
         for model in step.models:
+            failed = self.asker.failures(step.units, model)
+            if failed and model not in step.dropped:
+                reason, count = failed.most_common(1)[0]
+                found.append(f"{model} failed on {failed.total()} prompts, which today's model answers ({count}: {reason})")
             if refused := self.asker.refused(model):
                 found.append(f"{model} does not take {', '.join(refused)}: it was asked without")
+        if several := sum(unit.weight > 1 for unit in step.units):
+            found.append(f"in {several} of {len(step.units)} requests the step is called several times: one call was drawn")
         if step.bill.unpriced:
             found.append(f"{step.bill.unpriced:,} calls have no known price, and are left out")
         if len(step.bill.models) > 1:
             found.append(f"the recorded answers are of {len(step.bill.models)} models, most of {step.today}")
         return found
 
-    def _texts(self, done: Iterable[tuple[ReplayUnit, Followed]], said: Mapping[Any, Any]) -> list[dict[str, Any]]:
+    def _texts(self, done: Iterable[tuple[ReplayUnit, Followed]]) -> list[dict[str, Any]]:
         """Examples of answers that differ: the prompt, both answers and what persons said."""
-        differing = [(unit, one.model) for unit, one in done if one.model is not None and not self.follower.is_same(unit, one)]
+        differing = [(unit, one.model) for unit, one in done if one.model and not self.follower.is_same(unit, one)]
         return [
             {
                 "messages": self.kept.prompt(unit)["messages"], "today": unit.answer, "other": self.kept.message(unit, model),
-                "score": said.get((unit.unit_id, model), (0, None))[1],
+                "score": self.said.get((unit.unit_id, model), (0, None))[1],
             }
             for unit, model in differing[:TEXTS]
         ]  # fmt: skip

@@ -92,8 +92,8 @@ class StepResult:
         if self.audit:
             counted += f", of {100 * self.audit:g} % of the same answers, too"
         if self.advice == "switch" and self.proven is not None:
-            found = f"{lead} to {self.plan}: {saves}; {differs}; {counted}: loses at most {_points(self.proven)} (95 %, at any look)."
-            return found + self._more()
+            loses = f"loses at most {_points(self.proven)} (95 %, at any look)"
+            return f"{lead} to {self.plan}: {saves}; {differs}; {counted}: {loses}.{self._more()}"
         if self.advice == "undecided":
             return f"{lead}: {self.plan} {saves}; {differs}; {counted}: {self.why}.{self._more()}"
         return f"{lead}: {self.why}. The nearest plan, {self.plan}, {saves} and {differs}."

@@ -93,7 +93,7 @@ class Sameness:
             found = _structured(two)
             return found is not None and self._fields(_structured(one)) == self._fields(found)
         if form == "label":
-            return _label(one) == _label(two)
+            return bool(_label(one) == _label(two))
         if form == "sql":
             return self._same_sql(one, two)
         if self._text is not None:
@@ -143,7 +143,7 @@ class Sameness:
         if first.status != "ok" or second.status != "ok" or first.is_truncated or second.is_truncated:
             return False  # what did not run, or not to its end, shows nothing
         is_ordered = find_spec("sqlglot") is None or orders_rows(one)
-        return same_result(first.rows, second.rows, is_ordered=is_ordered)
+        return bool(same_result(first.rows, second.rows, is_ordered=is_ordered))
 
     def _executed(self, sql: str) -> Any:
         from vinelm.workflows.nl2sql.limited_sql import run_limited
