@@ -140,6 +140,7 @@ def test_a_function_that_raises_is_named_without_the_text():
 
 def test_forms():
     said = {"refund": "label", "[1]": "structured", "WITH a AS (SELECT 1) SELECT * FROM a": "sql", "a\nb": "text"}
+    said |= {"```sql\nselect a from t\n```": "sql", "With regard to what you asked, no.": "text"}
     assert {one: form_of(text(one)) for one in said} == said
     assert form_of(text("Many words " * 9)) == "text"
     assert form_of(calls(("look", {}))) == "tools"

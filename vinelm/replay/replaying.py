@@ -396,7 +396,7 @@ class _Replay:
             return
         step.dropped = dict(noted["dropped"])
         step.candidates = [Candidate(*one) for one in noted["candidates"]]
-        step.labels = noted["labels"] + max(self.labels - noted["of"], 0)
+        step.labels = int(noted["labels"] * self.labels / noted["of"]) if noted["of"] else self.labels
         if step.candidates:
             step.forecast = labels_needed(step.candidates[0].differing, self.max_loss)
 

@@ -149,7 +149,7 @@ class ReplayResult:
 
 def lines_to_paste(plan: AnswerPlan, step: str, today: str, catalog: Catalog) -> str:
     """Return what to write where a plan is to be served: in the application, or in a proxy's file."""
-    named = [_named(catalog, model) for model in plan.models]
+    named = [langsmith_names(catalog[model]) for model in plan.models]
     if plan.kind == "alone":
         provider, model = named[0]
         return "\n".join(
@@ -164,38 +164,33 @@ def lines_to_paste(plan: AnswerPlan, step: str, today: str, catalog: Catalog) ->
                 f"    litellm_params: {{model: {provider}/{model}}}",
             )
         )
-    made = [f'"{provider}:{model}"' for provider, model in named]
-    head = ["from langchain.chat_models import init_chat_model", "from vinelm.replay import Sameness", ""]
-    head += [f"cheap = [vine.around(init_chat_model(name)) for name in ({', '.join(made)},)]"]
-    head += [f"def {_identifier(step)}(messages):  # {plan.name}", "    said = []", "    for model in cheap:"]
-    body = {
-        "check": [
-            "        said.append(model.invoke(messages))",
-            "        if check(messages, said[-1]):",
-            "            return said[-1]",
-        ],
-    }.get(
-        plan.kind,
-        [
+    cheap = ", ".join(f'"{provider}:{model}"' for provider, model in named)
+    passes = "check(messages, form(answer))"
+    if plan.kind != "check":
+        passes = "any(Sameness()(form(one), form(answer)) for one in said)"
+    return "\n".join(
+        (
+            "from langchain.chat_models import init_chat_model",
+            *(["from vinelm.replay import Sameness"] if plan.kind != "check" else []),
+            "",
+            f"cheap = [vine.around(init_chat_model(name)) for name in ({cheap},)]",
+            'form = lambda message: {"content": message.text, "tool_calls": message.tool_calls}',
+            "",
+            f"def {_identifier(step)}(messages):  # {plan.name}",
+            "    said = []",
+            "    for model in cheap:",
             "        answer = model.invoke(messages)",
-            "        if any(same(form(one), form(answer)) for one in said):",
+            f"        if {passes}:",
             "            return answer",
             "        said.append(answer)",
-        ],
+            "    return today.invoke(messages)",
+        )
     )
-    tail = ["    return today.invoke(messages)"]
-    if plan.kind != "check":
-        head[2:2] = ['same, form = Sameness(), lambda one: {"content": one.text, "tool_calls": one.tool_calls}']
-    return "\n".join((*head, *body, *tail))
 
 
 def _identifier(step: str) -> str:
     found = "".join(one if one.isalnum() else "_" for one in step)
     return found if found.isidentifier() else f"step_{found}"
-
-
-def _named(catalog: Catalog, name: str) -> tuple[str, str]:
-    return langsmith_names(catalog[name])
 
 
 def _usd(value: float) -> str:

@@ -20,7 +20,7 @@ AUDIT = 0.2
 """Share of the same answers that persons are asked about, too, where being the same does not imply an equal score."""
 LABEL_WORDS, LABEL_CHARS = 5, 60
 """A recorded answer of one line that is no longer is a label: case and the punctuation at its end do not matter."""
-_SQL = re.compile(r"\s*(?:```\w*\s*)?(?:select|with)\b", re.I)
+_SQL = re.compile(r"\s*(?:```\w*\s*)?(?:select\b.*\bfrom\b|with\s+\w+\s*(?:\([^)]*\)\s*)?as\s*\()", re.I | re.S)
 _FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*?)```\s*\Z", re.S)
 _NUMBER = re.compile(r"([-+]?)\$?((?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?:e[-+]?\d+)?)\s*(%?)")
 """With its sign, digits and percent sign; 007 is none, and 1,5 may be one or not."""
