@@ -11,6 +11,8 @@ from vinelm.proof import PlanFacts
 from vinelm.replay.kept import Kept, ReplayUnit
 from vinelm.replay.same import Message, Sameness, called
 
+_ALL = 0.9999
+"""What models that cost nothing save."""
 Kind = Literal["alone", "agree", "two of three", "check"]
 
 
@@ -41,7 +43,7 @@ class AnswerPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class PlanAnswer:
     """What a plan does with a unit.
 
     Attributes:
@@ -79,7 +81,7 @@ class Follower:
         self._agreed: dict[tuple[int, str, str], bool] = {}
         self._passed: dict[tuple[int, str], bool] = {}
 
-    def follow(self, plan: AnswerPlan, unit: ReplayUnit, failed: Callable[[ReplayUnit, str], bool]) -> Followed | str:
+    def follow(self, plan: AnswerPlan, unit: ReplayUnit, failed: Callable[[ReplayUnit, str], bool]) -> PlanAnswer | str:
         """Return what a plan does with a unit; or the model that has to be asked before that is known.
 
         A call that fails falls back to today's model, as it does in service.
@@ -108,14 +110,14 @@ class Follower:
                     return self._done(unit, agreeing, asked)
         return self._done(unit, None, asked)
 
-    def _done(self, unit: ReplayUnit, model: str | None, asked: Sequence[str]) -> Followed:
+    def _done(self, unit: ReplayUnit, model: str | None, asked: Sequence[str]) -> PlanAnswer:
         answers = [one for name in asked if (one := self._kept.answers.get((unit.unit_id, name))) is not None]
         usd, seconds = sum(one.cost_usd for one in answers), sum(one.latency_s for one in answers)
         if model is not None:
-            return Followed(model, usd, seconds)
-        return Followed(None, usd + unit.cost_usd, None if unit.latency_s is None else seconds + unit.latency_s)
+            return PlanAnswer(model, usd, seconds)
+        return PlanAnswer(None, usd + unit.cost_usd, None if unit.latency_s is None else seconds + unit.latency_s)
 
-    def is_same(self, unit: ReplayUnit, followed: Followed) -> bool:
+    def is_same(self, unit: ReplayUnit, followed: PlanAnswer) -> bool:
         """Return whether a plan's answer is the same as the recorded one."""
         if followed.model is None:
             return True
@@ -146,7 +148,7 @@ class Follower:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanFigures:
+class PlanComparison:
     """What a plan does on units that are answered.
 
     Attributes:
@@ -167,15 +169,15 @@ class PlanFigures:
 
     def facts(self, name: str) -> PlanFacts:
         """Return what candidates are chosen by."""
-        return PlanFacts(name=name, saved=self.saved, differing=self.differing, seen=self.seen)
+        return PlanFacts(name=name, saved=min(self.saved, _ALL), differing=self.differing, seen=self.seen)
 
 
-def figures(follower: Follower, done: Sequence[tuple[ReplayUnit, Followed]]) -> PlanFigures:
+def figures(follower: Follower, done: Sequence[tuple[ReplayUnit, PlanAnswer]]) -> PlanComparison:
     """Return what a plan does on these units."""
     today = sum(unit.weight * unit.cost_usd for unit, _ in done)
     now = sum(unit.weight * one.cost_usd for unit, one in done)
     timed = [(one.latency_s, unit.latency_s) for unit, one in done if one.latency_s is not None and unit.latency_s is not None]
-    return PlanFigures(
+    return PlanComparison(
         saved=1.0 - now / today if today > 0.0 else 0.0,
         differing=sum(not follower.is_same(unit, one) for unit, one in done),
         seen=len(done),

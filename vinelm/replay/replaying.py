@@ -19,7 +19,7 @@ from vinelm.replay.bill import Bill, StepBill
 from vinelm.replay.call import LoggedCall
 from vinelm.replay.kept import MOST_REQUESTS, Kept, ReplayUnit, Sample, kept, number_of
 from vinelm.replay.labels import scores
-from vinelm.replay.plans import AnswerPlan, Followed, Follower, all_plans, figures
+from vinelm.replay.plans import AnswerPlan, PlanAnswer, Follower, all_plans, figures
 from vinelm.replay.result import REQUESTS_USED, ReplayResult, StepResult, lines_to_paste
 from vinelm.replay.same import Sameness, named_function
 from vinelm.requests.protocols import Backend
@@ -58,7 +58,7 @@ class _Step:
         models: Cheaper models, cheapest first; ``dropped``: why one of them is asked no more.
         choosing: Units that choose the plans; the others are for the proof.
         done: By model: how many of the choosing units it was asked.
-        labels: Its part of the labels.
+        labels: Its part of the labels; ``is_behind``: it might be proven with those that other steps get.
         forecast: Labels until ``max_loss`` is excluded, in half of all cases and in 80 %, as was thought before the first.
         open: Questions that wait for persons: whose answer to a unit is to be compared with the recorded one.
     """
@@ -73,6 +73,7 @@ class _Step:
     plans: dict[str, AnswerPlan] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
     labels: int = 0
+    is_behind: bool = False
     forecast: tuple[float, float] | None = None
     race: Race | None = None
     open: list[tuple[ReplayUnit, str]] = field(default_factory=list)
@@ -339,13 +340,14 @@ class _Replay:
         alone = self._followed(AnswerPlan("alone", (model,)), units)
         found = figures(self.follower, alone)
         if found.saved < LEAST_SAVED:
-            return f"{model} would save {100 * found.saved:.0f} % only"
+            more = -100 * found.saved
+            return f"{model} would cost {more:.0f} % more" if more > 0.0 else f"{model} would save {-more:.0f} % only"
         same = 1.0 - found.differing / max(found.seen, 1)
         if found.seen >= 30 and same + 2.0 * math.sqrt(same * (1.0 - same) / found.seen) + 1.0 / found.seen < LEAST_SAME:
             return f"{model} differs in {found.differing} of {found.seen} requests"
         return None
 
-    def _followed(self, plan: AnswerPlan, units: Iterable[ReplayUnit]) -> list[tuple[ReplayUnit, Followed]]:
+    def _followed(self, plan: AnswerPlan, units: Iterable[ReplayUnit]) -> list[tuple[ReplayUnit, PlanAnswer]]:
         """What a plan does with the first units, as far as it was asked."""
         found = []
         for unit in units:
@@ -355,26 +357,30 @@ class _Replay:
             found.append((unit, one))
         return found
 
-    def _follow(self, plan: AnswerPlan, unit: ReplayUnit) -> Followed | str:
+    def _follow(self, plan: AnswerPlan, unit: ReplayUnit) -> PlanAnswer | str:
         return self.follower.follow(plan, unit, self.asker.is_known)
 
     # -- what is chosen --------------------------------------------------------------------------------------------
 
     def _choose(self, steps: Sequence[_Step]) -> None:
         """Choose the plans to race, and give each step its part of the labels, first where a label saves most."""
-        found: list[tuple[float, float, _Step]] = []
+        found: list[tuple[float, int, _Step]] = []
         for step in steps:
             step.candidates = self._candidates(step, self.labels)
             if step.candidates:
                 first = step.candidates[0]
-                need = labels_needed(first.differing, self.max_loss)[1]
-                found.append((first.saved * step.usd / (need + 3.0), need, step))
+                need = max(LEAST_SEEN, math.ceil(labels_needed(first.differing, self.max_loss)[1]))
+                found.append((first.saved * step.usd / need, need, step))
+        found.sort(key=lambda one: -one[0])
         left = self.labels
-        for place, (_, need, step) in enumerate(sorted(found, key=lambda one: -one[0])):
-            wanted = max(10, math.ceil(1.5 * need)) if place < len(found) - 1 else left
-            step.labels = min(left, wanted)
+        for _, need, step in found:
+            step.labels = min(left, need)
+            left -= step.labels
+        for _, _, step in found[:1]:
+            step.labels += left
+        for _, _, step in found:
             step.candidates = self._candidates(step, step.labels)
-            left -= step.labels if step.candidates else 0
+            step.is_behind = not step.candidates
 
     def _candidates(self, step: _Step, labels: int) -> list[Candidate]:
         facts = []
@@ -389,12 +395,13 @@ class _Replay:
     def _noted(self, step: _Step) -> dict[str, Any]:
         """What is kept of the choice: a later run races the same candidates, however many labels it may ask."""
         chosen = [[one.name, one.saved, one.differing] for one in step.candidates]
-        return {"candidates": chosen, "labels": step.labels, "of": self.labels, "dropped": step.dropped}
+        kept = {"labels": step.labels, "of": self.labels, "is_behind": step.is_behind, "dropped": step.dropped}
+        return {"candidates": chosen, **kept}
 
     def _take_up(self, step: _Step, noted: Mapping[str, Any] | None) -> None:
         if noted is None:
             return
-        step.dropped = dict(noted["dropped"])
+        step.dropped, step.is_behind = dict(noted["dropped"]), noted["is_behind"]
         step.candidates = [Candidate(*one) for one in noted["candidates"]]
         step.labels = int(noted["labels"] * self.labels / noted["of"]) if noted["of"] else self.labels
         if step.candidates:
@@ -435,7 +442,7 @@ class _Replay:
     def _tell(self, step: _Step, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
         """Tell the race what labels say, if there are any; else return the question: whose answer to compare."""
         followed, race = self._follow(step.plans[move.candidate], unit), step.race
-        assert isinstance(followed, Followed)
+        assert isinstance(followed, PlanAnswer)
         assert race is not None
         said = None if followed.model is None else self.kept.message(unit, followed.model)
         if followed.model is None or said == unit.answer:  # to be audited, but word for word the same
@@ -465,7 +472,7 @@ class _Replay:
         has_told = False
         for ask, unit in asks:
             followed = self._follow(step.plans[ask.candidate], unit)
-            if isinstance(followed, Followed):
+            if isinstance(followed, PlanAnswer):
                 race.answered(ask.candidate, ask.request, self.follower.is_same(unit, followed))
                 has_told = True
         return has_told
@@ -483,7 +490,7 @@ class _Replay:
         if model is None:
             return None
         done = [unit for unit in step.units[:NOISE] if self.kept.message(unit, model) is not None]
-        alone = [(unit, Followed(model, 0.0, None)) for unit in done]
+        alone = [(unit, PlanAnswer(model, 0.0, None)) for unit in done]
         return (sum(not self.follower.is_same(*one) for one in alone), len(done)) if done else None
 
     def _forecast(self, step: _Step) -> str:
@@ -565,12 +572,13 @@ class _Replay:
         name, best = min(saving, key=lambda one: one[1].differing / one[1].seen)
         share = (best.differing + 1) / (best.seen + 2)
         half, most = (math.ceil(one) for one in labels_needed(share, self.max_loss))
-        why = (
-            f"nothing cheaper can be proven within {self.labels} labels, so that no question is asked; about {half:,} in half"
-            f" of all cases, {most:,} in four of five, would exclude a loss of {100 * self.max_loss:g} points"
-        )
-        shown = {"plan": name, "saved": best.saved, "differing": best.differing, "seen": best.seen}
-        return {"advice": "keep", "why": why, "forecast": (half, most), **shown}
+        loss = f"a loss of {100 * self.max_loss:g} points"
+        would = f"about {half:,} in half of all cases, {most:,} in four of five, would exclude {loss}"
+        shown = {"plan": name, "saved": best.saved, "differing": best.differing, "seen": best.seen, "forecast": (half, most)}
+        if step.is_behind:
+            return {"advice": "undecided", "why": f"other steps get the {self.labels} labels first; {would}", **shown}
+        why = f"nothing cheaper can be proven within {self.labels} labels, so that no question is asked; {would}"
+        return {"advice": "keep", "why": why, **shown}
 
     def _notes(self, step: _Step) -> list[str]:
         found = list(step.dropped.values())
@@ -589,7 +597,7 @@ class _Replay:
             found.append(f"the recorded answers are of {len(step.bill.models)} models, most of {step.today}")
         return found
 
-    def _texts(self, done: Iterable[tuple[ReplayUnit, Followed]]) -> list[dict[str, Any]]:
+    def _texts(self, done: Iterable[tuple[ReplayUnit, PlanAnswer]]) -> list[dict[str, Any]]:
         """Examples of answers that differ: the prompt, both answers and what persons said."""
         differing = [(unit, one.model) for unit, one in done if one.model and not self.follower.is_same(unit, one)]
         return [

@@ -92,11 +92,11 @@ def recorded(
     return made
 
 
-def models(**rules: Any) -> Catalog:
-    """A catalog of chat models by rule; each costs a little more than the one before, all less than today's."""
+def models(call_usd: float = 0.001, /, **rules: Any) -> Catalog:
+    """A catalog of chat models by rule; each call costs so much, and of each model once more, all less than today's."""
     chats = {name: rule if isinstance(rule, RuleChat) else RuleChat(rule=rule) for name, rule in rules.items()}
     prices = {
-        name: Price(input=0.0, output=0.0, call=0.001 * (place + 1), source="a test", as_of=datetime.date.today())
+        name: Price(input=0.0, output=0.0, call=call_usd * (place + 1), source="a test", as_of=datetime.date.today())
         for place, name in enumerate(chats)
     }
     return Catalog.from_chat_models(chats, prices=prices)
