@@ -342,12 +342,15 @@ def test_arguments_are_checked(tmp_path):
 def test_labels_go_first_where_one_saves_most(tmp_path):
     steps = [recorded(400, step=step, cost_usd=usd) for step, usd in (("cheap", 0.01), ("dear", 0.05), ("middle", 0.02))]
     calls = [call for step in steps for call in step]
-    found = replay(calls, tmp_path / "a.db", models(nano=worse(0.04)), budget_usd=20, labels=20)
+    path, catalog = tmp_path / "a.db", models(nano=worse(0.04))
+    found = replay(calls, path, catalog, budget_usd=20, labels=20)
     by_name = {step.step: step for step in found.steps}
     assert by_name["dear"].waiting
     assert not by_name["cheap"].waiting
     assert "other steps get the 20 labels first" in by_name["cheap"].sentence
     assert by_name["cheap"].advice == "undecided"
+    more = replay(calls, path, catalog, budget_usd=20, labels=200)
+    assert [bool(step.waiting) for step in more.steps] == [True, True, True]
 
 
 def test_models_that_cost_nothing_save_all(tmp_path):

@@ -19,7 +19,7 @@ from vinelm.replay.bill import Bill, StepBill
 from vinelm.replay.call import LoggedCall
 from vinelm.replay.kept import MOST_REQUESTS, Kept, ReplayUnit, Sample, kept, number_of
 from vinelm.replay.labels import scores
-from vinelm.replay.plans import AnswerPlan, PlanAnswer, Follower, all_plans, figures
+from vinelm.replay.plans import AnswerPlan, Follower, PlanAnswer, all_plans, figures
 from vinelm.replay.result import REQUESTS_USED, ReplayResult, StepResult, lines_to_paste
 from vinelm.replay.same import Sameness, named_function
 from vinelm.requests.protocols import Backend
@@ -223,21 +223,23 @@ class _Replay:
         studied = [self._step(one, bill.a_month(one.cost_usd)) for one in chosen]
         usable = [step for step in studied if len(step.units) >= LEAST_ROWS and step.models]
         notes = self.kept.rows.notes()
-        if self.again and notes["chosen"]:
+        if self.again and any(one["candidates"] for one in notes["chosen"].values()):
             notes |= {"attempt": notes["attempt"] + 1, "chosen": {}}
             self.kept.rows.note(notes)
-        # Where nothing has raced, nothing is spoilt by choosing again with more dollars or labels.
-        is_chosen = any(one["candidates"] for one in notes["chosen"].values())
-        self._say_what_is_sent(usable, is_chosen=is_chosen)
-        if not is_chosen:
-            self._explore(usable)
-            self._choose(usable)
-            notes["chosen"] = {step.bill.key: self._noted(step) for step in usable}
-            self.kept.rows.note(notes)
         for step in usable:
-            self._take_up(step, notes["chosen"].get(step.bill.key))
-            if step.candidates:
-                self._race(step, notes["attempt"])
+            self._take_up(step, notes["chosen"].get(step.bill.key, {}))
+        # Where nothing has raced, nothing is spoilt by choosing again, with more dollars or labels.
+        new = [step for step in usable if not step.candidates]
+        self._say_what_is_sent(usable)
+        self._explore(new)
+        self._choose(new, self.labels - sum(step.labels for step in usable))
+        notes["chosen"] |= {step.bill.key: self._noted(step) for step in new}
+        self.kept.rows.note(notes)
+        racing = [step for step in usable if step.candidates]
+        if racing:  # what nobody needs may help the largest
+            racing[0].labels = max(racing[0].labels + self.labels - sum(step.labels for step in racing), 0)
+        for step in racing:
+            self._race(step, notes["attempt"])
         self.kept.rows.open_questions(
             {
                 "unit_id": unit.unit_id,
@@ -290,13 +292,13 @@ class _Replay:
         """The entry of the step's own model; None if it cannot be asked."""
         return next((entry.name for entry in self.catalog.models if self._is_today(entry, step.bill)), None)
 
-    def _say_what_is_sent(self, steps: Sequence[_Step], *, is_chosen: bool) -> None:
+    def _say_what_is_sent(self, steps: Sequence[_Step]) -> None:
         """Say which models are sent which prompts, for how much at most, before they are."""
         for step in steps:
             units, own = step.units[: step.choosing], self._own(step)
             places = ", ".join(map(self._place, step.models))
             told = f"up to {len(step.units) - len(units):,} recorded prompts go to each of {places} for the proof"
-            if not is_chosen:
+            if not step.candidates:
                 again = "" if own is None else f", and {min(NOISE, len(units))} to {self._place(own)} again"
                 pairs = [(unit, model) for model in step.models for unit in units]
                 pairs += [(unit, own) for unit in units[:NOISE] if own is not None]
@@ -362,25 +364,18 @@ class _Replay:
 
     # -- what is chosen --------------------------------------------------------------------------------------------
 
-    def _choose(self, steps: Sequence[_Step]) -> None:
+    def _choose(self, steps: Sequence[_Step], labels: int) -> None:
         """Choose the plans to race, and give each step its part of the labels, first where a label saves most."""
         found: list[tuple[float, int, _Step]] = []
         for step in steps:
-            step.candidates = self._candidates(step, self.labels)
-            if step.candidates:
-                first = step.candidates[0]
-                need = max(LEAST_SEEN, math.ceil(labels_needed(first.differing, self.max_loss)[1]))
-                found.append((first.saved * step.usd / need, need, step))
-        found.sort(key=lambda one: -one[0])
-        left = self.labels
-        for _, need, step in found:
-            step.labels = min(left, need)
-            left -= step.labels
-        for _, _, step in found[:1]:
-            step.labels += left
-        for _, _, step in found:
+            for one in self._candidates(step, self.labels)[:1]:
+                need = max(LEAST_SEEN, math.ceil(labels_needed(one.differing, self.max_loss)[1]))
+                found.append((one.saved * step.usd / need, need, step))
+        for _, need, step in sorted(found, key=lambda one: -one[0]):
+            step.labels = max(min(labels, need), 0)
             step.candidates = self._candidates(step, step.labels)
             step.is_behind = not step.candidates
+            labels -= step.labels if step.candidates else 0
 
     def _candidates(self, step: _Step, labels: int) -> list[Candidate]:
         facts = []
@@ -395,17 +390,14 @@ class _Replay:
     def _noted(self, step: _Step) -> dict[str, Any]:
         """What is kept of the choice: a later run races the same candidates, however many labels it may ask."""
         chosen = [[one.name, one.saved, one.differing] for one in step.candidates]
-        kept = {"labels": step.labels, "of": self.labels, "is_behind": step.is_behind, "dropped": step.dropped}
-        return {"candidates": chosen, **kept}
+        return {"candidates": chosen, "labels": step.labels, "dropped": step.dropped}
 
-    def _take_up(self, step: _Step, noted: Mapping[str, Any] | None) -> None:
-        if noted is None:
-            return
-        step.dropped, step.is_behind = dict(noted["dropped"]), noted["is_behind"]
-        step.candidates = [Candidate(*one) for one in noted["candidates"]]
-        step.labels = int(noted["labels"] * self.labels / noted["of"]) if noted["of"] else self.labels
-        if step.candidates:
-            step.forecast = labels_needed(step.candidates[0].differing, self.max_loss)
+    @staticmethod
+    def _take_up(step: _Step, noted: Mapping[str, Any]) -> None:
+        """Take what an earlier run has chosen, if any plan raced."""
+        if noted.get("candidates"):
+            step.dropped, step.labels = dict(noted["dropped"]), noted["labels"]
+            step.candidates = [Candidate(*one) for one in noted["candidates"]]
 
     # -- the proof -------------------------------------------------------------------------------------------------
 
@@ -416,6 +408,7 @@ class _Replay:
             step.candidates, requests=len(units), labels=step.labels, max_loss=self.max_loss, attempt=attempt, audit=step.audit,
             clusters=[unit.cluster for unit in units], seed=self.seed,
         )  # fmt: skip
+        step.forecast = labels_needed(step.candidates[0].differing, self.max_loss)
         if step.audit:  # the rule knows of no audit, and the bets do
             half = race.standings()[0].needed[self.max_loss]
             step.forecast = half, 8.0 / 4.5 * half
