@@ -21,7 +21,7 @@ from vinelm.backends.base import estimate_tokens
 from vinelm.catalog import Catalog
 from vinelm.errors import StoreError
 from vinelm.replay.bill import Bill, dollars_of, summed
-from vinelm.replay.call import LoggedCall
+from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.reading import Reading
 from vinelm.replay.same import Message, message_of
 from vinelm.replay.steps import Step, step_of

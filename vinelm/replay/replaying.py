@@ -16,7 +16,7 @@ from vinelm.errors import ConfigError
 from vinelm.proof import Ask, Candidate, Ended, Question, Race, Standing, choose_candidates, labels_needed
 from vinelm.replay.asking import Asker
 from vinelm.replay.bill import Bill, StepBill
-from vinelm.replay.call import LoggedCall
+from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.kept import MOST_REQUESTS, Kept, ReplayUnit, Sample, kept, number_of
 from vinelm.replay.labels import scores
 from vinelm.replay.plans import AnswerPlan, Follower, PlanAnswer, all_plans, figures
