@@ -22,9 +22,9 @@ from vinelm.catalog import Catalog
 from vinelm.errors import StoreError
 from vinelm.replay.bill import Bill, dollars_of, summed
 from vinelm.replay.formats.call import LoggedCall
-from vinelm.replay.formats.reading import Reading
+from vinelm.replay.formats.reading import TraceReading
 from vinelm.replay.same import Message, message_of
-from vinelm.replay.steps import Step, step_of
+from vinelm.replay.steps import CallStep, step_of
 from vinelm.running.serving_record import opened_record
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases.address import StoreAddress, address_of
@@ -40,7 +40,7 @@ class ReplayUnit:
     """One sampled call: of one request and step, in the fixed random order of its step.
 
     Attributes:
-        step, title: The step's key and name, see :class:`~vinelm.replay.steps.Step`.
+        step, title: The step's key and name, see :class:`~vinelm.replay.steps.CallStep`.
         weight: How many calls the step made in the request; this one was drawn of them.
         cost_usd: Dollars of the recorded call.
         answer: The recorded answer, as :func:`~vinelm.replay.same.message_of` returns it.
@@ -79,7 +79,7 @@ class Sample:
         self._seed, self._requests, self._total = str(seed), requests, 0
         self._kept: dict[str, dict[str, tuple[int, int, dict[str, Any]]]] = {}
         self._worst: dict[str, list[tuple[int, str]]] = {}
-        self.bill: Bill = summed(self._through(calls), Reading())
+        self.bill: Bill = summed(self._through(calls), TraceReading())
         self.digest = f"{self._total % (1 << 128):032x}"
 
     def _through(self, calls: Iterable[LoggedCall]) -> Iterator[LoggedCall]:
@@ -116,7 +116,7 @@ class Sample:
                 yield {**row, "unit_id": number, "weight": weight}
 
 
-def _row(call: LoggedCall, step: Step, usd: float) -> dict[str, Any]:
+def _row(call: LoggedCall, step: CallStep, usd: float) -> dict[str, Any]:
     prompt = {
         "messages": list(call.messages), "tools": list(call.tools), "response_format": call.response_format,
         "settings": dict(call.settings),

@@ -140,7 +140,8 @@ def replay(
         requests: How many requests are sampled.
         workers: Calls at a time.
         seed: Decides the sample, its order, and which answer is shown on which side.
-        again: Begin the next attempt: plans are chosen anew from what is known, and get a smaller part of the error.
+        again: Begin the next attempt: plans are chosen anew from what is known, and get a smaller part of the error. Each call
+            with it begins one; the line that continues leaves it out.
         show_text: Give examples of answers that differ in the result.
         backends: By provider; None makes those of the catalog.
         on_line: Called with each line that is said before anything is sent or asked.
