@@ -1,0 +1,1 @@
+"""Workflows to profile: see `kit`."""
