@@ -26,7 +26,7 @@ from vinelm.io.file_kinds import STORE, TRIE, what_is
 from vinelm.version import __version__
 
 SECTIONS = {
-    "Begin": ("replay", "demo", "try", "init", "check"),
+    "Begin": ("replay", "label", "demo", "try", "init", "check"),
     "Measure": ("profile", "store", "estimate", "trie", "reprice", "export"),
     "Decide": ("plan", "explain", "evaluate", "verify", "drift", "report"),
     "Serve": ("batch", "fleet"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,6 +120,7 @@ class Asker:
         budget_usd: The most that all calls of the store may cost, those of earlier runs included.
         workers: Calls at a time.
         backends: By provider; None makes those of the catalog.
+        on_progress: Called now and then, by the calling thread, with how many calls have ended, and how many of them there are.
     """
 
     def __init__(
@@ -130,8 +131,9 @@ class Asker:
         budget_usd: float,
         workers: int = 4,
         backends: Mapping[str, Backend] | None = None,
+        on_progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> None:
-        self._kept, self._catalog, self._workers = kept, catalog, workers
+        self._kept, self._catalog, self._workers, self._on_progress = kept, catalog, workers, on_progress
         self._models = ModelResolver(catalog, backends)
         self._ledger = RequestLedger(kept.store, budget_usd)
         self._budget_usd = budget_usd
@@ -204,7 +206,7 @@ class Asker:
 
         if not self.is_exhausted and any(not self._is_there(number, model) for number, model in left):
             crew = Crew(take, run, size=self._workers, name="vinelm replay")
-            crew.work()
+            crew.work(lambda: self._on_progress(sum(self._is_there(*one) for one in left), len(left)))
         return all(self._is_there(number, model) for number, model in left)
 
     def _is_there(self, number: int, model: str) -> bool:

@@ -245,6 +245,9 @@ def opened(path: str | Path | StoreAddress) -> Iterator[Kept]:
     Raises:
         StoreError: There is no store, or it is something else.
     """
+    address = address_of(path)
+    if isinstance(address, Path) and not address.exists():
+        raise StoreError(f"{path}: no such store: `vinelm replay` makes one")
     with ObservationStore.open(path) as store:
         held = Kept(store)
         if held.rows.is_new:

@@ -77,6 +77,11 @@ def _shown(store: Kept, row: Mapping[str, Any]) -> LabelQuestion:
     )
 
 
+def question_of(store: Kept, number: int) -> LabelQuestion:
+    """Return a question by its number, whoever has it."""
+    return next(_shown(store, row) for row in store.rows.questions() if row["question_id"] == number)
+
+
 def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: float | None = None) -> None:
     """Keep what a person says of a question, durably; it replaces what the same person has said of it before.
 

@@ -115,6 +115,7 @@ def replay(
     show_text: bool = False,
     backends: Mapping[str, Backend] | None = None,
     on_line: Callable[[str], None] = lambda line: None,
+    on_progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> ReplayResult:
     """Find, by step of recorded calls, a cheaper plan that is proven to answer as well, with labels only where answers differ.
 
@@ -145,6 +146,7 @@ def replay(
         show_text: Give examples of answers that differ in the result.
         backends: By provider; None makes those of the catalog.
         on_line: Called with each line that is said before anything is sent or asked.
+        on_progress: Called now and then with how many of the calls that are wanted have ended, and how many these are.
 
     Returns:
         The verdicts.
@@ -175,7 +177,7 @@ def replay(
         raise ConfigError(f"the trace has no step {unknown[0]!r}: it has {', '.join(titles)}")
     is_simulated = any(backend.is_simulated for backend in backends.values())
     with kept(store, sample, catalog, options, is_simulated=is_simulated) as held:
-        asker = Asker(held, catalog, budget_usd=budget_usd, workers=workers, backends=backends)
+        asker = Asker(held, catalog, budget_usd=budget_usd, workers=workers, backends=backends, on_progress=on_progress)
         run = _Replay(
             held, asker, catalog, compared, Follower(held, compared, checks), budget_usd=budget_usd, max_loss=max_loss,
             labels=LABELS if labels is None else labels, seed=seed, with_check=checks is not None, workers=workers,
@@ -539,7 +541,9 @@ class _Replay:
             return "switch", ""
         if end.reason == "labels":
             return "undecided", f"{loss} is not excluded by {step.labels} labels"
-        if end.reason == "requests":
+        assert step.race is not None
+        # The others may be hopeless where the nearest one only lacks requests: its labels would do.
+        if end.reason == "requests" or (at.requests == step.race.requests and more <= step.labels - at.labels):
             return "undecided", REQUESTS_USED
         why = f"nothing cheaper can be proven within {step.labels} labels to exclude {loss}"
         if at.labels and at.diff < 0.0:

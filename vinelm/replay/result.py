@@ -141,10 +141,25 @@ class ReplayResult:
         """Questions that wait for persons."""
         return sum(step.waiting for step in self.steps)
 
+    @property
+    def together(self) -> str:
+        """What several switches come to, and may lose, in all; empty for fewer than two."""
+        switched = [step for step in self.steps if step.advice == "switch" and step.proven is not None]
+        if len(switched) < 2:
+            return ""
+        saved, usd, loss = (
+            sum(values) for values in zip(*((one.saved_usd, one.usd, one.proven or 0.0) for one in switched), strict=True)
+        )
+        of = "a month" if switched[0].is_monthly else "of these calls"
+        return (
+            f"Together the {len(switched)} switches save {_usd(saved)} of {_usd(usd)} {of}. Each is proven at 95 % for itself;"
+            f" where one wrong step makes a request wrong, losses add up: at most {_points(loss)}."
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        own = asdict(self)
-        return own | {"steps": [step.to_dict() for step in self.steps], "waiting": self.waiting}
+        own = asdict(self) | {"steps": [step.to_dict() for step in self.steps]}
+        return own | {"waiting": self.waiting, "together": self.together}
 
 
 def lines_to_paste(plan: AnswerPlan, step: str, today: str, catalog: Catalog) -> str:

@@ -66,7 +66,7 @@ def test_redact_is_applied_before_titles_are_made(folder, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["trace.jsonl"], "asking cheaper models the recorded prompts is not built yet: use --dry-run"),
+        (["trace.jsonl"], "--budget-usd is missing: say what asking the models may cost"),
         (["nowhere.jsonl", "--dry-run"], "nowhere.jsonl: cannot read the trace: no such file"),
         (["odd.txt", "--dry-run"], "nothing in it can be read: odd.txt:2: of no known form"),
         (["trace.jsonl", "--dry-run", "--format", "csv"], "unknown format 'csv': it is one of vinelm, otel"),

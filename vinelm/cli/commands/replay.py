@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vinelm.cli.console import echo, print_json, progress, say, show_table
-from vinelm.cli.options import flag, option, output_options
+from vinelm.cli.options import flag, option, output_options, resumable, seed_option
+from vinelm.cli.quantities import FRACTION, USD, Count
+from vinelm.cli.verdict_output import max_loss_option
 from vinelm.errors import ConfigError
 from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
-    from vinelm.replay import Bill
+    from vinelm.replay import Bill, ReplayResult
     from vinelm.replay.bill import StepBill
     from vinelm.replay.formats.reading import TraceReading
 
+_MOST_PLANS = 8
 _MOST_ROWS = 20
 """The most steps that are listed; ``--json`` has all."""
 
 
-@click.command("replay", short_help="Say where the money of recorded LLM calls goes.")
+@click.command("replay", short_help="Prove on recorded LLM calls that a cheaper model answers as well.")
 @click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path))
 @flag("--dry-run", "Only say where the money goes; ask no model.")
 @option(
@@ -32,39 +35,142 @@ _MOST_ROWS = 20
     into="form",
 )
 @option("--redact MODULE:FUNCTION", "Function that is given each call (a LoggedCall) first and returns what may be used of it.")
+@option(
+    "--models MODELS",
+    "What to ask: a catalog (.toml), or PROVIDER:MODEL with commas between [default: models of the same provider].",
+)
+@option("--budget-usd USD", "Never spend more than this, earlier runs included. Required without --dry-run.", USD)
+@option("--store DB", "Keeps prompts, answers and labels; the same line continues it [default: replay.db].", Path)
+@option("--labels N", "Questions that you are ready to answer, of all steps together [default: 100].", Count())
+@max_loss_option
+@option("--steps NAME", "Only look at this step. Repeatable [default: those with 5 % of the bill or more].", multiple=True)
+@option("--same MODULE:FUNCTION", "Whether two texts are the same: same(recorded, other).")
+@option("--check MODULE:FUNCTION", "Your own check of an answer: check(messages, answer); plans fall back where it fails.")
+@option("--database FILE", "SQLite file on which SQL is executed: queries with the same rows are the same.", Path)
+@option("--ignore FIELD", "Field of structured output that does not matter. Repeatable.", multiple=True)
+@option("--audit SHARE", "Share of the same answers to ask about, too [default: 0, of free text 0.2].", FRACTION)
+@option("--requests N", "Requests that are sampled of each step [default: 2,000].", Count(1), default=2000)
+@option("--workers N", "Calls at a time [default: 4].", Count(1), default=4)
+@flag("--again", "Choose plans anew and begin another attempt; all attempts share the 5 %.")
+@flag("--show-text", "With --json: also examples of prompts and answers that differ.")
+@seed_option
 @output_options
+@resumable
 def command(
-    *, traces: tuple[Path, ...], dry_run: bool, form: str | None, redact: str | None, as_json: bool, quiet: bool
+    *,
+    traces: tuple[Path, ...],
+    dry_run: bool,
+    form: str | None,
+    redact: str | None,
+    models: str | None,
+    budget_usd: float | None,
+    store: Path | None,
+    max_loss: float | None,
+    as_json: bool,
+    quiet: bool,
+    **settings: Any,
 ) -> None:
-    """Read the recorded LLM calls in TRACES and say where the money goes: per step, dollars, calls, seconds and tokens.
+    """Read the recorded LLM calls in TRACES, say where the money goes, and prove where a cheaper model answers as well.
 
     TRACES are files or folders: exports of Langfuse and LangSmith, OpenTelemetry and OpenInference spans (OTLP as JSON),
     LiteLLM's and OpenAI's logs, or what vinelm.VineRecorder wrote; JSON, JSON lines, CSV, Parquet, also packed (.gz). Files may
     be larger than the memory. Dollars are those of the trace, else list prices of its tokens.
 
-    Of prompts, only the first words of the system prompt are shown, as the title of a step that has no name. Nothing is sent
-    anywhere.
+    With --dry-run nothing is sent anywhere. Else cheaper models are asked recorded prompts, within --budget-usd: what goes
+    where is said before. Where a plan gives the same answer as today's model, nobody has to say who is right. Where it differs
+    the proof may need labels: `vinelm label` asks for them, blind, and the same line goes on.
+
+    The verdict on each step is SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA. The store has prompts and answers in plain text;
+    only you can read it. Exit code 0 whatever the verdict, 2 for bad input. In Python: vinelm.replay.replay.
 
     Example: vinelm replay export.jsonl --dry-run
+    Example: vinelm replay export.jsonl --models models.toml --budget-usd 2 --labels 60
     """
-    from vinelm.replay import bill_of
+    from vinelm.replay import bill_of, read_calls, replay
+    from vinelm.trie.verdict import MAX_LOSS
     from vinelm.workflows.registry import load_function
 
-    if not dry_run:
-        raise ConfigError(
-            "asking cheaper models the recorded prompts is not built yet: use --dry-run to see where the money goes"
-        )
     change = None if redact is None else load_function(redact, "--redact")
     with progress(quiet=quiet) as advance:
 
         def report(read: TraceReading) -> None:
             advance(read.bytes_done, read.bytes_total, "reading", f"{read.calls:,} calls")
 
-        bill = bill_of(traces, format=form, redact=change, on_progress=report)
+        bill = bill_of(traces, format=form, redact=change, on_progress=report) if dry_run or models is None else None
+        if dry_run and bill is not None:
+            if as_json:
+                print_json(bill.to_dict())
+            else:
+                show_bill(bill)
+            return
+        if budget_usd is None:
+            raise ConfigError("--budget-usd is missing: say what asking the models may cost (--dry-run asks nothing)")
+        found = replay(
+            read_calls(traces, format=form, redact=change),
+            store or Path("replay.db"),
+            _models(models, bill),
+            budget_usd=budget_usd,
+            max_loss=MAX_LOSS if max_loss is None else max_loss,
+            on_line=(lambda _: None) if quiet or as_json else say,
+            on_progress=lambda done, of: advance(done, of, "asking"),
+            **settings,
+        )
     if as_json:
-        print_json(bill.to_dict())
+        print_json(found.to_dict())
     else:
-        show_bill(bill)
+        show_verdicts(found, store or Path("replay.db"))
+
+
+def _models(named: str | None, bill: Bill | None) -> Any:
+    """The models to ask: those that are named, or those of the providers whose models the trace names."""
+    from vinelm.catalog import Catalog
+    from vinelm.scaffold.catalog_file import PROVIDER_MODELS, chosen_models
+
+    if named is not None:
+        return Path(named) if named.endswith(".toml") else Catalog.of(chosen_models(named.split(",")))
+    assert bill is not None
+    used = {model.rpartition("/")[2] for step in bill.steps for model in step.models}
+    found = [
+        name
+        for names in PROVIDER_MODELS.values()
+        if any(model.startswith(name.partition(":")[2].split("-")[0]) for name in names for model in used)
+        for name in names
+    ]
+    if not found:
+        raise ConfigError(
+            f"the trace's models ({', '.join(sorted(used))}) are of no known provider: name cheaper ones, --models"
+        )
+    return Catalog.of(found)
+
+
+def show_verdicts(found: ReplayResult, store: Path) -> None:
+    """Print the verdict on each step with what was compared, what to paste, and what to do next."""
+    for step in found.steps:
+        echo("")
+        say(step.sentence, bold=True)
+        if step.table:
+            rows = [
+                (name, f"{-100 * saved:+.1f} %", f"{differing} of {seen}", percent(differing / seen))
+                for name, saved, differing, seen in step.table[:_MOST_PLANS]
+            ]
+            show_table(
+                "Compared on the requests that chose the plan", ("<plan", "dollars", "differ", "share"), rows,
+                caption=f"Answers are compared as {step.how}.",
+            )  # fmt: skip
+        for line in step.notes:
+            say(f"note  {line}", hanging=6)
+        if step.paste:
+            echo(f"\n{step.paste}")
+    echo("")
+    if found.together:
+        say(found.together, bold=True)
+    if found.others:
+        say(f"Not looked at: {', '.join(f'{name} ({percent(share)} of the bill)' for name, share in found.others.items())}.")
+    simulated = " Simulated models." if found.is_simulated else ""
+    say(f"{usd(found.spent_usd)} of {usd(found.budget_usd)} spent.{simulated}")
+    if found.waiting:
+        questions = "1 question waits" if found.waiting == 1 else f"{found.waiting} questions wait"
+        say(f"{questions} for an answer: vinelm label {store}, then the same line.", bold=True)
 
 
 def show_bill(bill: Bill) -> None:

@@ -1,0 +1,109 @@
+"""`vinelm label`: in the terminal, as a file that comes back, and what it says where there is nothing to ask."""
+
+import json
+import shutil
+import stat
+
+import pytest
+from kit.worlds.replays import LABELS, differs, models, recorded, truth
+
+from vinelm.cli.main import main
+from vinelm.replay import replay
+from vinelm.replay.kept import opened
+from vinelm.replay.labelling.desk import Desk, text_of
+from vinelm.replay.labelling.page import FORMAT
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory):
+    """A store whose proof waits for ten questions."""
+    found = tmp_path_factory.mktemp("asking") / "a.db"
+    rule = lambda number: LABELS[(number + 1) % 4] if differs(number, 0.05) else truth(number)  # noqa: E731
+    assert replay(recorded(900), found, models(nano=rule), budget_usd=20).waiting == 10
+    return found
+
+
+@pytest.fixture
+def path(asking, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return shutil.copy(asking, tmp_path / "a.db")
+
+
+def labels(path):
+    with opened(path) as kept:
+        return [(row["question_id"], row["choice"], row["who"]) for row in kept.rows.labels()]
+
+
+def test_the_desk_hands_out_takes_and_takes_back(path):
+    with opened(path) as kept:
+        desk = Desk(kept)
+        first = desk.next_question("ann")
+        assert {"".join(text for text, _ in first[side]) for side in ("left", "right")} < set(LABELS)
+        assert first["prompt"][-1][0] == "user"
+        assert desk.standing() == "0 questions answered, 10 waiting"
+        desk.put_label(first["question"], "left", "ann")
+        second = desk.next_question("ann")
+        assert second["question"] != first["question"]
+        assert desk.standing() == "1 question answered, 9 waiting"
+        assert desk.undo("ann") == first
+        assert desk.undo("ann") is None
+        assert desk.knows(first["question"])
+        assert not desk.knows(10_000)
+        json.dumps(desk.next_questions("ann", 10))
+
+
+def test_keys_label_undo_and_stop(path, monkeypatch, capfd):
+    keys = iter("p1u32x5q")
+    monkeypatch.setattr("click.getchar", lambda: next(keys))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert main(["label", str(path), "--who", "ann"]) == 0
+    assert [(choice, who) for _, choice, who in labels(path)] == [("both", "ann"), ("right", "ann"), ("skip", "ann")]
+    shown = capfd.readouterr().out
+    assert "3 questions answered, 7 waiting" in shown
+    assert "\\x1b" not in shown
+    assert next(keys, None) is None
+
+
+def test_a_file_goes_out_and_its_answers_come_back(path, tmp_path, capfd):
+    assert main(["label", str(path), "--file", "questions.html", "--questions", "4", "--who", "bob"]) == 0
+    page = tmp_path / "questions.html"
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    asked = json.loads(
+        page.read_text(encoding="utf-8").split('type="application/json"')[1].split(">", 1)[1].split("</script")[0]
+    )
+    assert len(asked["questions"]) == 4
+    answers = [{"question": one["question"], "choice": "neither"} for one in asked["questions"]]
+    (tmp_path / "labels.json").write_text(json.dumps({"format": FORMAT, "who": "bob", "labels": answers}), encoding="utf-8")
+    assert main(["label", str(path), "--read", "labels.json"]) == 0
+    assert "4 labels of bob kept." in capfd.readouterr().out
+    assert [who for *_, who in labels(path)] == ["bob"] * 4
+    assert main(["label", str(path), "--file", "questions.html"]) == 2  # it is not written over
+    assert "questions.html exists" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "labels are typed on a terminal, and this is none: use --page or --file"),
+        (["--page", "--file", "a.html"], "use one at a time"),
+        (["--read", "a.db"], "not the answers that a page of `vinelm label --file` saves"),
+        (["--file", "no/such/a.html"], "cannot be written"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(path, options, said, capfd):
+    assert main(["label", str(path), *options]) == 2
+    error = capfd.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_store_that_is_none_is_one_line(tmp_path, capfd):
+    assert main(["label", str(tmp_path / "no.db")]) == 2
+    assert "no such store: `vinelm replay` makes one" in capfd.readouterr().err
+
+
+def test_answers_are_shown_as_persons_read_them():
+    call = {"name": "search", "args": {"query": "a parcel", "limit": 3}}
+    assert text_of({"content": "", "tool_calls": [call]}) == "calls search\n  query: a parcel\n  limit: 3"
+    assert text_of({"content": "Yes.", "tool_calls": []}) == "Yes."
+    assert text_of({"content": "", "tool_calls": []}) == "(no text)"

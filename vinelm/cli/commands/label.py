@@ -1,0 +1,125 @@
+"""``vinelm label``: answer the questions of a replay: which of two answers is better."""
+
+from __future__ import annotations
+
+import getpass
+import shutil
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vinelm.cli.console import output, say
+from vinelm.cli.options import flag, option, store_argument
+from vinelm.cli.quantities import Count
+from vinelm.cli.waiting import held
+from vinelm.errors import ConfigError
+from vinelm.io import visible
+
+if TYPE_CHECKING:
+    from vinelm.replay.labelling.desk import Desk
+
+LINES = 12
+"""Of an answer that are shown before ``p`` shows the rest."""
+KEYS = {"1": "left", "2": "right", "3": "both", "4": "neither", "5": "skip"}
+
+
+@click.command("label", short_help="Say which of two answers is better: the labels of a replay.")
+@store_argument
+@option("--who NAME", "Whose labels these are [default: your login].")
+@flag("--page", "Ask on a page of this machine instead of in the terminal; several persons can use it.")
+@option("--port N", "Port of that page [default: a free one].", Count(1), default=0)
+@option("--file HTML", "Write the next questions to one HTML file, to send to a colleague.", Path)
+@option("--questions N", "How many questions that file has [default: 30].", Count(1), default=30)
+@option("--read JSON", "Keep the answers that a page of --file saved.", Path)
+def command(
+    *, store: Path, who: str | None, page: bool, port: int, file: Path | None, questions: int, read: Path | None
+) -> None:
+    """Say which of two recorded answers is better, without being told which model wrote which.
+
+    STORE is what `vinelm replay` keeps. Only prompts on which today's model and the plan differ are asked: the next one is
+    always the one that is worth most for the proof. Keys: 1 left, 2 right, 3 both, 4 neither, 5 cannot say, u undo, p the whole
+    prompt, q stop. A label is on disk at once; several persons may label at the same time.
+
+    --page serves on 127.0.0.1 only, at an address with a secret part. --file writes prompts and answers in plain text: send it
+    only to whom you would show them.
+
+    Example: vinelm label app.db
+    """
+    from vinelm.replay.kept import opened
+    from vinelm.replay.labelling.desk import Desk
+    from vinelm.replay.labelling.page import LabelPage, file_of, read_labels
+
+    if sum((page, file is not None, read is not None)) > 1:
+        raise ConfigError("--page, --file and --read are three ways to label: use one at a time")
+    name = who or getpass.getuser()
+    with opened(store) as kept:
+        desk = Desk(kept)
+        if read is not None:
+            whose, count = read_labels(read, desk)
+            say(f"{count} labels of {whose} kept. {desk.standing()}")
+        elif file is not None:
+            asked = desk.next_questions(name, questions)
+            if not asked:
+                raise ConfigError(f"no question is left for {name}: {desk.standing()}")
+            _write(file, file_of(asked), len(asked))
+        elif page:
+            with held(), LabelPage(desk, who=name, port=port) as served:
+                say(f"Open {served.address} in a browser of this machine. Ctrl-C ends; every label is kept.")
+                served.serve_forever()
+        else:
+            with held():
+                _ask(desk, name)
+
+
+def _write(path: Path, page: str, count: int) -> None:
+    """Write a file that only its owner can read: it has prompts and answers in plain text."""
+    from vinelm.io.atomic import atomic_path
+
+    if path.exists():
+        raise ConfigError(f"{path} exists: name another file for --file")
+    try:
+        with atomic_path(path) as draft:
+            draft.touch(mode=0o600)
+            draft.write_text(page, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+    say(f"{path} has {count} questions: open it in a browser, answer, save, and keep the answers with --read labels.json")
+
+
+def _ask(desk: Desk, who: str) -> None:
+    """Ask in the terminal until nothing is left, or ``q``; every label is kept before the next question is shown."""
+    if not sys.stdin.isatty():
+        raise ConfigError("labels are typed on a terminal, and this is none: use --page or --file")
+    asked = desk.next_question(who)
+    while asked is not None:
+        _show(asked, desk.standing(), whole=False)
+        while (key := click.getchar()) == "p":
+            _show(asked, desk.standing(), whole=True)
+        if key in ("q", "\x03", "\x04"):
+            break
+        if key == "u":
+            asked = desk.undo(who) or asked
+        elif key in KEYS:
+            desk.put_label(asked["question"], KEYS[key], who)
+            asked = desk.next_question(who)
+    say(f"{'No question is left for you now. ' if asked is None else ''}{desk.standing()}")
+
+
+def _show(asked: Mapping[str, Any], standing: str, *, whole: bool) -> None:
+    """Show a question; without ``whole`` the end of the prompt and the first lines of each answer."""
+    width = min(shutil.get_terminal_size().columns, 100)
+    prompt = [f"{role}: {visible(text)}" for role, text in asked["prompt"]]
+    lines = [click.style(f"{asked['step'] or 'one step'} · {standing}", dim=True)]
+    lines += prompt if whole else [textwrap.shorten(prompt[-1] if prompt else "", 2 * width, placeholder=" ...")]
+    for side in ("left", "right"):
+        parts = [click.style(visible(text), underline=True if differs else None) for text, differs in asked[side]]
+        answer = "".join(parts).split("\n")
+        lines.append(click.style(f"{f'{side} ':─<{width}}", bold=True))
+        lines += answer if whole or len(answer) <= LINES else [*answer[:LINES], "... (p shows the rest)"]
+    lines.append(click.style("1 left  2 right  3 both  4 neither  5 cannot say  u undo  p all  q stop", dim=True))
+    click.clear()
+    click.echo("\n".join(lines), file=output())
