@@ -116,6 +116,38 @@ def test_a_body_that_is_cut_is_bought_twice_at_most_and_both_count(provider, tra
     assert error.cost_usd == pytest.approx(2 * bound_usd(made), rel=0.01)
 
 
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+def test_a_body_that_is_shorter_than_promised_is_cut_off_even_if_it_parses(provider, transport, client, mode):
+    async def reply(asked, out):
+        head = out.head
+
+        async def promising_more(*args, content_length, **headers):
+            await head(*args, content_length=content_length + 100, **headers)
+
+        out.head = promising_more
+        await provider.words.answering("four")(asked, out)
+        out.close()
+
+    transport.answers(reply)
+    made = client(settings={**ONCE, "stream": False})
+    error, usage = fails(made, mode, SECRETS)
+    assert (error.kind, usage.tokens_estimated) == ("server", True)
+    assert is_bound(error.cost_usd, made)
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "astream"])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_refused_and_free(transport, kept, status, mode):
+    for name in ("openai", "anthropic", "gemini", "vertex", "bedrock"):
+
+        async def reply(asked, out):
+            await out.whole(b"", status, location="/again")
+
+        transport.answers(reply)
+        error, _ = fails(kept(PROVIDERS[name].client(transport)), mode, SECRETS)
+        assert (error.kind, error.cost_usd, len(transport.asked)) == ("malformed", 0.0, 1), name
+
+
 def test_nobody_listens_and_nothing_is_booked(provider, kept):
     where = type("Nowhere", (), {"url": "http://127.0.0.1:9/v1"})
     for mode in ("invoke", "ainvoke"):

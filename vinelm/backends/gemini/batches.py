@@ -100,7 +100,8 @@ def _client(model: Model) -> Client:
     from google.genai import Client
     from google.genai.types import HttpOptions
 
-    return Client(vertexai=False, api_key=named_key(model, "GEMINI_API_KEY"), http_options=HttpOptions(base_url=model.api_base))
+    options = HttpOptions(base_url=model.api_base, client_args={"follow_redirects": False})  # the key is the entry's server's
+    return Client(vertexai=False, api_key=named_key(model, "GEMINI_API_KEY"), http_options=options)
 
 
 def _plain(value: Any) -> dict[str, Any]:

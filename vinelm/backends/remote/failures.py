@@ -257,7 +257,7 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
     if "RateLimit" in names or "ResourceExhausted" in names:
         return AttemptFailed("rate_limit", "the server asks to slow down", may_be_billed=has_begun)
     if any(isinstance(link, OSError) for link in chain) or re.search(
-        r"Connect|NetworkError|ProtocolError|HTTPClientError|IncompleteRead|ClientPayload|ServerDisconnected", names
+        r"Connect|NetworkError|ProtocolError|HTTP(Client)?Error|IncompleteRead|ClientPayload|ServerDisconnected", names
     ):
         return AttemptFailed("server", "the connection failed or broke off", may_be_billed=sent)
     if re.search(r"APIError|EventStreamError|ResponseStreaming", names):
