@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from vinelm.backends.remote.deadlines import check_time
@@ -16,6 +17,7 @@ MOST_COPIED = 4 << 30
 second's work, for an event of 20 MiB or one of 20,000 lines."""
 
 
+@cache
 def library_of(kind: type) -> Any:
     """Return the HTTP library that a class of clients or answers is of, or derived from: httpx, or its successor."""
     homes = [base.__module__.partition(".")[0] for base in kind.__mro__]

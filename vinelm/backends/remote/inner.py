@@ -19,6 +19,7 @@ from langchain_core.language_models import BaseChatModel
 from vinelm.backends.remote.answer_size import BoundedSession, bound_answers, library_of
 from vinelm.backends.remote.client_pool import EventLoopClients
 from vinelm.backends.remote.deadlines import bound_waits
+from vinelm.backends.remote.idle_connections import probe_cheaply
 from vinelm.backends.remote.loop import shared_loop
 from vinelm.catalog.billed_settings import LIMITS, answers_in, held_in, limit_in, settings_of, speaks_in, stored_in
 
@@ -228,7 +229,7 @@ def with_own_connections(
         kinds: Any = getattr(chat, "http_clients", (openai.DefaultHttpxClient, openai.DefaultAsyncHttpxClient))
         how = {"limits": _limits(library_of(openai.DefaultHttpxClient)), "follow_redirects": follow_redirects}
         http: Any = kinds[is_async](base_url=root.base_url, timeout=root.timeout, **how)
-        bound_answers(http, is_async=is_async)
+        _prepare(http, is_async=is_async)
         own = _like(root, http_client=http)
         return chat.model_copy(update={root_name: own, leaf: own.chat.completions}), http
     if package_of(chat) == "langchain_anthropic":
@@ -241,7 +242,7 @@ def with_own_connections(
         how = {"limits": _limits(library_of(anthropic.DefaultHttpxClient)), "follow_redirects": follow_redirects}
         kind: Any = anthropic.DefaultAsyncHttpxClient if is_async else anthropic.DefaultHttpxClient
         http = kind(base_url=settings["base_url"], **how, **timeout)
-        bound_answers(http, is_async=is_async)
+        _prepare(http, is_async=is_async)
         made = chat.model_copy()
         sdk: Any = anthropic.AsyncClient if is_async else anthropic.Client
         made.__dict__["_async_client" if is_async else "_client"] = sdk(**settings, http_client=http)
@@ -251,11 +252,18 @@ def with_own_connections(
     if is_async and not follow_redirects and getattr(api, "_async_httpx_client", None) is not None:
         library = library_of(type(api._async_httpx_client))
         http = library.AsyncClient(**{**api._async_httpx_client_args, "limits": _limits(library), "follow_redirects": False})
-        bound_answers(http, is_async=True)
+        _prepare(http, is_async=True)
         # As its setting of this name: if aiohttp is installed, the SDK would use that, and repeat failed requests by itself.
         api._http_options.httpx_async_client = api._async_httpx_client = http
         return chat, http
     return chat, None
+
+
+def _prepare(http: Any, *, is_async: bool) -> None:
+    """Bound the answers of an HTTP client of ours, and make its many connections cheap."""
+    bound_answers(http, is_async=is_async)
+    if is_async:
+        probe_cheaply(http)
 
 
 def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
