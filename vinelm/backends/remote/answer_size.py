@@ -46,7 +46,7 @@ class _Bounded:
 
     def __init__(self, inner: Any, response: Any) -> None:
         self._inner, self._response = inner, response
-        self._library = library_of(type(response))
+        self._library = library_of(response.__class__)
         self._made = self._event = self._copied = 0
         self._is_stream = "event-stream" in response.headers.get("content-type", "")
 

@@ -250,7 +250,7 @@ def with_own_connections(
     api: Any = getattr(getattr(chat, "client", None), "_api_client", None)
     # google-genai, unless it is an owner's, whose client is not ours to change.
     if is_async and not follow_redirects and getattr(api, "_async_httpx_client", None) is not None:
-        library = library_of(type(api._async_httpx_client))
+        library = library_of(api._async_httpx_client.__class__)
         http = library.AsyncClient(**{**api._async_httpx_client_args, "limits": _limits(library), "follow_redirects": False})
         _prepare(http, is_async=True)
         # As its setting of this name: if aiohttp is installed, the SDK would use that, and repeat failed requests by itself.
