@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from kit.optional import needs
 from kit.wire import anthropic_format, bedrock_format, gemini_format, openai_format
-from kit.wire.client import COST, ONCE, PROMPT, fails
+from kit.wire.client import COST, MODES, ONCE, PROMPT, fails
 from kit.wire.providers import PROVIDERS, SECRETS
 from langchain_core.messages import HumanMessage
 
@@ -87,7 +87,67 @@ def test_odd_usage_is_missing_or_mended(provider, transport, client, which, stre
         assert is_bound(usage.cost_usd, made) == usage.tokens_estimated, value
 
 
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of the SDK's own objects
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("value", [7.25, "many", [7], {"n": {"n": 1}}, float("nan"), float("inf")], ids=str)
+def test_streamed_usage_that_langchain_cannot_add_up_is_a_malformed_answer(transport, kept, mode, value):
+    async def reply(asked, out):
+        await openai_format.begin(out)
+        *pieces, end = openai_format.chunks("four", usage=None)
+        counts = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), value)
+        for piece in (*pieces, end | {"usage": counts}):
+            await out.event(piece)
+        await out.finish()
+
+    transport.answers(reply)
+    made = kept(PROVIDERS["openai"].client(transport, settings={**ONCE, "stream": True}))
+    error, usage = fails(made, mode, SECRETS)
+    assert (error.kind, usage.tokens_estimated) == ("malformed", True)
+    assert is_bound(error.cost_usd, made)
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of the SDK's own objects
+@pytest.mark.parametrize("mode", MODES)
+def test_pieces_that_contradict_each_other_are_a_malformed_answer(transport, kept, mode):
+    async def reply(asked, out):
+        await openai_format.begin(out)
+        first, *rest = openai_format.chunks("four")
+        for logprobs in ({"content": []}, "none", 7):
+            await out.event(first | {"choices": [first["choices"][0] | {"logprobs": logprobs}]})
+        for piece in rest:
+            await out.event(piece)
+        await out.finish()
+
+    transport.answers(reply)
+    made = kept(PROVIDERS["openai"].client(transport, settings={**ONCE, "stream": True}))
+    error, _ = fails(made, mode, SECRETS)
+    assert error.kind == "malformed"
+    assert is_bound(error.cost_usd, made)
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of the SDK's own objects
+@pytest.mark.parametrize("mode", MODES)
+def test_a_number_where_a_thought_belongs_is_a_malformed_answer(transport, kept, mode):
+    async def reply(asked, out):
+        await anthropic_format.begin(out)
+        await anthropic_format.start(out)
+        for thought in ("hm", 7):
+            delta = {"type": "thinking_delta", "thinking": thought}
+            await anthropic_format.event(out, "content_block_delta", index=0, delta=delta)
+        await anthropic_format.event(
+            out, "message_delta", delta={"stop_reason": "end_turn"}, usage={"input_tokens": 20, "output_tokens": 7}
+        )
+        await out.finish()
+
+    transport.answers(reply)
+    fields = {"options": {"thinking": {"type": "enabled", "budget_tokens": 1024}}, "max_tokens": 2048}
+    made = kept(PROVIDERS["anthropic"].client(transport, settings={**ONCE, "stream": True}, **fields))
+    error, _ = fails(made, mode, SECRETS)
+    assert error.kind == "malformed"
+    assert is_bound(error.cost_usd, made)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_usage_before_the_end_of_a_broken_stream_is_not_the_bill(transport, kept, mode):
     """The counts so far are those of a part; nobody knows what the rest cost."""
 
@@ -114,6 +174,38 @@ def test_a_body_that_is_cut_is_bought_twice_at_most_and_both_count(provider, tra
     error, usage = fails(made, "invoke", SECRETS)
     assert (len(transport.asked), usage.retries) == (2, 1)
     assert error.cost_usd == pytest.approx(2 * bound_usd(made), rel=0.01)
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+def test_a_body_that_is_shorter_than_promised_is_cut_off_even_if_it_parses(provider, transport, client, mode):
+    async def reply(asked, out):
+        head = out.head
+
+        async def promising_more(*args, content_length, **headers):
+            await head(*args, content_length=content_length + 100, **headers)
+
+        out.head = promising_more
+        await provider.words.answering("four")(asked, out)
+        out.close()
+
+    transport.answers(reply)
+    made = client(settings={**ONCE, "stream": False})
+    error, usage = fails(made, mode, SECRETS)
+    assert (error.kind, usage.tokens_estimated) == ("server", True)
+    assert is_bound(error.cost_usd, made)
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "astream"])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_refused_and_free(transport, kept, status, mode):
+    for name in ("openai", "anthropic", "gemini", "vertex", "bedrock"):
+
+        async def reply(asked, out):
+            await out.whole(b"", status, location="/again")
+
+        transport.answers(reply)
+        error, _ = fails(kept(PROVIDERS[name].client(transport)), mode, SECRETS)
+        assert (error.kind, error.cost_usd, len(transport.asked)) == ("malformed", 0.0, 1), name
 
 
 def test_nobody_listens_and_nothing_is_booked(provider, kept):
@@ -186,3 +278,13 @@ def test_text_that_no_file_can_keep(transport, kept, mode):
     made = kept(PROVIDERS["openai"].client(transport))
     assert made.ask(mode).text.encode("utf-8", "replace") == "a🦥?b\x00".encode()  # as the package gives it
     assert "\ud800" not in (made.usages[0].provider_request_id or "")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_half_of_a_surrogate_pair_in_a_prompt_is_not_sent_and_not_billed(transport, kept, mode):
+    """As an agent's next turn has it, after such an answer; the packages of some providers send it as an escape."""
+    transport.answers(openai_format.answering("four"))
+    made = kept(PROVIDERS["openai"].client(transport))
+    with pytest.raises(CallError, match="half of a surrogate pair") as raised:
+        made.ask(mode, "a\ud800b")
+    assert (raised.value.kind, raised.value.cost_usd, len(transport.asked)) == ("malformed", 0.0, 0)

@@ -209,6 +209,14 @@ def test_the_conventions_own_switch(monkeypatch, spans, caplog, value, is_on):
     assert (VARIABLE in caplog.text) == (value == "nonsense")
 
 
+def test_half_of_a_surrogate_pair_is_escaped_since_exporters_want_utf8():
+    said = attributes([HumanMessage("naïve \ud800")], AIMessage("a\udfffb"))
+    for text in said.values():
+        text.encode()
+    assert json.loads(said[IN])[0]["parts"] == [{"type": "text", "content": "naïve \ud800"}]
+    assert "naïve" in said[IN]
+
+
 def test_the_words_of_the_conventions():
     call = {"name": "add", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

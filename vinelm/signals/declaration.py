@@ -122,7 +122,7 @@ class Signals:
             return None
         if verdict is not None:
             said = state.get(verdict)
-            return said if isinstance(said, str) and said else UNCLEAR
+            return _storable(said) if isinstance(said, str) and said else UNCLEAR
         if self.signal is None:
             return None
         if isinstance(self.signal, str):
@@ -136,7 +136,7 @@ class Signals:
                 f"signal(state) raised {type(error).__name__}: it must return a label for every state"
             ) from error
         if value is None or isinstance(value, str):
-            return value or None
+            return _storable(value) if value else None
         if isinstance(value, bool):
             return "yes" if value else "no"
         if self.edges and isinstance(value, int | float):
@@ -265,6 +265,11 @@ def digest_of_text(text: str) -> str:
 
 def _text(answer: Any, *, ensure_ascii: bool) -> str:
     return json.dumps(answer, ensure_ascii=ensure_ascii, sort_keys=True, default=_plain, separators=(",", ":"))
+
+
+def _storable(text: str) -> str:
+    """Return a text that every store takes: halves of surrogate pairs and NUL, which models sometimes write, as escapes."""
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _is_unicode(text: str) -> bool:

@@ -43,7 +43,8 @@ def attributes(messages: Sequence[BaseMessage], answer: AIMessage | None) -> dic
 
 
 def _json(plain: Any) -> str:
-    return json.dumps(_without_secrets(plain), ensure_ascii=False, default=str)
+    text = json.dumps(_without_secrets(plain), ensure_ascii=False, default=str)
+    return text.encode(errors="backslashreplace").decode()  # half of a surrogate pair, as JSON escapes it: exporters want UTF-8
 
 
 def _without_secrets(plain: Any) -> Any:

@@ -1,11 +1,12 @@
 """``vine.openai_client``: code over the openai SDK runs on the model that VineLM chooses, and the SDK sends nothing."""
 
 import asyncio
+import json
 
 import pytest
 from kit.apps.chat import ScriptedBackend, chat_control
 from kit.wire.client import PRICE
-from kit.wire.openai_format import USAGE, completion, problem
+from kit.wire.openai_format import USAGE, chunks, completion, problem
 from kit.wire.openai_format import stream as streamed
 from langchain_core.messages import AIMessage, ToolMessage
 
@@ -174,6 +175,22 @@ def test_a_stream_comes_piece_by_piece_and_states_its_usage(server, monkeypatch,
     assert end.choices[0].finish_reason == "stop"
     assert usage.choices == []
     _agrees(usage.usage)
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_half_of_a_surrogate_pair_is_handed_on(client, server, is_streamed):
+    async def reply(asked, out):
+        if not asked.json.get("stream"):
+            return await out.whole(json.dumps(completion("a\ud800b")).encode())
+        await out.chunked()
+        for event in chunks("a\ud800b"):
+            await out.event(json.dumps(event))
+        return await out.finish()
+
+    server.answers(reply)
+    found = client.chat.completions.create(model="m", messages=ASKED, stream=is_streamed)
+    texts = [one.choices[0].delta.content or "" for one in found] if is_streamed else [found.choices[0].message.content]
+    assert "".join(texts) == "a\ud800b"
 
 
 def test_cached_and_reasoning_tokens_are_stated(client, server):

@@ -1,16 +1,19 @@
 """An answer that unfolds to more than its limit ends the attempt: nothing holds it whole, and its bound is booked."""
 
+import asyncio
 import gzip
 import json
+import threading
 
 import pytest
 from kit.optional import needs
 from kit.wire import openai_format
-from kit.wire.client import Client, fails
+from kit.wire.client import ONCE, Client, fails
+from kit.wire.providers import PROVIDERS, SECRETS
 
 from vinelm.backends.remote import answer_size
 
-needs("langchain_openai")
+needs("langchain_openai", "langchain_anthropic", "langchain_aws", "langchain_google_genai")
 pytestmark = pytest.mark.usefixtures("credentials")
 LIMIT = 1 << 20
 MODES = ("invoke", "stream", "ainvoke", "astream")
@@ -98,3 +101,47 @@ def test_a_compressed_answer_within_the_limit_is_read(transport, made, mode):
 
     transport.answers(reply)
     assert made.ask(mode).text == "x" * 1000
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "vertex", "bedrock"])
+@pytest.mark.parametrize("mode", MODES)
+def test_an_answer_without_an_end_is_bounded_at_every_provider(transport, kept, monkeypatch, name, mode):
+    monkeypatch.setattr(answer_size, "MOST_BYTES", LIMIT)
+    words, sent = PROVIDERS[name].words, []
+
+    async def reply(asked, out):
+        piece = "x" * (LIMIT // 4)
+        if words.is_stream(asked):
+            await words.begin(out)
+        else:
+            await out.head(content_type="application/json")
+            await out.send(words.HALF)
+        for _ in range(256):
+            await (words.say(out, piece) if words.is_stream(asked) else out.send(piece.encode()))
+            sent.append(len(piece))
+
+    transport.answers(reply)
+    made = kept(PROVIDERS[name].client(transport, max_tokens=10, settings={**ONCE, "stream": False}))
+    error, usage = fails(made, mode, SECRETS)
+    assert (error.kind, usage.tokens_estimated) == ("server", True)
+    assert sum(sent) < 32 * LIMIT  # what waits in the sockets is sent, too
+    assert error.cost_usd == pytest.approx(made.backend.upper_bound_usd(made.model, []) / 2, rel=0.1)
+
+
+@pytest.mark.parametrize("mode", ["invoke", "stream", "ainvoke"])
+def test_a_thread_of_bedrocks_ends_with_its_deadline_while_its_answer_goes_on(transport, kept, mode):
+    words, ended = PROVIDERS["bedrock"].words, threading.Event()
+
+    async def reply(asked, out):
+        try:
+            await words.begin(out)
+            while True:
+                await (words.say(out, "x") if words.is_stream(asked) else out.chunk(b" " * (1 << 17)))
+                await asyncio.sleep(0.05)
+        finally:
+            ended.set()
+
+    transport.answers(reply)
+    error, _ = fails(kept(PROVIDERS["bedrock"].client(transport, timeout_s=0.5, settings=ONCE)), mode, SECRETS)
+    assert error.kind == "timeout"
+    assert ended.wait(20.0)

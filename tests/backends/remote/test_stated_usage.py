@@ -9,7 +9,7 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from vinelm.backends.remote.bounds import AttemptBound
 from vinelm.backends.remote.meter import MeteredCall, ModelRequest
-from vinelm.backends.remote.retry import RetryPolicy
+from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.catalog.prices import find_price, is_same_amount
 from vinelm.clock import VirtualClock
@@ -207,7 +207,6 @@ NO_COUNT = {"input_tokens": "x", "output_tokens": 1, "total_tokens": 1}
         # What Gemini counted too much of the prompt at first, and takes back at its end.
         ((TEXT, stated(tokens_in=60, out=2), stated(reason="stop", tokens_in=-20, out=3)), PRICE.cost_usd(40, 5)),
         # What is no count makes the whole unknown, whatever follows.
-        ((TEXT, stated(tokens_in=60, out=20), stated(whole=NO_COUNT), stated(reason="stop")), UPPER[0]),
         ((TEXT, stated(tokens_in=60, out=50), stated(reason="stop", tokens_in=-40, out=-45)), UPPER[0]),
         ((TEXT, stated(tokens_in=True, out=True), stated(reason="stop")), UPPER[0]),
         ((TEXT, stated(whole={"input_tokens": 60}), stated(reason="stop")), UPPER[0]),
@@ -215,6 +214,11 @@ NO_COUNT = {"input_tokens": "x", "output_tokens": 1, "total_tokens": 1}
 )
 def test_usage_that_is_stated_several_times(pieces, right):
     assert booked(*pieces)[0] == pytest.approx(right)
+
+
+def test_usage_that_is_no_count_cannot_be_joined():
+    with pytest.raises(AttemptFailed, match="cannot be joined"):
+        booked(TEXT, stated(tokens_in=60, out=20), stated(whole=NO_COUNT), stated(reason="stop"))
 
 
 SOUND = [HumanMessage([{"type": "text", "text": "what is said?"}, {"type": "input_audio", "input_audio": {"data": "AAAA"}}])]

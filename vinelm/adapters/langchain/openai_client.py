@@ -80,7 +80,7 @@ def openai_client(vine: Any, chat_of: Callable[[str], BaseChatModel], stage: str
             if body.get("stream"):
                 return httpx.Response(200, headers=_EVENTS, content=_events(_Answer(body), chat.stream(messages, **options)))
             found = chat.generate_prompt([ChatPromptValue(messages=messages)], **options)
-            return httpx.Response(200, json=_whole(_Answer(body), found.generations[0]))
+            return httpx.Response(200, headers=_JSON, content=json.dumps(_whole(_Answer(body), found.generations[0])))
         except VineLMError as error:
             return httpx.Response(**_told(error))
 
@@ -90,7 +90,7 @@ def openai_client(vine: Any, chat_of: Callable[[str], BaseChatModel], stage: str
             if body.get("stream"):
                 return httpx.Response(200, headers=_EVENTS, content=_aevents(_Answer(body), chat.astream(messages, **options)))
             found = await chat.agenerate_prompt([ChatPromptValue(messages=messages)], **options)
-            return httpx.Response(200, json=_whole(_Answer(body), found.generations[0]))
+            return httpx.Response(200, headers=_JSON, content=json.dumps(_whole(_Answer(body), found.generations[0])))
         except VineLMError as error:
             return httpx.Response(**_told(error))
 
@@ -129,6 +129,7 @@ def chats_of(client: Any) -> Callable[[str], BaseChatModel]:
 
 
 _EVENTS = {"content-type": "text/event-stream"}
+_JSON = {"content-type": "application/json"}
 
 
 def _asked(chat: BaseChatModel, body: Mapping[str, Any]) -> tuple[list[BaseMessage], dict[str, Any]]:
@@ -269,7 +270,7 @@ async def _aevents(answer: _Answer, chunks: AsyncIterator[Any]) -> AsyncIterator
 
 
 def _event(plain: Mapping[str, Any]) -> bytes:
-    return f"data: {json.dumps(plain, ensure_ascii=False)}\n\n".encode()
+    return f"data: {json.dumps(plain)}\n\n".encode()  # ASCII: an answer may hold half of a surrogate pair
 
 
 def _told(error: VineLMError) -> dict[str, Any]:

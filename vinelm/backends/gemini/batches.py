@@ -78,7 +78,7 @@ class GeminiBatches(SdkBatches["Client"]):
         for one in (job.dest.inlined_responses if job.dest is not None else None) or ():
             name = (one.metadata or {}).get(NAME)
             if name and one.response is not None:
-                body = json.loads(one.response.model_dump_json(exclude_none=True, exclude={"sdk_http_response"}))
+                body = one.response.model_dump(mode="json", exclude_none=True, exclude={"sdk_http_response"})
                 found.append((name, {"body": body}))
             elif name and one.error is not None:
                 found.append((name, _turned_down(one.error)))
@@ -89,7 +89,8 @@ class GeminiBatches(SdkBatches["Client"]):
         from google.genai.types import GenerateContentResponse
         from langchain_google_genai.chat_models import _response_to_result
 
-        response = GenerateContentResponse.model_validate_json(json.dumps(body))
+        # Halves of surrogate pairs become "?": pydantic reads no JSON that has them.
+        response = GenerateContentResponse.model_validate_json(json.dumps(body, ensure_ascii=False).encode(errors="replace"))
         if not response.candidates and response.prompt_feedback is None and response.usage_metadata is None:
             msg = "a response without candidates, without feedback on its prompt and without usage"
             raise ValueError(msg)
@@ -100,7 +101,8 @@ def _client(model: Model) -> Client:
     from google.genai import Client
     from google.genai.types import HttpOptions
 
-    return Client(vertexai=False, api_key=named_key(model, "GEMINI_API_KEY"), http_options=HttpOptions(base_url=model.api_base))
+    options = HttpOptions(base_url=model.api_base, client_args={"follow_redirects": False})  # the key is the entry's server's
+    return Client(vertexai=False, api_key=named_key(model, "GEMINI_API_KEY"), http_options=options)
 
 
 def _plain(value: Any) -> dict[str, Any]:

@@ -81,7 +81,8 @@ class GeminiProvider(Provider):
             raise ConfigError(
                 f"model {model.name!r}: option {next(iter(unknown))!r} is no setting of ChatGoogleGenerativeAI: see its names"
             )
-        return settings
+        # A key, in a header that the HTTP library knows nothing of, would go along to wherever a server sends the request.
+        return {**settings, "client_args": {**(settings.get("client_args") or {}), "follow_redirects": False}}
 
 
 class VertexProvider(GeminiProvider):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
+
+from vinelm.backends.remote.answer_size import library_of
 
 
 def http_library() -> Any:
     """Return the module."""
     from openai import DefaultHttpxClient
 
-    homes = [kind.__module__.partition(".")[0] for kind in DefaultHttpxClient.__mro__]
-    return importlib.import_module(next(home for home in homes if home.startswith("httpx")))
+    return library_of(DefaultHttpxClient)

@@ -1,17 +1,27 @@
-"""The size of an answer: an HTTP client unfolds no more than :data:`MOST_BYTES` of one, compressed or not."""
+"""The size of an answer: an HTTP client reads or unfolds no more than :data:`MOST_BYTES` of one, compressed or not."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from vinelm.backends.remote.deadlines import check_time
+from vinelm.backends.remote.retry import AttemptFailed
 
 MOST_BYTES = 64 << 20
 """Of one answer, unfolded. The events of 128,000 tokens, streamed one by one, have about 45 MiB."""
 MOST_COPIED = 4 << 30
 """Bytes that an SDK copies for one event of a stream: with every line and piece it copies what it has of the event. About a
 second's work, for an event of 20 MiB or one of 20,000 lines."""
+
+
+@cache
+def library_of(kind: type) -> Any:
+    """Return the HTTP library that a class of clients or answers is of, or derived from: httpx, or its successor."""
+    homes = [base.__module__.partition(".")[0] for base in kind.__mro__]
+    return importlib.import_module(next(home for home in homes if home.startswith("httpx")))
 
 
 def bound_answers(client: Any, *, is_async: bool) -> None:
@@ -36,7 +46,7 @@ class _Bounded:
 
     def __init__(self, inner: Any, response: Any) -> None:
         self._inner, self._response = inner, response
-        self._library = importlib.import_module(type(response).__module__.partition(".")[0])
+        self._library = library_of(response.__class__)
         self._made = self._event = self._copied = 0
         self._is_stream = "event-stream" in response.headers.get("content-type", "")
 
@@ -70,3 +80,50 @@ class _Bounded:
     def _refused(self, why: str) -> Exception:
         error: Exception = self._library.DecodingError(f"the answer {why}", request=self._response.request)
         return error
+
+
+class BoundedSession:
+    """An HTTP session of botocore whose answers end at :data:`MOST_BYTES`, at the deadline, or where they are cut off.
+
+    botocore takes what has come for the whole answer if a body is shorter than its stated length. It unfolds nothing.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def send(self, request: Any) -> Any:
+        """Send a request, as botocore's own session does."""
+        is_stream, request.stream_output = request.stream_output, True  # so that nothing is read before it is bounded
+        answer = self._inner.send(request)
+        answer.raw.enforce_content_length = True
+        answer.raw = _BoundedBody(answer.raw)
+        if not is_stream:
+            answer.content  # noqa: B018 - reads it
+        return answer
+
+
+class _BoundedBody:
+    """The body of an answer of urllib3."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw, self._read = raw, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+    def stream(self, *how: Any, **more: Any) -> Iterator[bytes]:
+        for piece in self._raw.stream(*how, **more):
+            check_time(TimeoutError)
+            yield self._counted(piece)
+
+    def read(self, amt: int | None = None) -> bytes:
+        return b"".join(self.stream()) if amt is None else self._counted(self._raw.read(amt))
+
+    def _counted(self, piece: bytes) -> bytes:
+        self._read += len(piece)
+        if self._read > MOST_BYTES:
+            raise AttemptFailed("server", f"the answer is larger than {MOST_BYTES >> 20} MiB")
+        return piece

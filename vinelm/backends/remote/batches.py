@@ -446,8 +446,8 @@ class BatchGate:
         # A call whose request has ended meanwhile is no more in the records, and was sent all the same.
         if unknown := [name for name in said if len(digests) == batch.calls or not name.startswith(f"{batch.key}-")]:
             _LOGGER.warning("%s: a batch answered %d calls that were never sent: they are ignored", batch.model, len(unknown))
-        # A server may echo a key, and the answers are written to disk.
-        texts = {digest: redacted(json.dumps(answer, ensure_ascii=False)) for digest, answer in found.items()}
+        # A server may echo a key, and the answers are written to disk: in ASCII, since they may hold half of a surrogate pair.
+        texts = {digest: redacted(json.dumps(answer)) for digest, answer in found.items()}
         with self._changed:
             self._records.close(batch.batch_id, texts)
             calls = [self._waiting.pop(digest) for digest in digests if digest in self._waiting]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from inspect import signature
@@ -20,7 +20,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableMap, Run
 from vinelm.backends.base import BoundChatModel, bound_instance, estimate_tokens
 from vinelm.backends.limits.replica_gate import ReplicaPermit
 from vinelm.backends.remote.conversation import must_not_think
-from vinelm.backends.remote.failures import SettingRefused, failed
+from vinelm.backends.remote.failures import NO_ANSWER, SettingRefused, failed
 from vinelm.backends.remote.inner import InnerChat, limit_of, package_of, setting_of
 from vinelm.backends.remote.marks import prompt_parts
 from vinelm.backends.remote.meter import NOT_REPORTED, MeteredCall, ModelRequest, answer_of, bound_of, chunk_of, message_of
@@ -359,13 +359,13 @@ class _Account:
         self._last: AttemptFailed | None = None
         self._inner = bound.inner
         self._held: list[Piece] = []
+        self._answer: ChatResult | None = None
         self._keeps = not is_handed_out or bound.call.on_exchange is not None
 
     def answer(self) -> ChatResult:
         """Return the whole answer, as the chat model inside gave it."""
-        result = answer_of(self._held)
-        assert result is not None  # it would have failed
-        return result
+        assert self._answer is not None  # it would have failed
+        return self._answer
 
     def pieces(self) -> Generator[ChatGenerationChunk]:
         """Make the call; yields the pieces of the answer if they are handed out, else nothing."""
@@ -466,7 +466,7 @@ class _Account:
         metered.begin()
         try:
             yield entry
-            metered.check()
+            self._complete()
         except Exception as error:
             self._last = self._failed(error)
         finally:
@@ -486,9 +486,21 @@ class _Account:
         if not self._metered.survives(found):
             return found
         try:
-            self._metered.check()
+            self._complete()
         except AttemptFailed as failed_check:
             return failed_check
+        return None
+
+    def _complete(self) -> None:
+        """Check the answer, and join it where it is kept; :class:`AttemptFailed` if it is not whole, or none."""
+        self._metered.check()
+        self._answer = self._joined()
+        if self._held and self._answer is None:
+            raise AttemptFailed("malformed", "the pieces of the answer cannot be joined")
+
+    def _joined(self) -> ChatResult | None:
+        with suppress(*NO_ANSWER):
+            return answer_of(self._held)
         return None
 
     def _may_repeat(self, found: AttemptFailed) -> bool:
@@ -568,7 +580,7 @@ class _Account:
         call = self._bound.call
         call.on_usage(usage)
         if call.on_exchange is not None:
-            call.on_exchange(self._request.messages, message_of(answer_of(self._held)))
+            call.on_exchange(self._request.messages, message_of(self._answer or self._joined()))
 
 
 def _served_by(model: Model, ticket: RatePermit) -> Model:

@@ -129,7 +129,7 @@ _CONTENT = re.compile(
     r"|(not support|unsupported|no endpoints found that support)[^.]{0,60}(image|audio|video|document|file|pdf|media|modalit)",
     re.I,
 )
-_NO_ANSWER = (NotImplementedError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
+NO_ANSWER = (NotImplementedError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, OverflowError)
 """What packages raise on an answer, or on content and arguments, that they do not take."""
 _MOST_LINKS = 32
 
@@ -243,6 +243,9 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
         return AttemptFailed("server", "the connection failed or broke off", may_be_billed=has_begun)
     if "InvalidEndpointConfigurationError" in names:
         return AttemptFailed("auth", "an API key is sent over https only: see api_base", is_final=True, may_be_billed=False)
+    if isinstance(error, UnicodeEncodeError):
+        detail = "the prompt has half of a surrogate pair, which cannot be sent: encode and decode it with errors='replace'"
+        return AttemptFailed("malformed", detail, is_final=True, may_be_billed=has_begun)
     if "Timeout" in names:
         return AttemptFailed("timeout", "the server took too long", may_be_billed=sent)
     if (
@@ -257,14 +260,12 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
     if "RateLimit" in names or "ResourceExhausted" in names:
         return AttemptFailed("rate_limit", "the server asks to slow down", may_be_billed=has_begun)
     if any(isinstance(link, OSError) for link in chain) or re.search(
-        r"Connect|NetworkError|ProtocolError|HTTPClientError|IncompleteRead|ClientPayload|ServerDisconnected", names
+        r"Connect|NetworkError|ProtocolError|HTTP(Client)?Error|IncompleteRead|ClientPayload|ServerDisconnected", names
     ):
         return AttemptFailed("server", "the connection failed or broke off", may_be_billed=sent)
     if re.search(r"APIError|EventStreamError|ResponseStreaming", names):
         return AttemptFailed("server", "the server reported an error in the stream")
-    if isinstance(
-        error, NotImplementedError | ValueError | TypeError | KeyError | AttributeError | IndexError | RecursionError
-    ) or re.search(r"ValidationError|ParserError|JSONDecode|UnicodeDecode", names):
+    if isinstance(error, NO_ANSWER) or re.search(r"ValidationError|ParserError|JSONDecode|UnicodeDecode", names):
         return AttemptFailed("malformed", f"the server's answer cannot be parsed ({type(error).__name__})")
     name = type(error).__name__
     return AttemptFailed("unknown", f"the chat model raised {name}: call it directly to see why", is_final=True)

@@ -9,7 +9,6 @@ handed in a client.
 from __future__ import annotations
 
 import copy
-import importlib
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from typing import Any, TypeAlias
@@ -17,9 +16,10 @@ from weakref import finalize
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.backends.remote.answer_size import bound_answers
+from vinelm.backends.remote.answer_size import BoundedSession, bound_answers, library_of
 from vinelm.backends.remote.client_pool import EventLoopClients
 from vinelm.backends.remote.deadlines import bound_waits
+from vinelm.backends.remote.idle_connections import probe_cheaply
 from vinelm.backends.remote.loop import shared_loop
 from vinelm.catalog.billed_settings import LIMITS, answers_in, held_in, limit_in, settings_of, speaks_in, stored_in
 
@@ -227,9 +227,9 @@ def with_own_connections(
         import openai
 
         kinds: Any = getattr(chat, "http_clients", (openai.DefaultHttpxClient, openai.DefaultAsyncHttpxClient))
-        how = {"limits": _limits(openai), "follow_redirects": follow_redirects}
+        how = {"limits": _limits(library_of(openai.DefaultHttpxClient)), "follow_redirects": follow_redirects}
         http: Any = kinds[is_async](base_url=root.base_url, timeout=root.timeout, **how)
-        bound_answers(http, is_async=is_async)
+        _prepare(http, is_async=is_async)
         own = _like(root, http_client=http)
         return chat.model_copy(update={root_name: own, leaf: own.chat.completions}), http
     if package_of(chat) == "langchain_anthropic":
@@ -239,15 +239,31 @@ def with_own_connections(
         timeout = {"timeout": settings["timeout"]} if settings.get("timeout") is not None else {}
         if proxy := getattr(chat, "anthropic_proxy", None):
             timeout["proxy"] = proxy
-        how = {"limits": _limits(anthropic), "follow_redirects": follow_redirects}
+        how = {"limits": _limits(library_of(anthropic.DefaultHttpxClient)), "follow_redirects": follow_redirects}
         kind: Any = anthropic.DefaultAsyncHttpxClient if is_async else anthropic.DefaultHttpxClient
         http = kind(base_url=settings["base_url"], **how, **timeout)
-        bound_answers(http, is_async=is_async)
+        _prepare(http, is_async=is_async)
         made = chat.model_copy()
         sdk: Any = anthropic.AsyncClient if is_async else anthropic.Client
         made.__dict__["_async_client" if is_async else "_client"] = sdk(**settings, http_client=http)
         return made, http
+    api: Any = getattr(getattr(chat, "client", None), "_api_client", None)
+    # google-genai, unless it is an owner's, whose client is not ours to change.
+    if is_async and not follow_redirects and getattr(api, "_async_httpx_client", None) is not None:
+        library = library_of(api._async_httpx_client.__class__)
+        http = library.AsyncClient(**{**api._async_httpx_client_args, "limits": _limits(library), "follow_redirects": False})
+        _prepare(http, is_async=True)
+        # As its setting of this name: if aiohttp is installed, the SDK would use that, and repeat failed requests by itself.
+        api._http_options.httpx_async_client = api._async_httpx_client = http
+        return chat, http
     return chat, None
+
+
+def _prepare(http: Any, *, is_async: bool) -> None:
+    """Bound the answers of an HTTP client of ours, and make its many connections cheap."""
+    bound_answers(http, is_async=is_async)
+    if is_async:
+        probe_cheaply(http)
 
 
 def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
@@ -279,17 +295,15 @@ def _without_retries(held: Any) -> Any:
     return None if client is None else type(held)(client)
 
 
-def _limits(sdk: Any) -> Any:
-    """Limits of a connection pool, of the HTTP library that the SDK uses (httpx, or its successor)."""
-    homes = [kind.__module__.partition(".")[0] for kind in sdk.DefaultAsyncHttpxClient.__mro__]
-    library = importlib.import_module(next(home for home in homes if home.startswith("httpx")))
+def _limits(library: Any) -> Any:
     return library.Limits(max_connections=CONNECTIONS, max_keepalive_connections=1000, keepalive_expiry=5.0)
 
 
 def _bedrock_client(chat: Any) -> dict[str, Any]:
     """The owner's client without retries: a shallow copy whose endpoint has a copy of the events, without botocore's handler.
 
-    A client made anew would need the owner's credentials, and would no longer refresh them as the owner's does.
+    Its connections are the owner's, and its answers are bounded. A client made anew would need the owner's credentials, and
+    would no longer refresh them as the owner's does.
     """
     client: Any = getattr(chat, "client", None)
     if not hasattr(client, "_endpoint"):
@@ -301,4 +315,5 @@ def _bedrock_client(chat: Any) -> dict[str, Any]:
     service = client.meta.service_model.service_id.hyphenize()
     events.unregister(f"needs-retry.{service}", unique_id=f"retry-config-{service}")
     made._endpoint._event_emitter = events
+    made._endpoint.http_session = BoundedSession(client._endpoint.http_session)
     return {"client": made}

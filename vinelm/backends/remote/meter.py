@@ -23,8 +23,10 @@ from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.messages.tool import default_tool_parser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.utils._merge import merge_dicts
 
 from vinelm.backends.base import Counts, estimate_tokens, seconds_of
 from vinelm.backends.remote.bounds import AttemptBound, has_sound, links_in
@@ -44,6 +46,8 @@ PRIORITY_RATE = 2.0
 NOT_REPORTED = "not_reported"
 _REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _THOUGHTS = ("thinking", "reasoning", "text", "refusal", "partial_json", "arguments", "input", "data")
+_NO_USAGE = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+_TOLD = ("response_metadata", "additional_kwargs", "generation_info")
 _LABEL = re.compile(r"[!-~]{1,200}")
 
 
@@ -130,6 +134,9 @@ class SeenAnswer:
     provider_latency_s: float | None = None
     service_tier: str | None = None
     _usage: UsageSum = field(default_factory=UsageSum)
+    _stated: Any = None
+    _told: dict[str, Any] = field(default_factory=dict)
+    _last_told: Any = None
     _tools: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def look(self, generation: ChatGeneration, more: Mapping[str, Any], *, is_whole: bool) -> str:
@@ -148,10 +155,12 @@ class SeenAnswer:
             has_calls = bool(calls or getattr(message, "invalid_tool_calls", None))
             self.is_refused |= bool(message.additional_kwargs.get("refusal")) or _has_refusal(message.content)
             usage = message.usage_metadata
+            if not is_whole:
+                self._join(message, usage, generation.generation_info)
         except (AttributeError, TypeError, ValueError, KeyError):  # their message may quote the answer
             told = None
         if told is None:
-            raise AttemptFailed("malformed", "the chat model's answer is no AIMessage")
+            raise AttemptFailed("malformed", "the chat model's answer is no AIMessage, or its pieces cannot be joined")
         self.chars += chars
         self.has_content |= has_calls or bool(text.strip())
         reason = _reason(told)
@@ -171,6 +180,16 @@ class SeenAnswer:
             latency_ms = seconds_of(latency[0] if isinstance(latency, list) and latency else latency)
             self.provider_latency_s = None if latency_ms is None else latency_ms / 1000.0
         return text
+
+    def _join(self, message: Any, usage: Any, info: Any) -> None:
+        """Join a piece with the earlier ones, but for its text, and raise what LangChain would once the caller has them all."""
+        if usage:
+            self._stated = add_usage(self._stated, usage)
+            AIMessageChunk(content="", usage_metadata={**_NO_USAGE, **self._stated})
+        told = (message.response_metadata, message.additional_kwargs, info)
+        if any(told) and told != self._last_told:
+            self._last_told = told
+            self._told = merge_dicts(self._told, dict(zip(_TOLD, told, strict=True)))
 
     def whole_calls(self, generation: ChatGeneration) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield name and arguments of each tool call whose arguments are complete with this piece."""
@@ -198,10 +217,13 @@ def _has_refusal(content: Any) -> bool:
 def _chars(message: Any, text: str) -> int:
     """Characters of everything that the model wrote, its thoughts and the arguments of its calls included."""
     seen = len(text)
+    is_piece = isinstance(message, AIMessageChunk)
     if isinstance(message.content, list):
         parts = [part for part in message.content if isinstance(part, Mapping) and part.get("type") != "text"]
-        seen += sum(len(value) for part in parts for key in _THOUGHTS if isinstance(value := part.get(key), str))
-    chunks = message.tool_call_chunks if isinstance(message, AIMessageChunk) else None
+        values = [value for part in parts for key in _THOUGHTS if (value := part.get(key)) is not None]
+        # Of a piece, a number where a text belongs has no length, and cannot be joined: TypeError.
+        seen += sum(len(value) for value in values if is_piece or isinstance(value, str))
+    chunks = message.tool_call_chunks if is_piece else None
     if chunks is None:
         seen += sum(len(json.dumps(call["args"], default=str)) for call in message.tool_calls)
         chunks = message.invalid_tool_calls

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing
@@ -47,17 +46,17 @@ class ChatSender:
             return _pieces(chat, request, entry.timeout_s)
         if inner.is_asynchronous:
             return iterated(self.asend(entry, request))
-        return threaded(lambda: _pieces(inner.sync(), request), entry.timeout_s)
+        return threaded(lambda: _pieces(inner.sync(), request, entry.timeout_s), entry.timeout_s)
 
     def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
         """Make one attempt in a coroutine; a timeout if it has no end after the entry's ``timeout_s``."""
         inner = self._inner_of(entry)
         if inner.has_asynchronous:
             return _apieces(inner, request, entry.timeout_s)
-        return athreaded(lambda: _pieces(inner.sync(), request), entry.timeout_s)
+        return athreaded(lambda: _pieces(inner.sync(), request, entry.timeout_s), entry.timeout_s)
 
 
-def _pieces(chat: BaseChatModel, request: ModelRequest, timeout_s: float = math.inf) -> Generator[Piece]:
+def _pieces(chat: BaseChatModel, request: ModelRequest, timeout_s: float) -> Generator[Piece]:
     """Yield what a chat model answers; :class:`AttemptFailed` where ``timeout_s`` has ended one of its waits."""
     deadline = Deadline(timeout_s)
     try:

