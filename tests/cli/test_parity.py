@@ -34,53 +34,47 @@ INSIDE = {
     "fields": "vinelm:Objective",
     "execution": "vinelm:ExecutionConfig",
     "config": "vinelm.estimator:DriftConfig",
+    "batch_prices": "vinelm.backends.remote.batches:BatchTimes",
 }
 """Keywords that take an object whose fields are options."""
 PRINTED = {"--json": "how the result is shown", "--quiet": "how progress is shown", "--output": "where the result is written"}
 """Options of a terminal: a call returns its result, and tells its progress to a function."""
+SHARED = {"cost_budget", "max_cost_usd", "max_latency_s", "maximize", "min_accuracy", "minimize", "objective", "risk"} | {
+    "columns",
+    "engine",
+    "seed",
+    "ship",
+}
+"""Options that several commands declare together: one example of any of these commands will do."""
 EXCEPTIONS = {
-    " ".join(name.split()): reason
-    for reason, names in {
-        "stands in no example yet": """
-            try --models: no example, try --today: no example, try --workers: no example, try --apply: no example, try
-            --keep-going: no example, try --allow-unproven: no example, try --dry-run: no example, try --max-loss: no
-            example, profile --dataset: no example, profile --column: no example, profile --max-error: no example,
-            profile --checkpoints: no example, profile --workers: no example, profile --engine: no example, profile
-            --ship: no example, profile --unit-timeout-s: no example, profile --memory-mb: no example, profile
-            --batch-prices: no example, profile --wait: no example, profile --keep-going: no example, profile --stop:
-            no example, estimate --estimator: no example, estimate --stop: no example, estimate --check: no example,
-            estimate --calls-per-hour: no example, estimate --max-loss: no example, plan --cost-budget: no example,
-            plan --risk: no example, plan --objective: no example, plan --accept-optimism: no example, plan --as-code:
-            no example, evaluate --minimize: no example, evaluate --min-accuracy: no example, evaluate
-            --max-latency-s: no example, evaluate --cost-budget: no example, evaluate --risk: no example, evaluate
-            --objective: no example, evaluate --budget-usd: no example, evaluate --workflow: no example, evaluate
-            --models: no example, evaluate --dataset: no example, evaluate --seed: no example, evaluate --log: no
-            example, evaluate --workers: no example, evaluate --max-loss: no example, verify --minimize: no example,
-            verify --min-accuracy: no example, verify --max-latency-s: no example, verify --cost-budget: no example,
-            verify --risk: no example, verify --objective: no example, verify --dataset: no example, verify --column:
-            no example, verify --signals: no example, verify --seed: no example, verify --log: no example, verify
-            --workers: no example, verify --dry-run: no example, report --in-use: no example, report --show-text: no
-            example, batch --column: no example, batch --minimize: no example, batch --min-accuracy: no example, batch
-            --max-cost-usd: no example, batch --max-latency-s: no example, batch --cost-budget: no example, batch
-            --risk: no example, batch --objective: no example, batch --finish: no example, batch --store: no example,
-            batch --workers: no example, batch --engine: no example, batch --ship: no example, batch --models: no
-            example, batch --report: no example, batch --batch-prices: no example, batch --seed: no example, drift
-            --alpha: no example
-        """,
-        "not settled yet": """
-            profile --preset: no keyword, profile --dataset: no keyword, profile --column: no keyword, profile
-            --limit: no keyword, profile --isolation: default, profile --workers: default, profile --engine: no
-            keyword, profile --ship: no keyword, profile --unit-timeout-s: no keyword, profile --batch-prices: no
-            keyword, profile --wait: no keyword, profile --dry-run: no keyword, profile --stop: no keyword, profile
-            requests: no option, estimate --update: no keyword, plan --objective: no keyword, plan --accept-optimism:
-            no keyword, plan --as-code: no keyword, evaluate --objective: no keyword, evaluate --dataset: no keyword,
-            evaluate in_use: no option, verify --objective: no keyword, verify --dataset: no keyword, verify --column:
-            no keyword, report evaluation: no option, report seed: no option, batch --objective: no keyword, batch
-            --deadline: no keyword, batch --engine: no keyword, batch --ship: no keyword, batch --report: no keyword,
-            batch deadline_s: no option, batch cluster: no option
-        """,
-    }.items()
-    for name in names.split(",")
+    **dict.fromkeys(
+        ["profile --isolation: default", "profile --workers: default"],
+        "a command runs units in processes of their own; a call must not start processes unasked",
+    ),
+    "profile --wait: default": "None stands for the 24 h of BatchTimes, so that --wait alone can be refused",
+    **dict.fromkeys(
+        [
+            "profile --engine: no keyword",
+            "profile --ship: no keyword",
+            "batch --engine: no keyword",
+            "batch --ship: no keyword",
+        ],
+        "two words that make the RayCluster of ExecutionConfig(cluster=) and batch(cluster=)",
+    ),
+    "batch cluster: no option": "it is --engine and --ship",
+    "profile requests: no option": "Request objects; a command has --dataset and --limit",
+    "report evaluation: no option": "the object that vinelm.evaluate returns",
+    "estimate --update: no keyword": "vinelm.api.update(trie, traces) is a call of its own",
+    "plan --accept-optimism: no keyword": "it takes an exit code away; in Python nobody has to ask require_evidence",
+    "plan --as-code: no keyword": "the plan as text; a call returns the plan",
+    **dict.fromkeys(
+        ["plan --show: no keyword", "plan --diff: no keyword"], "print what load_trie returns, which has no call of its own"
+    ),
+    **dict.fromkeys(
+        [f"plan --{name}: no keyword" for name in ("explain", "prefix", "arm", "elapsed-s", "load")],
+        "vinelm.controller.Planner.plan takes the point of a request, and its result has alternatives()",
+    ),
+    "batch --report: no keyword": "where a page is written; in Python reports.batch_page of the result",
 }
 """What differs, and why it may. The list has to be exact: it only gets shorter."""
 
@@ -106,12 +100,13 @@ def keywords(command: str) -> tuple[dict[str, object], dict[str, object]]:
     """Keywords of the verb with their defaults, and the fields of the objects that it takes."""
     own, inner = {}, {}
     for name, one in inspect.signature(resolved(VERBS[command])).parameters.items():
+        if name == "batch_prices" or name not in INSIDE:
+            own |= {} if name.startswith("on_") else {name: one.default}
         if name in INSIDE:
             held = resolved(INSIDE[name])
             assert is_dataclass(held)
             inner |= {one.name: one.default for one in fields(held)}
-        elif not name.startswith("on_"):
-            own[name] = one.default
+            inner |= {name: None} if name == "objective" else {}
     return own, inner
 
 
@@ -128,7 +123,7 @@ def examples() -> tuple[str, ...]:
         text = command_of(command).help
         for paragraph in inspect.cleandoc(text).split("\n\n"):
             if paragraph.startswith("Example"):
-                lines += re.split(r" (?=vinelm )", " ".join(paragraph.split()))[1:]
+                lines += [line.removesuffix(", and") for line in re.split(r" (?=vinelm )", " ".join(paragraph.split()))[1:]]
     return tuple(lines)
 
 
@@ -148,7 +143,8 @@ def differences() -> list[str]:
                 found.append(f"{command} {option}: no keyword")
             elif is_plain({**inner, **own}[name]) not in (is_plain(one.default), "<class 'inspect._empty'>"):
                 found.append(f"{command} {option}: default")
-            shown = re.compile(rf"^vinelm {command} .*(?<![\w-])(?:{'|'.join(map(re.escape, one.opts))})(?![\w-])")
+            names, where = "|".join(map(re.escape, [*one.opts, *one.secondary_opts])), ".*" if name in SHARED else command
+            shown = re.compile(rf"^vinelm {where} .*(?<![\w-])(?:{names})(?![\w-])")
             if not any(map(shown.search, examples())):
                 found.append(f"{command} {option}: no example")
         taken = {one.name for one in command_of(command).params}
