@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from vinelm.cli.options import Command, flag, option, stacked
 from vinelm.cli.quantities import FRACTION, POINTS, RATE, SECONDS, USD, Count
@@ -52,8 +52,8 @@ _CODE = re.compile(r"(?::\w+:)?`+(?:~?vinelm[.:](?:[\w.]*\.)?)?\"?(.*?)\"?`+")
 def _source(module: str) -> ast.Module:
     found = find_spec(module)
     assert found is not None
-    text: str = cast("Any", found.loader).get_source(module)
-    return ast.parse(text)
+    assert found.origin is not None
+    return ast.parse(Path(found.origin).read_text(encoding="utf-8"))
 
 
 def keywords_of(function: str) -> dict[str, tuple[str, Any, str]]:

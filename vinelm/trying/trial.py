@@ -122,8 +122,8 @@ def try_app(
             be proven.
         allow_unproven: Give the lines that serve the plan also where it is not proven: it may be worse.
         dry_run: Say what would be called, for how much and how long. Calls nothing.
-        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch. In Python a fraction in [0, 1). None: that
-            of the run before, which ``app.vine`` keeps, or 3 points.
+        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch. In Python a fraction in [0, 1). None:
+            that of the run before, which ``app.vine`` keeps, or 3 points.
         on_step: Called with a few words when a step begins, such as ``"estimating"``.
         on_progress: As :func:`vinelm.profile` takes it.
         on_single_models: As :func:`vinelm.profile` takes it.
