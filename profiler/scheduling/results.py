@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from vinelm.profiler.sampling.single_models import SingleModels
 from vinelm.traces.databases.address import StoreAddress
-
-if TYPE_CHECKING:
-    from vinelm.profiler.dry_run.batches import RunForecast
 
 StoppedBy = Literal[
     "coverage", "budget", "complete", "sampler", "interrupted", "broken", "none-right", "certain", "hopeless", "dry-run"
@@ -78,7 +75,8 @@ class ProfileResult:
         coverage_interval: bounds that contain the coverage with a probability of 0.9.
         single_models: what the rows show of each single model and of what runs today; None with a sampler that does not race
             them.
-        forecast: what would be bought; of a dry run only, whose other figures are 0.
+        forecast: what would be bought, a ``RunForecast`` of ``vinelm.profiler.dry_run``; of a dry run only, whose other figures
+            are 0.
         store: what :func:`vinelm.profile` wrote to.
     """
 
@@ -95,7 +93,7 @@ class ProfileResult:
     message: str = ""
     coverage_interval: tuple[float, float] = field(default=(0.0, 1.0))
     single_models: SingleModels | None = None
-    forecast: RunForecast | None = None
+    forecast: Any = None
     store: StoreAddress | None = None
 
     @property
