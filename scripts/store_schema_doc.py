@@ -30,9 +30,9 @@ state.
 vinelm profile nl2sql --limit 60 --coverage 0.2 --quiet   # a store to look at, with simulated models
 vinelm store info runs/nl2sql.db                 # workflow, number of rows, cost, coverage
 vinelm store check runs/nl2sql.db                # look for damage; exit code 1 if there is any
-vinelm export runs/nl2sql.db -o rows.csv   # or .csv.gz, .parquet; `vinelm store import` reads it back
+vinelm store export runs/nl2sql.db -o rows.csv   # or .csv.gz, .parquet; `vinelm store import` reads it back
 vinelm store merge ann.db ben.db -o both.db      # stores of the same workflow
-vinelm reprice runs/nl2sql.db --models new-prices.toml -o repriced.db   # the same rows at other prices
+vinelm store reprice runs/nl2sql.db --models new-prices.toml -o repriced.db   # the same rows at other prices
 vinelm store import log.csv -o log.db --column request=id --column model=model --column success=correct ...
 ```
 
@@ -72,7 +72,7 @@ tokens at the price of its time. `recorded_usd` keeps what was charged. A row wi
 
 ## Other prices
 
-`vinelm reprice` writes a copy in which every row counts at the prices of a catalog. No model is called and the store is
+`vinelm store reprice` writes a copy in which every row counts at the prices of a catalog. No model is called and the store is
 not changed. `recorded_usd` and the ledger of the copy say what was charged and paid; `sources` says which store it was made
 from. It is refused if a model of the store has no price in the catalog, or if a row of a model with a new price recorded no
 tokens. [Two tries compared](estimators.md#other-prices-and-two-tries-compared) has an example.

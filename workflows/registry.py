@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -68,14 +68,14 @@ def available() -> list[tuple[str, str]]:
 
 
 def load_workflow(
-    spec: str,
+    spec: str | Workflow,
     *,
     dataset: str | Path | None = None,
-    columns: Columns | None = None,
+    columns: Columns | Iterable[str] | None = None,
     limit: int | None = None,
     labelled: bool = True,
 ) -> Workflow:
-    """Load the workflow that ``spec`` names. Importing the module runs its code.
+    """Load the workflow that ``spec`` names; one that is there already is returned. Importing the module runs its code.
 
     Args:
         spec: a name from :func:`available`, or ``module:attribute``; of the working folder also ``module.py:attribute``. The
@@ -83,15 +83,23 @@ def load_workflow(
             Modules are searched as by ``python -m``, the working folder first.
         dataset: a file or folder of requests. A callable with the argument ``dataset`` is given the path, and reads it as it
             likes. Any other workflow gets the requests that :func:`vinelm.read_dataset` reads from it in place of its own.
-        columns: which columns of the dataset become inputs, labels and ids, where the callable does not read it itself.
+        columns: which columns of the dataset become inputs, labels and ids, where the callable does not read it itself; or
+            texts that :meth:`vinelm.datasets.Columns.parse` reads.
         limit: read no more requests than that from the dataset, where the callable does not read it itself.
         labelled: False where nobody scores the answers: rows then need no label, and may repeat where they have no id.
 
     Raises:
-        ConfigError: unknown name, or columns that have no effect.
+        ConfigError: unknown name, or a dataset or columns that have no effect.
         WorkflowError: the module cannot be imported, lacks the attribute, or the attribute is not a workflow.
         DatasetError: the dataset cannot be used.
     """
+    if columns is not None and not isinstance(columns, Columns):
+        columns = Columns.parse(columns)
+    if isinstance(spec, Workflow):
+        if dataset is None and (columns is None or columns.is_default):
+            return spec
+        unused = "columns have" if dataset is None else "dataset has"
+        raise ConfigError(f"{unused} no effect on a Workflow object: give it its requests, or name it as module:attribute")
     spec = _FILE.sub(r"\1:", spec)
     if spec in WORKFLOWS:
         target = WORKFLOWS[spec][0]

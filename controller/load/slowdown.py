@@ -143,14 +143,14 @@ def _read(path: Path) -> dict[str, Any]:
         plain = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot read the slowdown curves: {unread(path, error)}: run `vinelm calibrate` first"
+            f"{path}: cannot read the slowdown curves: {unread(path, error)}: run `vinelm engine calibrate` first"
         ) from error
     except ValueError as error:
         raise ConfigError(
-            f"{path}: holds no slowdown curves: {type(error).__name__}: write it with `vinelm calibrate`"
+            f"{path}: holds no slowdown curves: {type(error).__name__}: write it with `vinelm engine calibrate`"
         ) from error
     if not isinstance(plain, dict) or plain.get("format") != _FORMAT or not isinstance(plain.get("curves"), dict):
-        raise ConfigError(f"{path}: holds no slowdown curves: write it with `vinelm calibrate`")
+        raise ConfigError(f"{path}: holds no slowdown curves: write it with `vinelm engine calibrate`")
     if plain.get("version") != VERSION:
         raise ConfigError(f"{path}: version {plain.get('version')} of the slowdown curves is unknown: update VineLM")
     return plain

@@ -25,7 +25,7 @@ def load_source(
     """Return the source that is meant: a path is read as a file of slowdown curves, applied to our own calls in flight.
 
     Args:
-        load: a function, a monitor, the path of a file that ``vinelm calibrate`` wrote, or None.
+        load: a function, a monitor, the path of a file that ``vinelm engine calibrate`` wrote, or None.
         engines: those of the catalog.
         others: returns the calls that other processes have in flight, by engine; they count beside our own where the source
             is our own calls. Functions and engines' reports see them already.

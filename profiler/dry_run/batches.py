@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from vinelm.catalog import Catalog
-from vinelm.profiler.dry_run.forecast import Forecast
+from vinelm.profiler.dry_run.forecast import Forecast, Needs
 from vinelm.profiler.execution.batching import BatchPrices
+from vinelm.requests.workflow import Workflow
 from vinelm.template import Template
 
 
@@ -28,6 +29,29 @@ class BatchForecast:
     waves: int
     wait_s: float
     timed_cells: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunForecast:
+    """What a profile would buy.
+
+    Attributes:
+        workflow: what would be profiled, with its template bound.
+        catalog: the models.
+        is_simulated: whether some of them are simulated.
+        run: what the run buys within its limits.
+        needs: what it would need without its budgets.
+        batches: what it comes to in the providers' batches, if it buys in them.
+        max_error: the certainty at which it would end, as :func:`vinelm.profile` takes it; None without one.
+    """
+
+    workflow: Workflow
+    catalog: Catalog
+    is_simulated: bool
+    run: Forecast
+    needs: Needs
+    batches: BatchForecast | None = None
+    max_error: float | None = None
 
 
 def batch_forecast(

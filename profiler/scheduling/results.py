@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from vinelm.profiler.sampling.single_models import SingleModels
+from vinelm.traces.databases.address import StoreAddress
 
-StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted", "broken", "none-right", "certain", "hopeless"]
+StoppedBy = Literal[
+    "coverage", "budget", "complete", "sampler", "interrupted", "broken", "none-right", "certain", "hopeless", "dry-run"
+]
 """``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``interrupted``: Ctrl-C or SIGTERM;
 ``broken``: all first rows of a stage failed alike, whatever the model;
 ``none-right``: no answer was right, in the first requests that what runs today has answered;
 ``certain``: an estimate is as certain as was asked for;
-``hopeless``: no plan can be proven on these requests, whatever is bought."""
+``hopeless``: no plan can be proven on these requests, whatever is bought;
+``dry-run``: nothing was to be bought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,9 @@ class ProfileResult:
         coverage_interval: bounds that contain the coverage with a probability of 0.9.
         single_models: what the rows show of each single model and of what runs today; None with a sampler that does not race
             them.
+        forecast: what would be bought, a ``RunForecast`` of ``vinelm.profiler.dry_run``; of a dry run only, whose other figures
+            are 0.
+        store: what :func:`vinelm.profile` wrote to.
     """
 
     stopped_by: StoppedBy
@@ -86,6 +93,8 @@ class ProfileResult:
     message: str = ""
     coverage_interval: tuple[float, float] = field(default=(0.0, 1.0))
     single_models: SingleModels | None = None
+    forecast: Any = None
+    store: StoreAddress | None = None
 
     @property
     def is_resumable(self) -> bool:

@@ -64,7 +64,8 @@ class ExecutionConfig:
             workflow's code does there, crashes included, becomes a row. ``"thread"`` and ``"inline"`` (the calling thread)
             are for trusted code.
         workers: the number of units that run at a time; inline only 1.
-        source: how a fresh process builds the workflow again; needed for ``"process"``.
+        source: how a fresh process builds the workflow again; needed for ``"process"``, and found for a workflow that
+            :func:`vinelm.profile` is given by name.
         timeout_s: the seconds after which a unit is ended; processes only, default 600.
         memory_mb: the MiB that a unit may use beyond its imports; processes only, default 2048, 0 for no limit.
         cluster: the Ray cluster whose nodes execute the units, in fresh processes there; None for this machine. ``workers`` is
@@ -88,12 +89,6 @@ class ExecutionConfig:
             raise ConfigError(f"workers is {self.workers}: it must be at least 1")
         if self.isolation == "inline" and self.workers > 1:
             raise ConfigError('inline runs one unit at a time: use isolation="thread", or workers=1', code="inline-one-worker")
-        if self.isolation == "process" and self.source is None:
-            raise ConfigError(
-                "a workflow built in code cannot run in fresh processes: give a source that builds it by name, or use "
-                'isolation="thread"',
-                code="process-needs-source",
-            )
         if self.cluster is not None and self.isolation != "process":
             raise ConfigError(
                 f'units on a cluster run in fresh processes: use isolation="process" instead of {self.isolation!r}',
@@ -160,6 +155,12 @@ class ProfileSettings:
 
     def __post_init__(self) -> None:
         _ = self.limits  # refuses nonsense before a store is made
+        if self.execution.isolation == "process" and self.execution.source is None:
+            raise ConfigError(
+                "a workflow built in code cannot run in fresh processes: name it as module:attribute, give a source that "
+                'builds it, or use isolation="thread"',
+                code="process-needs-source",
+            )
         if self.batch_prices is not None and self.execution.isolation != "thread":
             raise ConfigError(
                 'calls go in batches where all units are in one process: use isolation="thread" with batch_prices',

@@ -11,7 +11,7 @@ from langgraph.graph import END, START, StateGraph
 
 import vinelm
 from vinelm import ExecutionConfig, Objective, ObservationStore, VineLM
-from vinelm.cli.inputs import load_inputs
+from vinelm.api.profiling import load_inputs
 from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.protocols import RequestPath

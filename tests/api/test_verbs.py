@@ -129,3 +129,42 @@ def test_a_report_takes_the_trie_itself(tmp_path):
     page = vinelm.report("a.db", vinelm.load_trie("a.vine"), tmp_path / "out")
     assert page == tmp_path / "out" / "report.html"
     assert "a.db" in page.read_text()
+
+
+def test_a_dry_run_of_a_profile_forecasts_and_writes_nothing(tmp_path, monkeypatch):
+    (tmp_path / "few.jsonl").write_text("".join((Path("questions.jsonl").read_text().splitlines(keepends=True))[:25]))
+    notes = []
+    found = vinelm.profile(
+        APP,
+        None,
+        tmp_path / "b.db",
+        preset="paper-2",
+        dataset=tmp_path / "few.jsonl",
+        limit=20,
+        dry_run=True,
+        on_note=notes.append,
+    )
+    assert (found.stopped_by, found.executed, found.store) == ("dry-run", 0, None)
+    assert len(found.forecast.workflow.requests) == 20
+    assert found.forecast.run.all_calls.middle > 0
+    assert notes == ["simulated models (preset paper-2, 2 models): give models for real ones"]
+    assert not (tmp_path / "b.db").exists()
+
+
+@pytest.mark.long
+def test_a_workflow_given_by_name_runs_in_processes_without_a_source(tmp_path):
+    result = vinelm.profile(
+        APP, "models.toml", tmp_path / "b.db", coverage=0.3, execution=ExecutionConfig(isolation="process", workers=2)
+    )
+    assert not result.failures
+    with ObservationStore.open(tmp_path / "b.db") as store, ObservationStore.open("a.db") as other:
+        assert set(store.observations()) == set(other.observations())
+
+
+def test_a_workflow_object_needs_a_source_and_takes_no_dataset(tmp_path):
+    workflow = vinelm.load_workflow(APP)
+    with pytest.raises(ConfigError, match="name it as module:attribute, give a source"):
+        vinelm.profile(workflow, "models.toml", tmp_path / "b.db", execution=ExecutionConfig(isolation="process"))
+    with pytest.raises(ConfigError, match="dataset has no effect on a Workflow object"):
+        vinelm.profile(workflow, "models.toml", tmp_path / "b.db", dataset="questions.jsonl")
+    assert not (tmp_path / "b.db").exists()

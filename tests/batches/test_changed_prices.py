@@ -17,7 +17,7 @@ LINES = {
 }
 SAID = (
     "prices of {} are not those that plans go by: large $3 in and $15 out per million tokens, now $30 and $15: "
-    "`vinelm reprice TRIE --store DB --models FILE -o NEW` takes the new ones"
+    "`vinelm store reprice TRIE --store DB --models FILE -o NEW` takes the new ones"
 )
 
 

@@ -102,7 +102,7 @@ def test_unknown_model_in_a_template(folder, capsys):
 
 
 def test_unknown_preset(folder, capsys):
-    refused(folder, capsys, ["demo", "sql", "--preset", "nope", "--output-dir", "out"], "unknown preset 'nope'", "one-wins")
+    refused(folder, capsys, ["profile", "nl2sql", "--preset", "nope"], "unknown preset 'nope'", "one-wins")
 
 
 def test_unknown_simulated_model(folder, capsys):

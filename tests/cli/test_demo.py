@@ -97,8 +97,6 @@ def test_it_writes_the_files_of_an_application_and_a_page_without_a_chart_librar
     [
         (["demo", "nope"], "'nope' is not one of 'code', 'exams', 'sql', 'support', 'graphqa'"),
         (["demo", "exams", "--limit", "3"], "--limit belongs to the tours (sql, support, graphqa)"),
-        (["demo", "--preset", "paper"], "--preset belongs to the tours"),
-        (["demo", "--details"], "--details belongs to the tours"),
     ],
 )
 def test_what_it_cannot_do_is_one_line(args, says, capsys):

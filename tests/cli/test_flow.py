@@ -97,7 +97,7 @@ def test_tables_fit_80_columns(shop, capsys, monkeypatch):
 def test_the_simulated_catalog_is_announced(shop, capsys):
     settings = ("--limit", "4", "--coverage", "0.01", "--isolation", "inline", "--store", "s.db")
     said = run(capsys, "profile", "nl2sql", "--dataset", "data", *settings)
-    assert said.err.startswith("simulated models (preset paper, 8 models): use --models")
+    assert said.err.startswith("simulated models (preset paper, 8 models): give models for real ones")
     assert "Simulated models" in said.out
 
 
@@ -107,7 +107,7 @@ def test_check_passes_a_sound_workflow(shop, capsys):
     assert {"template", "graph", "dry run", "checkpoint"} <= {item["name"] for item in found["items"]}
 
 
-DEMO = ["demo", "sql", "--limit", "40", "--preset", "paper-2", "--output-dir", "out", "--quiet"]
+DEMO = ["demo", "sql", "--limit", "40", "--output-dir", "out", "--quiet"]
 
 
 @pytest.fixture(scope="module")
@@ -157,15 +157,6 @@ def test_the_demo_says_the_same_again(demo, capsys):
     assert run_json(capsys, *DEMO) == found
 
 
-def test_the_demo_reads_well_in_80_columns(again, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    text = run(capsys, *DEMO, "--details").out
-    assert max(len(line) for line in text.splitlines()) <= 80
-    assert text.startswith("Simulated models")
-    assert text.index("Maximize accuracy, mean over ") < text.index("Paired gains") < text.index("Each budget alone")
-    assert text.rstrip().endswith("Report: out/report.html")
-
-
 def test_the_demo_fits_a_screen_and_opens_its_report_where_there_is_a_desktop(again, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     opened = []
@@ -190,7 +181,7 @@ def test_ctrl_c_while_it_profiles_ends_the_demo(shop, capsys, monkeypatch):
         return whole(*others, replace(settings, on_progress=lambda now: signal.raise_signal(signal.SIGINT)))
 
     monkeypatch.setattr(profiler, "profile", interrupted)
-    assert main(["demo", "sql", "--limit", "40", "--preset", "paper-2", "--quiet"]) == 130
+    assert main(["demo", "sql", "--limit", "40", "--quiet"]) == 130
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines()[-1] == "interrupted"

@@ -120,9 +120,9 @@ def test_a_usage_error_is_one_line(capsys, args, words):
     [
         (["profle", "x"], "Did you mean 'profile'? See `vinelm --help`"),
         (["info", "x.db"], "Did you mean 'store info'? See `vinelm --help`"),
-        (["show", "x.vine"], "Did you mean 'trie show'? See `vinelm --help`"),
+        (["launch", "x"], "Did you mean 'engine launch'? See `vinelm --help`"),
         (["store", "inof"], "Did you mean 'info'? See `vinelm store --help`"),
-        (["plan", "x.vine", "--jsno"], "Did you mean '--json'? See `vinelm plan --help`"),
+        (["plan", "x.vine", "--signls"], "Did you mean '--signals'? See `vinelm plan --help`"),
     ],
 )
 def test_a_slip_is_answered_with_what_was_meant(capsys, args, question):

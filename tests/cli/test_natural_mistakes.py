@@ -75,7 +75,7 @@ def names(folder):
         # files of another kind
         (["plan", "app.db", "--maximize", "accuracy"],
          "app.db: this is a store (`vinelm estimate` and `store info` read it), not a trie file"),
-        (["estimate", "app.vine"], "app.vine: this is a trie (`vinelm plan`, `explain` and `trie show` read it), not a store"),
+        (["estimate", "app.vine"], "app.vine: this is a trie (`vinelm plan` reads it), not a store"),
         (["store", "info", "app.vine"], "app.vine: this is a trie"),
         (["report", "app.vine", "app.db", "-o", "out"], "not a trie file"),
         (["drift", "app.vine", "--traces", "app.vine"], "app.vine: this is a trie"),
@@ -90,10 +90,9 @@ def names(folder):
         ([*PROFILE, "--dataset", "qaa.csv"], "qaa.csv"),
         (["init", "natural_ap.py:graph", "--yes"], "natural_ap.py: no such file (did you mean"),
         # a file in the place of a subcommand
-        (["trie", "app.vine"], "Did you mean 'vinelm trie show app.vine'?"),
         (["store", "app.db", "--json"], "Did you mean 'vinelm store info app.db --json'?"),
         (["tools", "app.db"], "Did you mean 'vinelm tools mine app.db'?"),
-        (["app.vine"], "Did you mean 'vinelm trie show app.vine'?"),
+        (["app.vine"], "Did you mean 'vinelm plan --show app.vine'?"),
         (["app.db"], "Did you mean 'vinelm store info app.db'?"),
         (["natural_app.py:graph"], "Did you mean 'vinelm try natural_app.py:graph'?"),
         # slips in names

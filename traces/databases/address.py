@@ -71,7 +71,7 @@ def file_of(where: StoreAddress, what: str) -> Path:
     """
     address = address_of(where)
     if isinstance(address, PostgresUrl):
-        raise StoreError(f"{address}: {what} takes files only: vinelm export it, and store import that into a file")
+        raise StoreError(f"{address}: {what} takes files only: vinelm store export it, and store import that into a file")
     return address
 
 

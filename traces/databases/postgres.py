@@ -110,7 +110,7 @@ class PostgresDatabase(Database):
 
     def copy_to(self, path: Path) -> None:
         """Refuse: a copy is made by export."""
-        raise StoreError(f"{self.path}: a store in PostgreSQL is not copied into a file: use vinelm export")
+        raise StoreError(f"{self.path}: a store in PostgreSQL is not copied into a file: use vinelm store export")
 
     def size_bytes(self) -> int:
         """Return the bytes of the schema's tables and their indexes."""

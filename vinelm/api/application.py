@@ -86,8 +86,8 @@ class VineLM(VineInterface, LongRunning):
         labelled: every request is labelled, and :meth:`session` is given a ``judge``: an evaluation. Otherwise tries that stop
             by the oracle are refused, since no served request knows the right answer.
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
-            ``vinelm calibrate`` wrote, read with our own calls in flight. By default load is estimated from the latencies of
-            our own calls, where they take real time. A source that is slow or hangs delays no decision.
+            ``vinelm engine calibrate`` wrote, read with our own calls in flight. By default load is estimated from the
+            latencies of our own calls, where they take real time. A source that is slow or hangs delays no decision.
         correct_spend: where an objective bounds mean dollars, correct the bound by what requests really cost: slowly, and by at
             most half (``vinelm.money.spend_control``). One correction for all requests of an objective, in
             a fleet those of all processes. Never the bound of the plan that the trie's verdict is about, which is proven as it

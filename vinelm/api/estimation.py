@@ -88,25 +88,25 @@ def estimate(
     stop: StopRule | None = None,
     check: bool = True,
     max_error: float | None = None,
-    calls_per_hour: float = 0.0,
+    calls_per_hour: float | None = None,
     max_loss: float | None = None,
 ) -> AnnotatedTrie:
     """Estimate the accuracy, dollars and seconds of every path from the observations in a store. Calls no model.
 
     Args:
         store: The store, or its path. It is only read.
-        estimator: How sparse observations become a trie; :data:`vinelm.estimator.ESTIMATORS` has the names.
-        stop: Which stop rule to estimate for; None takes the workflow's own.
-        check: Measure how far the estimate can be trusted (held-out error, optimism, other estimators), into
-            ``meta["evidence"]``; judge whether to switch from what runs today, into ``verdict``; and find out whether declared
-            kinds of request pay: where plans by kind promise no more than plans without them, the kinds are not told apart.
-            False skips this, and nothing is refused.
-        max_error: The largest half-width, in (0, 1], of the 90 % interval of the best path's accuracy that is accepted
-            (default 0.15). 1 accepts everything. Only with ``check``.
-        calls_per_hour: Requests that the application serves per hour, >= 0. It says how often a provider's prompt cache still
-            has what an earlier request left there; 0 takes every such hit as a miss.
-        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch, a fraction in [0, 1) (default 0.03).
-            Only with ``check``.
+        estimator: Estimator that fits the trie to the observations. In Python: one of :data:`vinelm.estimator.ESTIMATORS`.
+        stop: Stop rule to estimate for: the workflow's own check, or the right answer. None: as the rows were bought.
+        check: Validate the trie on held-out requests and against other estimators, and judge whether to switch; without it no
+            ``max_error``. In Python: into ``meta["evidence"]`` and ``verdict``. It also finds out whether declared kinds of
+            request pay: where plans by kind promise no more than plans without them, the kinds are not told apart.
+        max_error: Fail if half the 90 % interval of the best path's accuracy is wider than this, the optimism of choosing it
+            included. 1 never fails. In Python a fraction in (0, 1]. None: 0.15.
+        calls_per_hour: Requests that the application serves per hour: how often a provider's prompt cache still holds what
+            another request left there. In Python 0 takes every such hit as a miss. None: as in the rows of --update, else 0:
+            never.
+        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch. In Python a fraction in [0, 1). None: 3
+            points.
 
     Returns:
         The annotated trie. The same observations give the same trie, bit for bit. ``meta`` holds its provenance. Where the
@@ -132,7 +132,7 @@ def estimate(
         )
     accepted = MAX_ERROR if max_error is None else max_error
     return estimate_store(
-        path, estimator=estimator, stop=stop, checked=check, max_error=accepted, calls_per_hour=calls_per_hour,
+        path, estimator=estimator, stop=stop, checked=check, max_error=accepted, calls_per_hour=calls_per_hour or 0.0,
         max_loss=MAX_LOSS if max_loss is None else max_loss,
     )  # fmt: skip
 

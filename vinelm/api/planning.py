@@ -61,8 +61,9 @@ def plan(
     Args:
         trie: An annotated trie, or the path of its file.
         objective: The target and its bounds.
-        signals: Plan over what requests show, as :class:`~vinelm.VineLM` does where ``signal``, ``agree`` or ``answer`` is
-            declared and every end of the graph is ``vine.finish``. The result is a contingent plan. False chooses a path.
+        signals: Plan over what requests show (the check's verdict, signals, whether answers agree). In Python as
+            :class:`~vinelm.VineLM` does where ``signal``, ``agree`` or ``answer`` is declared and every end of the graph is
+            ``vine.finish``. The result is a contingent plan. False chooses a path.
         **fields: Fields of an :class:`~vinelm.objective.Objective`, in place of ``objective``.
 
     Returns:

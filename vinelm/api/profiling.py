@@ -6,32 +6,58 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vinelm.api.certainty import profile_until_certain
+from vinelm.api.deciding import recommended_plans
 from vinelm.api.estimation import require_max_error
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, StageBroken, WorkflowError
 from vinelm.requests.protocols import Backend, Sampler
 from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Observation
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from vinelm.profiler import ExecutionConfig, ProfileResult, ProfileSettings, Progress, SingleModels
+    from vinelm.backends.remote.batches import BatchTimes
+    from vinelm.datasets import Columns
+    from vinelm.profiler import (
+        ExecutionConfig,
+        Forecast,
+        ProfileLimits,
+        ProfileResult,
+        ProfileSettings,
+        Progress,
+        SingleModels,
+    )
+    from vinelm.profiler.dry_run.batches import RunForecast
+    from vinelm.profiler.execution.batching import BatchPrices
     from vinelm.template import StopRule
     from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
+    from vinelm.traces.databases.address import StoreAddress
+
+    Models = Catalog | str | Path | Mapping[str, BaseChatModel] | Iterable[str]
 
 DEFAULT_COVERAGE = 0.02
 """The coverage at which a profile ends that has neither a coverage nor a budget."""
+DEFAULT_PRESET = "paper"
+ENDED_WELL = ("coverage", "complete", "sampler")
+BATCH_WORKERS = 500
+"""At batch prices: each unit that waits is a thread, and the more wait together, the fewer batches there are."""
 
 
 def profile(
     workflow: Workflow | str,
-    models: Catalog | str | Path | Mapping[str, BaseChatModel] | Iterable[str],
-    store: ObservationStore | str | Path,
+    models: Models | None = None,
+    store: ObservationStore | str | Path | None = None,
     *,
+    preset: str | None = None,
+    dataset: str | Path | None = None,
+    columns: Columns | Iterable[str] | None = None,
+    limit: int | None = None,
     requests: Sequence[Request] | None = None,
+    stop: StopRule | None = None,
     sampler: str | Sampler = "deciding",
     coverage: float | None = None,
     budget_usd: float | None = None,
@@ -39,8 +65,10 @@ def profile(
     max_error: float | None = None,
     seed: int = 0,
     execution: ExecutionConfig | None = None,
+    batch_prices: bool | BatchTimes = False,
     checkpoints: str | None = None,
     keep_going: bool = False,
+    dry_run: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     on_single_models: Callable[[SingleModels], None] | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -53,31 +81,46 @@ def profile(
 
     Args:
         workflow: A workflow, the name of a bundled one (``"nl2sql"``), or ``"module:attribute"``.
-        models: A catalog, the path of its file, ready LangChain chat models by name, or ``provider:model`` strings.
-        store: The store to write to. A path is opened if it exists and created otherwise; its folder must exist.
+        models: Catalog of models with prices. In Python also a :class:`~vinelm.Catalog`, ready LangChain chat models by name,
+            or ``provider:model`` strings. None: simulated models for a bundled workflow, marked as such in the output.
+        store: Store to create or continue: a file, or postgresql://user@host/database. In Python also an open store; the folder
+            of a file must exist. None: ``runs/WORKFLOW.db``.
+        preset: Simulated catalog to use without ``models``: paper (8 models), paper-2, paper-4, one-wins.
+        dataset: Requests: CSV, JSON lines, Parquet, a Hugging Face folder, or an export of LangSmith or Langfuse; a bundled
+            workflow reads its own format. None: the workflow's.
+        columns: Column of the dataset to use: input.KEY=COLUMN, label.KEY=COLUMN (the graph never sees labels) or id=COLUMN. A
+            path such as outputs.answer leads into a column. Repeatable. In Python several such texts, or
+            :class:`vinelm.datasets.Columns`. None: the format decides.
+        limit: Use only the first N requests of the dataset.
         requests: The labelled requests to sample from; None takes all of the workflow's.
-        sampler: Which cells to execute next: ``"deciding"`` (a race of all single models, then what is expected to change the
-            plan), ``"priced"`` (each model about as often as its price allows), ``"cascade"`` (uniform, as in the paper),
-            ``"exhaustive"``, or an object with :class:`~vinelm.requests.protocols.Sampler`'s method.
-        coverage: Stop at this fraction, in (0, 1], of the dollars that executing every reached cell once would cost.
-            Without a coverage and a budget: 0.02.
-        budget_usd: The most that the store may cost in dollars, earlier runs included. Required for models that cost money.
-        budget_calls: The most model calls that the store may hold, earlier runs included.
-        max_error: Stop as soon as :func:`vinelm.estimate` accepts the store at this ``max_error``, a fraction in (0, 1]: it is
-            looked at after a coverage of 0.0025, and again after steps that depend on what is lacking. ``coverage`` and the
-            budgets end the run in any case. Where it is known what runs today it goes on until the verdict is settled, or no
-            plan can be proven on these requests, whatever is bought (``stopped_by="hopeless"``).
-        seed: Decides the sample, and the answers of simulated models.
-        execution: Where units run and how many at a time; None runs one at a time in this thread.
-        checkpoints: A folder or a URL that fsspec knows, where the contents of checkpoints are kept instead of in the store, in
-            later runs too.
-        keep_going: Go on even if all first rows of a stage fail alike, whatever the model, or none of the first ten requests
-            that what runs today has answered is right, which says that the answer is read in the wrong place; or no plan can
-            be proven on these requests.
+        stop: When a request leaves the loop: when the workflow's own check passes, or when its answer is right (needs labels,
+            so for offline replay only). None: as the workflow declares.
+        sampler: What to run next: deciding (a race of all models, then what changes the plan), priced (cheap models more
+            often), cascade (uniform, as in the paper), or exhaustive. In Python also an object with
+            :class:`~vinelm.requests.protocols.Sampler`'s method.
+        coverage: Stop at this share of the dollars of executing every reached cell once. In Python a fraction in (0, 1]. None:
+            0.02, without a budget.
+        budget_usd: Never spend more than this, earlier runs on the store included. In Python required for models that cost
+            money.
+        budget_calls: Never make more calls than this, earlier runs included.
+        max_error: Stop as soon as ``vinelm estimate`` accepts the rows at this ``max_error``, for example 0.15. ``coverage``
+            and the budgets end the run in any case. In Python a fraction in (0, 1]: it is looked at after a coverage of 0.0025,
+            and again after steps that depend on what is lacking. Where it is known what runs today it goes on until the verdict
+            is settled, or no plan can be proven on these requests, whatever is bought (``stopped_by="hopeless"``).
+        seed: Seed of samples, splits and simulated answers.
+        execution: Where units run and how many at a time; None runs one at a time in this thread, at batch prices 500 in
+            threads. Fresh processes build a workflow again by its name.
+        batch_prices: Buy in the batches of OpenAI, Anthropic and Gemini: half the price, each wave of calls within 24 h. A
+            killed run fetches what it has bought. In Python also how long to wait for them.
+        checkpoints: Keep the contents of checkpoints in this folder or under this fsspec URL, in later runs too. None: in the
+            store.
+        keep_going: Go on even if all first rows of a stage fail alike, none of the first ten answers of what runs today is
+            right, or nothing can be proven.
+        dry_run: Say what would be called, for how much and how long. Calls nothing. In Python the result has a ``forecast``.
         on_progress: Called after every new observation.
         on_single_models: Called once with the table of the single models, as soon as their race is over; the result has it too.
-        on_note: Called with one line if the store's last run had other settings, and with one line if the workflow, the
-            dataset or the catalog changed: which rows stay, and which do not.
+        on_note: Called with one line if the models are simulated by default, if the store's last run had other settings, and if
+            the workflow, the dataset or the catalog changed: which rows stay, and which do not.
 
     Returns:
         How the profile stands and what ended it.
@@ -97,29 +140,59 @@ def profile(
         >>> result.executed
         166
     """
-    from vinelm.profiler import ExecutionConfig, ProfileSettings
+    from vinelm.backends.diagnostics import require_keys
+    from vinelm.backends.remote.batches import BatchTimes
+    from vinelm.profiler import ExecutionConfig, ProfileResult, ProfileSettings, WorkflowSource
+    from vinelm.profiler.execution.batching import BatchPrices, batched_models
     from vinelm.profiler.sampling.samplers import require_sampler
     from vinelm.traces import CheckpointPlace
-    from vinelm.workflows import load_workflow
 
-    if isinstance(workflow, str):
-        workflow = load_workflow(workflow)
-    inputs = prepared(workflow, Catalog.of(models), seed=seed)
-    inputs.require_budget(budget_usd)
+    named: dict[str, Any] = {
+        "workflow": workflow, "models": models, "preset": preset, "dataset": dataset, "columns": columns, "limit": limit,
+        "seed": seed, "stop": stop,
+    }  # fmt: skip
+    named = {name: str(value) if isinstance(value, Path) else value for name, value in named.items()}
+    inputs = load_inputs(**named)
+    if execution is None:
+        execution = ExecutionConfig(isolation="thread", workers=BATCH_WORKERS) if batch_prices else ExecutionConfig()
+    is_plain = all(isinstance(value, str | int | tuple | None) for value in named.values())
+    if execution.isolation == "process" and execution.source is None and is_plain:
+        execution = replace(execution, source=WorkflowSource(function=f"{__name__}:load_inputs", arguments=named))
+    terms = None
+    if batch_prices:
+        terms = BatchPrices(times=BatchTimes() if batch_prices is True else batch_prices)
+        batched_models(inputs.workflow, inputs.catalog, inputs.backends)  # refuses what cannot be bought that way
+    require_sampler(sampler)
+    if not dry_run:
+        inputs.require_budget(budget_usd)
     if max_error is not None:
         require_max_error(max_error)
     if max_error is None and coverage is None and budget_usd is None and budget_calls is None:
         coverage = DEFAULT_COVERAGE
-    require_sampler(sampler)
     settings = ProfileSettings(  # refuses nonsense before a store is made
         requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls, seed=seed,
-        execution=execution or ExecutionConfig(), keep_going=keep_going, on_progress=on_progress,
+        execution=execution, batch_prices=terms, keep_going=keep_going, on_progress=on_progress,
         on_single_models=on_single_models, on_note=on_note,
     )  # fmt: skip
+    settings.note(inputs.note)
+    where = store if store is not None else Path("runs") / f"{inputs.workflow.name}.db"
+    if dry_run:
+        found = forecast_run(
+            inputs, where if isinstance(where, str | Path) else where.path, settings.limits, sampler=sampler,
+            workers=execution.workers, max_error=max_error, batch_prices=terms, on_note=on_note,
+        )  # fmt: skip
+        return ProfileResult(
+            stopped_by="dry-run", executed=0, failures={}, counts=(), coverage=0.0, spent_usd=0.0, exhaustive_usd=0.0,
+            naive_usd=0.0, committed_usd=0.0, abandoned=0, forecast=found,
+        )  # fmt: skip
+    require_keys(inputs.catalog.models)
     place = None if checkpoints is None else CheckpointPlace(checkpoints)
     identity = inputs.identity
-    with _opened(store, identity, place) as opened:
-        return run_profile(inputs, opened, replace(settings, identity=identity), max_error=max_error)
+    if store is None:
+        Path("runs").mkdir(exist_ok=True)
+    with _opened(where, identity, place) as opened:
+        result = run_profile(inputs, opened, replace(settings, identity=identity), max_error=max_error)
+        return replace(result, store=opened.path)
 
 
 def run_profile(
@@ -131,19 +204,24 @@ def run_profile(
     max_loss: float | None = None,
 ) -> ProfileResult:
     """Profile into an open store: once, or in steps until an estimate from it has at most ``max_error``."""
-    from vinelm.api.deciding import recommended_plans
     from vinelm.profiler import profile
+    from vinelm.profiler.scheduling.observed_cells import only_failures
+    from vinelm.traces.store.run_state import RunRecords
 
     workflow, catalog, backends = inputs.workflow, inputs.catalog, inputs.backends
     settings = replace(settings, candidates=recommended_plans(workflow.template.bind(tuple(catalog)), catalog))
     settings = replace(settings, whole=settings.sampled_for)  # a step of a profile must not take its shares of its own coverage
     if max_error is None:
-        return profile(workflow, catalog, backends, store, settings)
-    return profile_until_certain(
-        lambda coverage: profile(workflow, catalog, backends, store, replace(settings, coverage=coverage)),
-        store.path, max_error=max_error, at_most=settings.coverage or 1.0, max_loss=max_loss,
-        keep_going=settings.keep_going, on_note=settings.on_note,
-    )  # fmt: skip
+        found = profile(workflow, catalog, backends, store, settings)
+    else:
+        found = profile_until_certain(
+            lambda coverage: profile(workflow, catalog, backends, store, replace(settings, coverage=coverage)),
+            store.path, max_error=max_error, at_most=settings.coverage or 1.0, max_loss=max_loss,
+            keep_going=settings.keep_going, on_note=settings.on_note,
+        )  # fmt: skip
+    if found.stopped_by in ENDED_WELL and only_failures(store.observations()) is not None:
+        RunRecords(store).note_only_failures()  # the next run executes these rows again
+    return found
 
 
 def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going: bool = False) -> None:
@@ -159,16 +237,14 @@ def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going:
         WorkflowError: None of the first answers was right (code ``none-right``).
     """
     from vinelm.profiler.scheduling.observed_cells import only_failures
-    from vinelm.traces.store.run_state import RunRecords
 
     if result.stopped_by == "broken":
         raise StageBroken(f"{result.message}: repair it and run the same line again, which executes these rows again")
     if result.stopped_by == "none-right":
         asked = "is the answer read in the right place, and scored by its label?"
         raise WorkflowError(f"{result.message}: {asked}", code="none-right")
-    failed = only_failures(store.observations()) if result.stopped_by in ("coverage", "complete", "sampler") else None
+    failed = only_failures(store.observations()) if result.stopped_by in ENDED_WELL else None
     if failed is not None:
-        RunRecords(store).note_only_failures()
         again = "run it without --keep-going" if keep_going else "run the same line again"
         raise StageBroken(f"{failed}: repair it and {again}, which executes these rows again", code="only-failures")
 
@@ -211,6 +287,47 @@ class Inputs:
 
         judges = judge_backends_of(self.workflow, self.catalog, self.backends)
         require_budget({**self.backends, **judges}, budget_usd)
+
+
+def load_inputs(
+    workflow: Workflow | str,
+    models: Models | None = None,
+    *,
+    preset: str | None = None,
+    dataset: str | Path | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    stop: StopRule | None = None,
+    columns: Columns | Iterable[str] | None = None,
+) -> Inputs:
+    """Load the workflow, catalog and backends of a profile, and check that they fit together. Calls no model.
+
+    Takes the keywords of :func:`profile`; where models are not named, ``note`` of the result says which they are.
+
+    Raises:
+        InputError: An input is missing, invalid, or does not fit the others.
+    """
+    from vinelm.backends import simulated_catalog
+    from vinelm.workflows import load_workflow
+
+    if models is not None and preset is not None:
+        raise ConfigError("models and preset exclude each other: keep one")
+    workflow = load_workflow(workflow, dataset=dataset, columns=columns, limit=limit)
+    if limit is not None:
+        workflow = replace(workflow, requests=tuple(workflow.requests[:limit]))
+    note = None
+    if models is not None:
+        catalog = Catalog.of(models)
+    elif preset is None and workflow.models is not None:
+        catalog = workflow.models
+        note = f"recorded answers of {len(catalog)} real models: give models for live ones"
+    elif preset is None and workflow.writer is None:
+        raise ConfigError(f"workflow {workflow.name!r} has no simulated answers: give models", code="models-needed")
+    else:
+        name = preset or workflow.simulated_preset or DEFAULT_PRESET
+        catalog = simulated_catalog(name)
+        note = f"simulated models (preset {name}, {len(catalog)} models): give models for real ones"
+    return replace(prepared(workflow, catalog, seed=seed, stop=stop), note=note)
 
 
 def prepared(workflow: Workflow, catalog: Catalog, *, seed: int, stop: StopRule | None = None) -> Inputs:
@@ -296,3 +413,102 @@ def _opened(
         if place is not None:
             opened.keep_checkpoints_under(place)
         yield opened
+
+
+def forecast_run(
+    inputs: Inputs,
+    store: StoreAddress | str,
+    limits: ProfileLimits,
+    *,
+    sampler: str | Sampler = "deciding",
+    workers: int = 1,
+    max_error: float | None = None,
+    batch_prices: BatchPrices | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> RunForecast:
+    """Forecast a profile. Calls no model, and writes nothing.
+
+    Args:
+        inputs: What would be profiled.
+        store: Its store, whose rows calibrate the forecast; there need not be one.
+        limits: Where the run would stop.
+        sampler: As :func:`vinelm.profile` takes it.
+        workers: Units at a time.
+        max_error: As :func:`vinelm.profile` takes it.
+        batch_prices: The terms of a run that buys in batches.
+        on_note: Called with one line about what the run would change in the store.
+
+    Raises:
+        StoreError: The store cannot be read, or belongs to another workflow.
+    """
+    from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
+    from vinelm.profiler.dry_run.batches import RunForecast, batch_forecast
+    from vinelm.profiler.dry_run.forecast import needs_of
+    from vinelm.profiler.dry_run.throughput import rates_of
+    from vinelm.profiler.execution.batching import batched_models
+    from vinelm.profiler.growth import kinds_of
+    from vinelm.profiler.runner import continued_share
+    from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
+    from vinelm.traces.databases.address import address_of
+    from vinelm.traces.databases.opening import exists
+
+    workflow, catalog = inputs.workflow, inputs.catalog
+    if max_error is not None and limits.coverage is None:
+        limits = replace(limits, coverage=DEFAULT_COVERAGE)  # nobody knows before how far it goes
+    identity = inputs.identity
+    rows: list[Observation] = []
+    committed_usd = 0.0
+    if exists(address_of(store)):
+        rows, committed_usd = _previewed(inputs, store, identity, on_note)
+    ids, template = [request.id for request in workflow.requests], workflow.template
+    if isinstance(sampler, str):
+        sampler = make_sampler(
+            sampler,
+            template,
+            ids,
+            inputs.seed,
+            catalog=catalog,
+            limits=limits,
+            continued_share=continued_share(workflow),
+            candidates=recommended_plans(template, catalog),
+            kinds=kinds_of(workflow, ()),
+            few_rounds=batch_prices is not None,
+        )
+    known: dict[str, Any] = {
+        "workers": workers, "rates": rates_of(catalog, inputs.backends), "rows": rows, "committed_usd": committed_usd,
+        "seed": inputs.seed,
+    }  # fmt: skip
+
+    def within(limits: ProfileLimits, sampler: Sampler = sampler) -> Forecast:
+        return forecast_profile(template, catalog, ids, sampler, limits, **known)
+
+    run = within(limits)
+    coverage = limits.coverage or DEFAULT_COVERAGE
+    unlimited = ProfileLimits(coverage=coverage)
+    whole = run if limits == unlimited else within(unlimited)
+    needs = needs_of(whole, limits, template, len(ids), coverage=coverage, rows=rows, committed_usd=committed_usd)
+    if isinstance(sampler, DecidingSampler):
+        needs = replace(needs, race_usd=within(ProfileLimits(coverage=1.0), sampler.race_alone()).cost_usd)
+    batches = None
+    if batch_prices is not None:
+        batched = batched_models(workflow, catalog, inputs.backends)
+        batches = batch_forecast(run, batch_prices, batched, template, catalog)
+    return RunForecast(
+        workflow=workflow, catalog=catalog, is_simulated=inputs.is_simulated, run=run, needs=needs, batches=batches,
+        max_error=max_error,
+    )  # fmt: skip
+
+
+def _previewed(
+    inputs: Inputs, store: StoreAddress | str, identity: StoreIdentity, on_note: Callable[[str], None] | None
+) -> tuple[list[Observation], float]:
+    """The rows that the store would have once a run began, and its dollars."""
+    from vinelm.profiler.growth import request_digests
+    from vinelm.traces import ObservationStore
+    from vinelm.traces.growth.grow import preview_growth
+
+    with ObservationStore.open(store) as opened:
+        growth, rows = preview_growth(opened, identity, request_digests(inputs.workflow))
+        if growth is not None and (growth.has_effect or growth.is_reshaped) and on_note is not None:
+            on_note(growth.describe())
+        return rows, opened.committed_usd()

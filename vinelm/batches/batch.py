@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -53,7 +53,7 @@ def batch(
     *,
     output: str | Path,
     dataset: str | Path | None = None,
-    columns: Columns | None = None,
+    columns: Columns | Iterable[str] | None = None,
     models: Catalog | str | Path | None = None,
     budget_usd: float | None = None,
     deadline_s: float | None = None,
@@ -78,21 +78,21 @@ def batch(
         trie: The annotated trie, or the path of its file.
         objective: What to plan for.
         output: The file of answers, JSON lines in the order of the data set; written when the batch ends or is interrupted.
-        dataset: The requests, in any format of :func:`~vinelm.read_dataset`. They need no labels, and those without an id are
-            named by their line. None takes the workflow's own.
-        columns: Which columns become inputs and ids; None leaves that to the format.
-        models: A catalog or the path of its file; None takes the trie's simulated models.
-        budget_usd: The most that all requests may cost in dollars. Required for models that cost money.
-        deadline_s: Seconds within which all should be answered, counted from the batch's first start; None: no limit.
-        finish: Near the end of the money or the time, ``"all"`` has the cheapest plans finish all requests, ``"good"`` leaves
-            the rest unanswered.
-        workers: Requests under way at a time; on all nodes together.
-        store: What keeps answers and dollars: a file, created if missing, or ``postgresql://...``; None: the output with the
-            suffix ``.db``.
-        seed: Decides the answers of simulated models.
-        batch_prices: Buy calls in the providers' batches, for half the price and within a day for each invocation of a request,
-            as long as the deadline leaves the time to ask for the rest at once; or how long to wait for them.
-        dry_run: Answer nothing: only count, plan and forecast.
+        dataset: Requests: CSV, JSON lines, Parquet, or an export. Labels are not needed. None: the workflow's.
+        columns: Column of the dataset to use: input.KEY=COLUMN, label.KEY=COLUMN (the graph never sees labels) or id=COLUMN. A
+            path such as outputs.answer leads into a column. Repeatable. In Python several such texts, or
+            :class:`vinelm.datasets.Columns`. None: the format decides.
+        models: Catalog of models with prices. In Python also a :class:`~vinelm.Catalog`. None: simulated models of the trie.
+        budget_usd: Never spend more than this on all requests, interrupted runs included. In Python required for models that
+            cost money.
+        deadline_s: When all should be answered, from the first start: 7h, 90m, 1h30m. In Python seconds.
+        finish: Near the end of the money or the time: the cheapest plans finish all requests, or the rest stays unanswered.
+        workers: Requests under way at a time.
+        store: Store of answers and dollars, or postgresql://...; the same line continues it. None: the output with .db.
+        seed: Seed of samples, splits and simulated answers.
+        batch_prices: Buy calls in the providers' batches: half the price, up to a day for each invocation of a request, as far
+            as ``deadline_s`` leaves the time. In Python also how long to wait for them.
+        dry_run: Print what would be answered, for how much and how long. Calls nothing.
         cluster: The Ray cluster whose nodes serve the requests; None for this machine. The workflow has to be named, and each
             node needs it, the data set and the keys.
         on_done: Called as ``on_done(done, total)`` with the different requests now and then.
@@ -119,11 +119,9 @@ def batch(
         (True, 'ok')
     """
     output, name = Path(output), workflow
-    if not isinstance(workflow, Workflow):
-        workflow = load_workflow(workflow, dataset=dataset, columns=columns, labelled=False)
-    elif dataset is not None or columns is not None:
-        unused = "columns" if dataset is None else "dataset"
-        raise ConfigError(f"{unused} has no effect on a Workflow object: give it its requests, or name it as module:attribute")
+    if columns is not None and not isinstance(columns, Columns):
+        columns = Columns.parse(columns)
+    workflow = load_workflow(workflow, dataset=dataset, columns=columns, labelled=False)
     if deadline_s is not None and not (deadline_s > 0 and math.isfinite(deadline_s)):
         raise ConfigError(f"the deadline is {deadline_s} s: it must be a number of seconds > 0")
     if workers < 1:

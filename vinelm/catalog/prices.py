@@ -142,7 +142,7 @@ def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], whe
     first, more = changed[0], f" and {len(changed) - 1} more" if len(changed) > 1 else ""
     old, new = held[first].price, now[first].price
     was = f"${old.input:g} in and ${old.output:g} out per million tokens, now ${new.input:g} and ${new.output:g}"
-    cure = "`vinelm reprice TRIE --store DB --models FILE -o NEW` takes the new ones"
+    cure = "`vinelm store reprice TRIE --store DB --models FILE -o NEW` takes the new ones"
     return f"prices of {where} are not those that plans go by: {first} {was}{more}: {cure}"
 
 

@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo, print_json, progress, say, show_table
-from vinelm.cli.inputs import cluster_of, in_options, objective_of
-from vinelm.cli.options import (
-    cluster_options,
-    column_option,
-    flag,
-    objective_options,
-    option,
-    output_options,
-    resumable,
-    seed_option,
-)
-from vinelm.cli.quantities import DURATION, USD, Count
+from vinelm.cli.declared import declared
+from vinelm.cli.inputs import cluster_of, in_options, objective_in
+from vinelm.cli.options import cluster_options, objective_options, option, output_options, resumable
+from vinelm.cli.quantities import DURATION
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.reports import percent, seconds, usd
 
@@ -33,31 +25,12 @@ MOST_REASONS = 5
 
 @click.command("batch", short_help="Answer a data set within a budget and a deadline.")
 @click.argument("workflow")
-@option("--dataset FILE", "Requests: CSV, JSON lines, Parquet, or an export. Labels are not needed [default: the workflow's].")
-@column_option
 @option("--trie VINE", "What `vinelm estimate` made of the application's profile.", Path, required=True)
 @objective_options
-@option("--budget-usd USD", "Never spend more than this on all requests, interrupted runs included.", USD)
-@option("--deadline TIME", "When all should be answered, from the first start: 7h, 90m, 1h30m.", DURATION)
-@option(
-    "--finish",
-    "Near the end of the money or the time: the cheapest plans finish all requests, or the rest stays unanswered.",
-    ("all", "good"),
-    default="all",
-)
+@declared("vinelm.batches.batch:batch", "cluster", deadline_s=("--deadline TIME", DURATION))
 @option("-o --output FILE", "The answers: JSON lines in the order of the data set.", Path, required=True)
-@option("--store DB", "Store of answers and dollars, or postgresql://...; the same line continues it [default: FILE with .db].")
-@option("--workers N", "Requests under way at a time [default: 8].", Count(1), default=8)
 @cluster_options
-@option("--models TOML", "Catalog of models with prices [default: simulated models of the trie].", Path)
 @option("--report HTML", "Write a page about the batch, too.", Path, into="page")
-@flag(
-    "--batch-prices",
-    "Buy calls in the providers' batches: half the price, up to a day for each invocation of a request, as far as --deadline "
-    "leaves the time.",
-)
-@seed_option
-@flag("--dry-run", "Print what would be answered, for how much and how long. Calls nothing.")
 @output_options
 @resumable
 def command(
@@ -65,15 +38,12 @@ def command(
     workflow: str,
     trie: Path,
     output: Path,
-    deadline: float | None,
-    columns: tuple[str, ...],
     page: Path | None,
     engine: str,
     ship: bool,
-    dry_run: bool,
     as_json: bool,
     quiet: bool,
-    **settings: Any,
+    **given: Any,
 ) -> None:
     """Answer every request of a data set with the application, each under the plan that the dollars and hours left allow.
 
@@ -85,14 +55,14 @@ def command(
 
     Example: vinelm batch app.py:workflow --dataset docs.jsonl --trie app.vine --maximize accuracy --budget-usd 40
     --deadline 7h -o answers.jsonl
+
+    Example: vinelm batch app.py:workflow --trie app.vine --maximize accuracy --budget-usd 40 --deadline 2d --batch-prices
+    --finish good --models models.toml --workers 100 --store answers.db -o answers.jsonl --report batch.html --dry-run
     """
     from vinelm.batches import batch
-    from vinelm.datasets import Columns
 
-    names = ("dataset", "budget_usd", "finish", "store", "workers", "models", "batch_prices", "seed")
-    own = {name: settings.pop(name) for name in names}
-    objective = objective_of(settings)
-    if page is not None and page.resolve() in {output.resolve(), Path(own["store"] or output.with_suffix(".db")).resolve()}:
+    objective, dry_run = objective_in(given), given["dry_run"]
+    if page is not None and page.resolve() in {output.resolve(), Path(given["store"] or output.with_suffix(".db")).resolve()}:
         raise ConfigError(f"--report is {page}, which holds the answers: name another file")
     if page is not None:  # before anything is spent
         from vinelm.reports.drawing.html import require_page
@@ -104,13 +74,10 @@ def command(
             trie,
             objective,
             output=output,
-            columns=Columns.parse(columns),
-            deadline_s=deadline,
-            dry_run=dry_run,
             cluster=cluster_of(engine, ship=ship),
             on_note=lambda line: echo(line, err=True),
             on_done=lambda done, total: advance(done, total, "batch", f"{done:,} of {total:,} requests"),
-            **own,
+            **given,
         )
     if as_json:
         print_json({"objective": objective.to_dict(), "is_dry_run": dry_run, **found.to_dict()})

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from vinelm.cli.console import echo
 from vinelm.errors import ConfigError, InputError
@@ -17,59 +16,19 @@ from vinelm.io.file_kinds import unread
 from vinelm.io.reading import read_text
 
 if TYPE_CHECKING:
-    from vinelm.api.profiling import Inputs
     from vinelm.catalog import Catalog, Model
     from vinelm.objective import Objective
     from vinelm.profiler import RayCluster
-    from vinelm.requests.workflow import Workflow
-    from vinelm.template import StopRule
 
 DEFAULT_PRESET = "paper"
-_FIELDS = r"(maximize|minimize|min_accuracy|max_cost_usd|max_latency_s|cost_budget|risk|elapsed_s)"
+FILE = "objective"
+BOUNDS = ("maximize", "minimize", "min_accuracy", "max_cost_usd", "max_latency_s", "cost_budget", "risk", FILE)
+"""Where :data:`~vinelm.cli.options.objective_options` go."""
+UNSET = {"cost_budget": "population", "risk": "mean"}
+"""Those of them that are never None."""
+_FIELDS = f"({'|'.join((*BOUNDS[:-1], 'elapsed_s'))})"
 _SETTING = re.compile(rf'\b{_FIELDS}="([^"]*)"')
 _FIELD = re.compile(rf"(?<![-\w]){_FIELDS}\b")
-FILE = "objective_file"
-
-
-def load_inputs(
-    spec: str,
-    *,
-    models: Path | None = None,
-    preset: str | None = None,
-    dataset: str | None = None,
-    limit: int | None = None,
-    seed: int = 0,
-    stop: str | None = None,
-    columns: Sequence[str] = (),
-) -> Inputs:
-    """Load the workflow, catalog and backends of a command, and check that they fit together. Calls no model.
-
-    Args:
-        spec: Registry name of the workflow, or ``module:attribute``.
-        models: Catalog file.
-        preset: Simulated catalog to use instead of ``models``. With neither, a workflow that can simulate answers gets the
-            default preset.
-        dataset: Path of the requests; None for the workflow's own.
-        limit: Number of requests to keep; None for all.
-        seed: Decides simulated answers.
-        stop: Stop rule; None for the workflow's own.
-        columns: Columns of the dataset, as :meth:`vinelm.datasets.Columns.parse` reads them.
-
-    Raises:
-        InputError: An input is missing, invalid, or does not fit the others.
-    """
-    from vinelm.api.profiling import prepared
-    from vinelm.datasets import Columns
-    from vinelm.workflows import load_workflow
-
-    if models is not None and preset is not None:
-        raise ConfigError("--models and --preset exclude each other: keep one")
-    workflow = load_workflow(spec, dataset=dataset, columns=Columns.parse(columns), limit=limit)
-    if limit is not None:
-        workflow = replace(workflow, requests=tuple(workflow.requests[:limit]))
-    catalog, note = _catalog(workflow, models, preset)
-    found = prepared(workflow, catalog, seed=seed, stop=cast("StopRule | None", stop))
-    return replace(found, note=note)
 
 
 def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog:
@@ -78,18 +37,6 @@ def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog
     from vinelm.catalog import Catalog
 
     return simulated_catalog(preset or DEFAULT_PRESET) if models is None else Catalog.from_file(models)
-
-
-def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tuple[Catalog, str | None]:
-    if models is not None:
-        return catalog_for_check(models), None
-    if preset is None and workflow.models is not None:
-        return workflow.models, f"recorded answers of {len(workflow.models)} real models: use --models for live ones"
-    if preset is None and workflow.writer is None:
-        raise ConfigError(f"workflow {workflow.name!r} needs --models with a catalog file: it has no simulated answers")
-    name = preset or workflow.simulated_preset or DEFAULT_PRESET
-    catalog = catalog_for_check(None, name)
-    return catalog, f"simulated models (preset {name}, {len(catalog)} models): use --models for real ones"
 
 
 def cluster_of(engine: str, *, ship: bool) -> RayCluster | None:
@@ -141,7 +88,7 @@ def objective_of(bounds: dict[str, Any], **fixed: Any) -> Objective:
     """Return the objective of the options, and of the file that ``--objective`` names.
 
     Args:
-        bounds: Values of the objective options by field name; ``objective_file`` is the path of the file, or None.
+        bounds: Values of the objective options by field name; ``objective`` is the path of the file, or None.
         **fixed: Further fields of the objective.
 
     Raises:
@@ -160,11 +107,22 @@ def objective_of(bounds: dict[str, Any], **fixed: Any) -> Objective:
         return Objective(**given, **fixed)
 
 
+def objective_in(given: dict[str, Any], *, is_open: bool = False) -> Any:
+    """Take the objective out of all options that are given; see :func:`objective_of`.
+
+    Args:
+        given: The options by keyword; those of the objective are removed.
+        is_open: Whether there may be none: then None.
+    """
+    bounds = {name: given.pop(name) for name in BOUNDS}
+    unset = all(value == UNSET.get(name) for name, value in bounds.items())
+    return None if is_open and unset else objective_of(bounds)
+
+
 def _joined(given: dict[str, Any], read: dict[str, Any], file: Path) -> dict[str, Any]:
     """The options and the file's fields together."""
-    defaults = {"cost_budget": "population", "risk": "mean"}
     for name in read.keys() & given.keys():
-        if given[name] not in (None, defaults.get(name)):
+        if given[name] not in (None, UNSET.get(name)):
             raise ConfigError(f"--{name.replace('_', '-')} is also a field of {file}: give it once")
     return given | read
 

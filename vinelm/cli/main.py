@@ -26,17 +26,26 @@ from vinelm.io.file_kinds import STORE, TRIE, what_is
 from vinelm.version import __version__
 
 SECTIONS = {
-    "Begin": ("replay", "label", "demo", "try", "init", "check"),
-    "Measure": ("profile", "store", "estimate", "trie", "reprice", "export"),
-    "Decide": ("plan", "explain", "evaluate", "verify", "drift", "report"),
-    "Serve": ("batch", "fleet"),
-    "Tools": ("tools",),
-    "Engines of your own": ("engine", "calibrate"),
+    "Begin": ("replay", "label", "demo", "try", "check"),
+    "Measure": ("profile", "estimate", "store"),
+    "Decide": ("plan", "evaluate", "verify", "report"),
+    "Serve": ("batch", "drift"),
+    "Advanced": ("init", "engine", "fleet", "tools"),
 }
 """The subcommands by what they are for, as the help shows them."""
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 """The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``; see :func:`module_of`."""
-GROUPS = ("store", "trie", "fleet", "tools")
+OLD = {
+    "explain": "plan --explain",
+    "trie": "plan --show",
+    "trie show": "plan --show",
+    "trie diff": "plan --diff",
+    "reprice": "store reprice",
+    "export": "store export",
+    "calibrate": "engine calibrate",
+}
+"""Names that work and are not shown, and what they stand for."""
+GROUPS = ("store", "engine", "fleet", "tools")
 """The subcommands that have subcommands of their own."""
 _APART: set[Callable[..., Any]] = set()
 """Functions of commands that run with stdout apart."""
@@ -73,6 +82,14 @@ class LazyGroup(SuggestingGroup):
                 raise click.UsageError(f"{name} is empty: give a value, or leave it out", ctx)
         return super().parse_args(ctx, args)
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an old name stands for the words of today."""
+        for words in (2, 1):
+            if (today := OLD.get(" ".join(args[:words]))) is not None:
+                args = [*today.split(), *args[words:]]
+                break
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the subcommand; None if there is none of this name."""
         if cmd_name not in COMMANDS:
@@ -99,7 +116,7 @@ class LazyGroup(SuggestingGroup):
     def with_file(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Return the command that begins with such a file: an application, a trie, a store."""
         file = args[0]
-        reader = {TRIE: "trie show", STORE: "store info"}.get(what_is(file) or "")
+        reader = {TRIE: "plan --show", STORE: "store info"}.get(what_is(file) or "")
         if _APPLICATION.match(file):
             reader = "try"
         return [] if reader is None else [f"vinelm {reader} {shlex.join(args)}"]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from vinelm.cli.failures import Resumable
-from vinelm.cli.quantities import FRACTION, SECONDS, USD, Count, OneOf
+from vinelm.cli.quantities import FRACTION, SECONDS, USD, OneOf
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -85,13 +85,13 @@ def option(usage: str, help: str, kind: Any = str, *, into: str | None = None, *
     elif isinstance(kind, tuple):
         kind = OneOf(kind)
     # A help text that says its default itself, in better words, is not followed by it again.
-    shown = {"show_default": "[default:" not in help} if more.get("default") else {}
+    shown = {"show_default": "[default:" not in help} if more.get("default") is not None else {}
     return click.option(*names, *([into] if into else []), type=kind, metavar=metavar, help=help, **{**shown, **more})
 
 
-def flag(usage: str, help: str, *, into: str | None = None) -> Callable[[Command], Command]:
-    """Return the decorator of an option without a value, such as ``"-q --quiet"``."""
-    return click.option(*usage.split(), *([into] if into else []), is_flag=True, help=help)
+def flag(usage: str, help: str, *, into: str | None = None, default: bool = False) -> Callable[[Command], Command]:
+    """Return the decorator of an option without a value, such as ``"-q --quiet"`` or ``"--check/--no-check"``."""
+    return click.option(*usage.split(), *([into] if into else []), is_flag=True, default=default, help=help)
 
 
 def path_argument(name: str, **more: Any) -> Callable[[Command], Command]:
@@ -113,37 +113,8 @@ def stacked(*decorators: Callable[[Command], Command]) -> Callable[[Command], Co
 store_argument = path_argument("store")
 trie_argument = path_argument("trie")
 
-models_option = option(
-    "--models TOML",
-    "Catalog of models with prices. Default for a bundled workflow: simulated models, marked as such in the output.",
-    Path,
-)
-preset_option = option(
-    "--preset NAME", "Simulated catalog to use without --models: paper (8 models), paper-2, paper-4, one-wins."
-)
-dataset_option = option(
-    "--dataset PATH",
-    "Requests: CSV, JSON lines, Parquet, a Hugging Face folder, or an export of LangSmith or Langfuse; a bundled workflow "
-    "reads its own format [default: the workflow's].",
-)
-column_option = option(
-    "--column FIELD=COLUMN",
-    "Column of the dataset to use: input.KEY=COLUMN, label.KEY=COLUMN (the graph never sees labels) or id=COLUMN. A path "
-    "such as outputs.answer leads into a column. Repeatable [default: the format decides].",
-    into="columns",
-    multiple=True,
-)
-seed_option = option("--seed N", "Seed of samples, splits and simulated answers.", int, default=0, show_default=True)
-limit_option = option("--limit N", "Use only the first N requests of the dataset.", Count(1))
-stop_option = option(
-    "--stop",
-    "When a request leaves the loop: when the workflow's own check passes, or when its answer is right (needs labels, so "
-    "for offline replay only) [default: as the workflow declares].",
-    ("workflow", "oracle"),
-)
 json_option = flag("--json", "Print one JSON object instead of tables.", into="as_json")
 quiet_option = flag("-q --quiet", "Show no progress bars.")
-signals_option = flag("--signals", "Plan over what requests show (the check's verdict, signals, whether answers agree).")
 
 cluster_options = stacked(
     option(
@@ -154,8 +125,6 @@ cluster_options = stacked(
     ),
     flag("--ship", "With ray://: copy the current folder, without .env, to the nodes."),
 )
-dataset_options = stacked(dataset_option, column_option)
-workflow_inputs = stacked(models_option, preset_option, dataset_options, limit_option, seed_option)
 output_options = stacked(json_option, quiet_option)
 objective_options = stacked(
     option("--maximize accuracy", "What to maximize."),
@@ -180,7 +149,6 @@ objective_options = stacked(
         "--objective FILE",
         "Further fields of the objective, such as confidence, z and late_weight: a .toml or .json file.",
         Path,
-        into="objective_file",
     ),
 )
 """The common fields of an :class:`~vinelm.objective.Objective`, under their own names; a file has the others."""

@@ -13,10 +13,8 @@ from vinelm.trie.verdict import MAX_LOSS, what_can_be_proven
 
 if TYPE_CHECKING:
     from vinelm.api.certainty import Shortfall
-    from vinelm.api.forecasting import RunForecast
-    from vinelm.api.profiling import Inputs
     from vinelm.profiler import Forecast, ProfileResult
-    from vinelm.profiler.dry_run.batches import BatchForecast
+    from vinelm.profiler.dry_run.batches import BatchForecast, RunForecast
     from vinelm.profiler.dry_run.forecast import ForecastInterval, Needs
     from vinelm.traces import ObservationStore
 
@@ -28,7 +26,7 @@ ENDED = {
 """What ended a run that had looked at its own estimate."""
 
 
-def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_error: float | None) -> None:
+def show(result: ProfileResult, store: ObservationStore, *, max_error: float | None) -> None:
     """Print the cost by model, depth and stage, the coverage, what was saved, and the next command."""
     from vinelm.reports.store_text import shown_lines
     from vinelm.traces.store.shown import ShownRows
@@ -61,7 +59,7 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_
     record = ShownRows(store).record
     for line in () if record is None else shown_lines(record, len(store)):
         say(line)
-    if inputs.is_simulated:
+    if store.identity.is_simulated:
         say("Simulated models: prices and answers are not those of real ones.")
     _show_next(result, store, max_error)
 
@@ -132,12 +130,14 @@ def _spend_table(title: str, spend: Mapping[str | int, Any], total: float) -> No
     show_table(f"Cost by {title}", (title, "rows", "calls", "failed", "cost", "share"), rows)
 
 
-def print_result(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_error: float | None) -> None:
+def print_result(result: ProfileResult, store: ObservationStore, *, max_error: float | None) -> None:
     """Print the result as one JSON object."""
     spend = {by: {str(k): asdict(v) for k, v in store.spend(by).items()} for by in GROUPS}  # type: ignore[arg-type]
-    facts = {"workflow": inputs.workflow.name, "store": str(store.path), "is_simulated": inputs.is_simulated}
+    facts = {"workflow": store.identity.workflow, "store": str(store.path), "is_simulated": store.identity.is_simulated}
     facts |= {} if max_error is None else {"max_error": max_error}
-    print_json({**facts, **asdict(result), "spend": spend})
+    figures = {one.name: getattr(result, one.name) for one in fields(result) if one.name not in ("forecast", "store")}
+    figures["single_models"] = None if result.single_models is None else asdict(result.single_models)
+    print_json({**facts, **figures, "spend": spend})
 
 
 def print_interrupted(result: ProfileResult) -> None:
@@ -150,23 +150,23 @@ def print_interrupted(result: ProfileResult) -> None:
     )
 
 
-def _show_judge_price(inputs: Inputs, forecast: Forecast) -> None:
+def _show_judge_price(found: RunForecast) -> None:
     from vinelm.profiler.execution.judging import judge_price
 
-    price = judge_price(inputs.workflow, inputs.catalog)
+    price = judge_price(found.workflow, found.catalog)
     if price is not None:
         name, one_usd = price
         say(
             f"The judge {name} is asked about each new answer besides: at most {usd(one_usd)} each, so up to "
-            f"{usd(one_usd * forecast.cells.middle)} that count against the budget and are not in these dollars."
+            f"{usd(one_usd * found.run.cells.middle)} that count against the budget and are not in these dollars."
         )
 
 
 def print_forecast(found: RunForecast, *, as_json: bool) -> None:
     """Print what the run would do, and what it needs against what is left."""
-    inputs, forecast, needs, batches = found.inputs, found.run, found.needs, found.batches
+    forecast, needs, batches = found.run, found.needs, found.batches
     if as_json:
-        facts = {"workflow": inputs.workflow.name, "is_simulated": inputs.is_simulated, "dry_run": True}
+        facts = {"workflow": found.workflow.name, "is_simulated": found.is_simulated, "dry_run": True}
         facts |= {} if batches is None else {"batches": asdict(batches)}
         print_json({**facts, **_plain(forecast), "needs": {**_plain(needs), "short_usd": needs.short_usd}})
         return
@@ -177,13 +177,13 @@ def print_forecast(found: RunForecast, *, as_json: bool) -> None:
     rows.append(("coverage then", *map(percent, forecast.coverage)))
     show_table("Forecast", ("", "low", "middle", "high"), rows)
     _show_needs(needs)
-    say(what_can_be_proven(len(inputs.workflow.requests), MAX_LOSS))
+    say(what_can_be_proven(len(found.workflow.requests), MAX_LOSS))
     if found.max_error is not None:
         say(
             f"The run ends as soon as the best path's accuracy is known to +/- {100 * found.max_error:g} points, before or "
             f"after {percent(needs.coverage)}, and within the budget: the rows decide."
         )
-    _show_judge_price(inputs, forecast)
+    _show_judge_price(found)
     if forecast.pilot_rows:
         say(f"Calibrated on the store's {forecast.pilot_rows:,} rows; low to high holds 90 %.")
     else:

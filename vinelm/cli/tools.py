@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo, print_json, progress, say
+from vinelm.cli.declared import declared
 from vinelm.cli.inputs import in_options
 from vinelm.cli.options import (
     SuggestingGroup,
@@ -17,7 +18,6 @@ from vinelm.cli.options import (
     output_options,
     path_argument,
     resumable,
-    workflow_inputs,
 )
 from vinelm.cli.quantities import USD
 from vinelm.errors import BudgetExhausted, ConfigError
@@ -49,7 +49,7 @@ def command() -> None:
 
 @command.command("record", short_help="Run requests once and record their tool calls.")
 @click.argument("app")
-@workflow_inputs
+@declared("vinelm.api.profiling:profile", only=("models", "preset", "dataset", "columns", "limit", "seed"))
 @option("--store DB", "Store to create or continue [default: APP with .tools.db].", Path)
 @flag("--values", "Record arguments, results and what users said, too: patterns are mined from them.", into="has_values")
 @read_only_option
@@ -111,8 +111,8 @@ def record(
 
 def _recorded_inputs(app: str, how: dict[str, Any]) -> tuple[Inputs, VineLM | None]:
     """The workflow with its models, and the object by which the application itself runs, where it is known."""
-    from vinelm.api.profiling import prepared
-    from vinelm.cli.inputs import catalog_for_check, load_inputs
+    from vinelm.api.profiling import load_inputs, prepared
+    from vinelm.cli.inputs import catalog_for_check
     from vinelm.datasets import Columns, read_dataset
 
     if not app.partition(":")[0].endswith(".py"):

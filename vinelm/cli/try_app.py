@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo, print_json, say
-from vinelm.cli.options import flag, option, output_options, resumable
-from vinelm.cli.quantities import POINTS, USD, Count, InputFile
-from vinelm.cli.verdict_output import max_loss_option, show_verdict
+from vinelm.cli.declared import declared
+from vinelm.cli.options import output_options, resumable
+from vinelm.cli.quantities import POINTS, InputFile
+from vinelm.cli.verdict_output import show_verdict
 
 if TYPE_CHECKING:
     from vinelm.cli.progress import EventKind
@@ -22,20 +23,7 @@ if TYPE_CHECKING:
 
 @click.command("try", short_help="Try VineLM on your own app: one command, one verdict.")
 @click.argument("app", metavar="APP")
-@option("--dataset FILE", "Requests with their right answers: CSV, JSON lines, Parquet, or an export.", InputFile())
-@option("--label-field COLUMN", "Column with the right answer. Repeatable.", multiple=True)
-@option("--budget-usd USD", "Never spend more than this, earlier runs included.", USD)
-@option("--models NAME,NAME", "Models to choose from, as `vinelm init` takes them [default: the app's, and others like them].")
-@option("--today MODEL", "The model that your app runs today wherever its code does not say it, as PROVIDER:MODEL.")
-@option("--workers N", "Calls at a time [default: 4].", Count(1), default=4)
-@flag("--apply", "Put vine.around(...) around the models that the app makes.")
-@flag(
-    "--keep-going",
-    "Go on even if none of the first ten answers is right, all first rows of a stage fail alike, or nothing can be proven.",
-)
-@flag("--allow-unproven", "Print the lines that serve the plan also where it is not proven: it may be worse.")
-@flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
-@max_loss_option
+@declared("vinelm.trying.trial:try_app", models=("--models NAME,NAME", str), dataset=("--dataset FILE", InputFile()))
 @output_options
 @resumable
 def command(*, app: str, as_json: bool, quiet: bool, **options: Any) -> None:
@@ -55,6 +43,10 @@ def command(*, app: str, as_json: bool, quiet: bool, **options: Any) -> None:
     Exit code 0 whatever the verdict, 2 for bad input.
 
     Example: vinelm try app.py:graph --dataset qa.csv --label-field answer --budget-usd 1
+
+    Example: vinelm try app.py:graph --dataset qa.csv --models openai --today openai:gpt-5 --workers 8 --apply --dry-run
+
+    Example: vinelm try app.py:graph --budget-usd 5 --max-loss 1 --keep-going --allow-unproven
     """
     from vinelm.cli.progress import at_step, live, noted, raced
 

@@ -5,16 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vinelm.cli.console import say, show_table
-from vinelm.cli.options import option
-from vinelm.cli.quantities import POINTS
 from vinelm.trie.verdict import COLUMNS, table_rows
 
 if TYPE_CHECKING:
     from vinelm.trie.verdict import Verdict
-
-max_loss_option = option(
-    "--max-loss POINTS", "Points of accuracy that a cheaper plan may lose for the verdict to be to switch [default: 3].", POINTS
-)
 
 
 def show_verdict(found: Verdict) -> None:

@@ -24,7 +24,7 @@ _TEXTS = {
 _MOST_LISTED = 10_000
 """Names of a folder among which a near one is looked for."""
 TRIE, STORE = "a trie", "a store"
-READERS = {TRIE: "`vinelm plan`, `explain` and `trie show` read it", STORE: "`vinelm estimate` and `store info` read it"}
+READERS = {TRIE: "`vinelm plan` reads it", STORE: "`vinelm estimate` and `store info` read it"}
 """The commands for a file of VineLM's own, by what it is."""
 
 

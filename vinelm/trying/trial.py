@@ -19,9 +19,9 @@ from vinelm.trie.verdict import MAX_LOSS, Verdict, require_max_loss, what_can_be
 from vinelm.trying.project import FirstRun, note_today, project_of
 
 if TYPE_CHECKING:
-    from vinelm.api.forecasting import RunForecast
     from vinelm.api.profiling import Inputs
     from vinelm.profiler import Progress, SingleModels
+    from vinelm.profiler.dry_run.batches import RunForecast
 
 STORE, TRIE, REPORT = "app.db", "app.vine", "report"
 SPEC = "workflow:workflow"
@@ -111,19 +111,19 @@ def try_app(
 
     Args:
         app: ``FILE.py:ATTRIBUTE``, as for ``vinelm init``.
-        dataset: Requests with their right answers, which a first run needs: CSV, JSON lines, Parquet, or an export.
-        label_field: The column, or columns, with the right answer; none: looked for.
-        budget_usd: The most dollars that ``app.db`` may ever cost. Required for models that cost money.
-        models: Models to choose from, with commas between them; None: the application's, and others like them.
-        today: The model that runs today wherever the code does not say it, as ``provider:model``.
-        workers: Calls at a time, at least 1.
-        apply: Put ``vine.around(...)`` around the models that the application makes. Another process imports it for that.
-        keep_going: Go on even if none of the first ten answers is right, all first rows of a stage fail alike, or no plan can
-            be proven on these requests, whatever is bought.
-        allow_unproven: :attr:`Trial.lines` also serve a plan that is not proven.
-        dry_run: Return what would be bought. Calls nothing.
-        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch, a fraction in [0, 1). None: that of the
-            run before, which ``app.vine`` keeps, or 0.03.
+        dataset: Requests with their right answers: CSV, JSON lines, Parquet, or an export.
+        label_field: Column with the right answer. Repeatable. In Python one or several. None: it is looked for.
+        budget_usd: Never spend more than this, earlier runs included. In Python required for models that cost money.
+        models: Models to choose from, as ``vinelm init`` takes them. None: the app's, and others like them.
+        today: The model that your app runs today wherever its code does not say it, as PROVIDER:MODEL.
+        workers: Calls at a time.
+        apply: Put vine.around(...) around the models that the app makes. In Python: another process imports it for that.
+        keep_going: Go on even if none of the first ten answers is right, all first rows of a stage fail alike, or nothing can
+            be proven.
+        allow_unproven: Give the lines that serve the plan also where it is not proven: it may be worse.
+        dry_run: Say what would be called, for how much and how long. Calls nothing.
+        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch. In Python a fraction in [0, 1). None:
+            that of the run before, which ``app.vine`` keeps, or 3 points.
         on_step: Called with a few words when a step begins, such as ``"estimating"``.
         on_progress: As :func:`vinelm.profile` takes it.
         on_single_models: As :func:`vinelm.profile` takes it.
@@ -232,7 +232,7 @@ def loaded(models: str) -> Inputs:
 
 def _forecast(inputs: Inputs, budget_usd: float | None, workers: int, tell: Callable[[str], None]) -> RunForecast:
     from vinelm.api.estimation import MAX_ERROR
-    from vinelm.api.forecasting import forecast_run
+    from vinelm.api.profiling import forecast_run
     from vinelm.profiler import ProfileLimits
 
     limits = ProfileLimits(budget_usd=budget_usd)

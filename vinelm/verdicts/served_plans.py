@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from vinelm.api.profiling import require_budget
-from vinelm.catalog import Catalog
 from vinelm.controller.planning.mixture import drawn
 from vinelm.errors import BudgetExhausted, ConfigError, EvidenceError
 from vinelm.evaluation.judging.cross_fit import Done, judged_policy
@@ -21,7 +21,7 @@ from vinelm.evaluation.off_policy.intervals import served_scores
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.objective import Objective
 from vinelm.requests.protocols import CallGuard
-from vinelm.requests.workflow import Request, Workflow
+from vinelm.requests.workflow import Request
 from vinelm.running.serving_record import ServedTask, ServingRecord, serving_record
 from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -71,13 +71,9 @@ class ServedPlans:
         store: str | Path,
         trie: AnnotatedTrie,
         objective: Objective,
-        *,
-        workflow: Workflow | str | None,
-        models: Catalog | str | Path | None,
-        requests: int,
-        seed: int,
+        **asked: Any,
     ) -> ServedPlans:
-        """Plan, and prepare the application.
+        """Plan, and prepare the application, for what :func:`~vinelm.verify` is asked.
 
         Raises:
             ConfigError: See :func:`~vinelm.verify`; also if no static plan or no single model meets the bounds.
@@ -85,9 +81,7 @@ class ServedPlans:
         """
 
         def prepared(signals: bool) -> ServingRun:
-            return prepared_run(
-                store, trie, objective, workflow=workflow, models=models, requests=requests, seed=seed, signals=signals
-            )
+            return prepared_run(store, trie, objective, signals=signals, **asked)
 
         run = prepared(signals=False)
         policies: dict[PolicyName, _Policy] = {"paths": _session(run)}

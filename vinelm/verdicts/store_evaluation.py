@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vinelm.api.estimation import estimate_store, fitted, require_same_workflow
 from vinelm.catalog import Catalog
+from vinelm.datasets import Columns
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, gain_between, judged_policies
 from vinelm.evaluation.judging.evidence import StoreEvidence
@@ -33,6 +34,8 @@ def evaluate(
     serve: int | None = None,
     budget_usd: float | None = None,
     workflow: Workflow | str | None = None,
+    dataset: str | Path | None = None,
+    columns: Columns | Iterable[str] | None = None,
     models: Catalog | str | Path | None = None,
     log: str | Path | None = None,
     workers: int = 4,
@@ -52,18 +55,24 @@ def evaluate(
         trie: A trie of this store, or its path: its estimator and stop rule are used, and ``serve`` serves its plans. None
             takes the default estimator and the workflow's own stop rule.
         objective: What to plan for. None sweeps cost budgets and judges the mean over them.
-        in_use: What the application runs today: a model, or the path of a JSON file as ``vinelm plan --json`` writes it, whose
-            first plan is meant. Plans are compared with that. None: the default models of the stages, where all of them are
-            declared; else the strongest single model by the rows.
-        serve: Number of held-out requests to serve under each plan. It needs an objective.
-        budget_usd: The most that serving may cost in dollars. Required for models that cost money.
-        workflow: What to serve; see :func:`~vinelm.verify`.
-        models: A catalog for serving; None takes the trie's simulated models.
-        log: File that keeps each served request, so that the same call continues an interrupted one.
-        workers: Requests that are served at a time, >= 1.
-        seed: Decides the split, the served requests, and the answers of simulated models.
-        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch, a fraction in [0, 1); None: as the trie
-            was estimated, else 0.03.
+        in_use: What you run today: a model, or a file of ``vinelm plan --json``, whose first plan is meant. Plans are compared
+            with it. None: the models that the application declares, else the strongest single model.
+        serve: Really serve N held-out requests under each plan, instead of estimating from the rows. Spends money.
+        budget_usd: With ``serve``: never spend more than this. In Python required for models that cost money.
+        workflow: With ``serve``: MODULE:ATTRIBUTE of your own workflow. In Python also a :class:`~vinelm.Workflow`. None: the
+            bundled one of the store.
+        dataset: With ``serve``: its requests, which must not be those of the store. None: the workflow's.
+        columns: Column of the dataset to use: input.KEY=COLUMN, label.KEY=COLUMN (the graph never sees labels) or id=COLUMN. A
+            path such as outputs.answer leads into a column. Repeatable. In Python several such texts, or
+            :class:`vinelm.datasets.Columns`. None: the format decides.
+        models: With ``serve``: catalog of models. In Python also a :class:`~vinelm.Catalog`. None: simulated models of the
+            trie.
+        log: With ``serve``: store that keeps each served request; the same line continues it; by default STORE with
+            .evaluate.db. In Python None keeps nothing.
+        workers: With ``serve``: requests under way at a time.
+        seed: Seed of samples, splits and simulated answers.
+        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch. In Python a fraction in [0, 1). None:
+            as the trie was estimated, else 3 points.
         on_done: Called as ``on_done(done, total, what)``.
 
     Returns:
@@ -81,9 +90,12 @@ def evaluate(
         'undecided'
     """
     require_max_loss(MAX_LOSS if max_loss is None else max_loss)
+    if serve is not None and objective is None:
+        raise ConfigError("serving needs one objective: a target and its bounds", code="serve-objective")
     subject = _Subject.of(store, trie, seed, on_done)
     if serve is None:
-        for name, value in (("budget_usd", budget_usd), ("log", log), ("workflow", workflow), ("models", models)):
+        unused = {"budget_usd": budget_usd, "log": log, "workflow": workflow, "models": models, "dataset": dataset}
+        for name, value in {**unused, "columns": columns or None}.items():
             if value is not None:
                 raise ConfigError(f"{name} has no effect unless requests are served: leave it out", code="serve-unused")
         if in_use is not None and objective is not None:
@@ -93,9 +105,11 @@ def evaluate(
         raise ConfigError("in_use has no effect where requests are served: leave it out")
     from vinelm.verdicts.served_plans import ServedPlans
 
-    if objective is None:
-        raise ConfigError("serving needs one objective: a target and its bounds", code="serve-objective")
-    served = ServedPlans.of(store, subject.whole, objective, workflow=workflow, models=models, requests=serve, seed=seed)
+    assert objective is not None
+    served = ServedPlans.of(
+        store, subject.whole, objective, workflow=workflow, dataset=dataset, columns=columns, models=models, requests=serve,
+        seed=seed,
+    )  # fmt: skip
     log = None if log is None else Path(log)
     return served.evaluation(budget_usd, log, on_done, max_loss=MAX_LOSS if max_loss is None else max_loss, workers=workers)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +20,7 @@ from vinelm.api.profiling import require_budget
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.controller import Decision
+from vinelm.datasets import Columns
 from vinelm.errors import ConfigError
 from vinelm.judging.labelled import scored_by_labels
 from vinelm.money.guard_pair import GuardPair
@@ -49,6 +50,8 @@ def verify(
     objective: Objective,
     *,
     workflow: Workflow | str | None = None,
+    dataset: str | Path | None = None,
+    columns: Columns | Iterable[str] | None = None,
     models: Catalog | str | Path | None = None,
     requests: int | None = None,
     budget_usd: float | None = None,
@@ -69,18 +72,25 @@ def verify(
         store: The path of the store that the trie was estimated from: requests with an observation in it are not served.
         trie: The annotated trie, or the path of its file.
         objective: What to plan for.
-        workflow: The workflow, the name of a bundled one, or ``"module:attribute"``; None takes the bundled one of the store's
-            name. It may have another dataset than the store: requests are told apart by their ids. Of one that a judge scores,
-            requests with a label are served, and scored by it.
-        models: A catalog or the path of its file; None takes the trie's simulated models.
-        requests: How many requests to serve, drawn at random; None takes 100, or all if fewer are left.
-        budget_usd: The most that the verification may cost in dollars. Required for models that cost money.
-        seed: Decides which requests are drawn, and the answers of simulated models.
-        signals: Serve, and promise, the plan over what requests show; the workflow declares it. An earlier answer is returned
-            where every end of the graph is ``vine.finish``. False serves the best path.
-        log: A store that keeps each served request and what it cost; created if missing.
-        workers: Requests under way at a time, >= 1.
-        dry_run: Serve nothing: only plan, and count the requests and their expected dollars.
+        workflow: The workflow: MODULE:ATTRIBUTE for your own. In Python also a :class:`~vinelm.Workflow`. It may have another
+            dataset than the store: requests are told apart by their ids. Of one that a judge scores, requests with a label are
+            served, and scored by it. None: the bundled one of the store.
+        dataset: Requests: CSV, JSON lines, Parquet, a Hugging Face folder, or an export of LangSmith or Langfuse; a bundled
+            workflow reads its own format. None: the workflow's.
+        columns: Column of the dataset to use: input.KEY=COLUMN, label.KEY=COLUMN (the graph never sees labels) or id=COLUMN. A
+            path such as outputs.answer leads into a column. Repeatable. In Python several such texts, or
+            :class:`vinelm.datasets.Columns`. None: the format decides.
+        models: Catalog of models with prices. In Python also a :class:`~vinelm.Catalog`. None: simulated models of the trie.
+        requests: Requests to serve, drawn at random. None: 100, or as many as are left.
+        budget_usd: Never spend more than this, interrupted runs included. In Python required for models that cost money.
+        seed: Seed of samples, splits and simulated answers.
+        signals: Serve, and judge, the plan over what requests show (the check's verdict, signals, whether answers agree). In
+            Python the workflow declares it. An earlier answer is returned where every end of the graph is ``vine.finish``.
+            False serves the best path.
+        log: Store that keeps each served request; the same line continues it; by default TRIE with .verify.db. In Python None
+            keeps nothing.
+        workers: Requests under way at a time.
+        dry_run: Print what would be served and its expected price. Calls nothing.
         on_done: Called as ``on_done(done, total)`` while requests are served.
 
     Returns:
@@ -101,7 +111,10 @@ def verify(
         >>> len(found.rows), found.accuracy_promise
         (30, 'kept')
     """
-    run = prepared_run(store, trie, objective, workflow=workflow, models=models, requests=requests, seed=seed, signals=signals)
+    run = prepared_run(
+        store, trie, objective, workflow=workflow, dataset=dataset, columns=columns, models=models, requests=requests,
+        seed=seed, signals=signals,
+    )  # fmt: skip
     if dry_run:
         return run.result([], 0.0)
     require_budget(run.backends, budget_usd)
@@ -119,6 +132,8 @@ def prepared_run(
     objective: Objective,
     *,
     workflow: Workflow | str | None,
+    dataset: str | Path | None,
+    columns: Columns | Iterable[str] | None,
     models: Catalog | str | Path | None,
     requests: int | None,
     seed: int,
@@ -132,10 +147,9 @@ def prepared_run(
     require_same_workflow(
         annotated, identity.workflow, identity.dataset_digest, str(trie) if isinstance(trie, str | Path) else ""
     )
-    if not isinstance(workflow, Workflow):
-        if workflow is None and identity.workflow not in WORKFLOWS:  # a store may be anybody's: it names no module to import
-            raise ConfigError(f"the store's workflow {identity.workflow!r} is not a bundled one: give workflow")
-        workflow = load_workflow(workflow or identity.workflow)
+    if workflow is None and identity.workflow not in WORKFLOWS:  # a store may be anybody's: it names no module to import
+        raise ConfigError(f"the store's workflow {identity.workflow!r} is not a bundled one: give workflow", code="not-bundled")
+    workflow = load_workflow(workflow or identity.workflow, dataset=dataset, columns=columns)
     if workflow.name != identity.workflow:
         raise ConfigError(f"the workflow is {workflow.name!r}, the store's is {identity.workflow!r}: give a matching pair")
     workflow = scored_by_labels(workflow)

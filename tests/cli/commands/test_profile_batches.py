@@ -71,7 +71,7 @@ def test_a_run_and_its_estimate(provider, capsys):
     ("options", "said"),
     [
         (["--wait", "3h"], "--wait has no effect without --batch-prices"),
-        (["--batch-prices", "--wait", "soon"], "--wait 'soon' is no time"),
+        (["--batch-prices", "--wait", "soon"], "--wait is 'soon': write hours"),
         (["--batch-prices", "--wait", "0s"], "more than 0 and at most 7 days"),
         (["--batch-prices", "--isolation", "process"], "leave --isolation and --engine out with --batch-prices"),
         (["--batch-prices", "--engine", "ray://auto"], "leave --isolation and --engine out with --batch-prices"),

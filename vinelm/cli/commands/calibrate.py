@@ -1,4 +1,4 @@
-"""``vinelm calibrate``: measure how an engine slows down under load (VineLM paper §5.4)."""
+"""``vinelm engine calibrate``: measure how an engine slows down under load (VineLM paper §5.4)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: boo
     N others; nothing else should use the engine meanwhile. Without --yes nothing is sent. To use the curve, pass it as
     VineLM(load="slowdown.json").
 
-    Example: vinelm calibrate http://gpu-1:30000/v1 --models models.toml --repeats 10 --yes
+    Example: vinelm engine calibrate http://gpu-1:30000/v1 --models models.toml --repeats 10 --yes
     """
     from vinelm.controller.load.slowdown import check_writable
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
+from vinelm.cli.declared import declared
 from vinelm.cli.inputs import catalog_for_check
-from vinelm.cli.options import dataset_options, flag, json_option, models_option
+from vinelm.cli.options import flag, json_option
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.reports import usd
 from vinelm.reports.formatting import PROMPT_COLUMNS, PROMPT_TITLE, prompt_row, prompt_words
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
 @click.command("check", short_help="Is a workflow ready to be profiled, are its models? Spends nothing.")
 @click.argument("workflow", required=False)
-@models_option
-@dataset_options
+@declared("vinelm.api.profiling:profile", only=("models", "dataset", "columns"))
 @flag("--prompts", "Compare the prompts of five requests: what caches can keep, and a better order of messages.")
 @flag("--yes", "Send one short call to each model of --models. Without it nothing is sent.")
 @json_option

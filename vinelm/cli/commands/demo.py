@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo, print_json, progress, say, stdout
-from vinelm.cli.inputs import load_inputs
-from vinelm.cli.options import flag, limit_option, option, output_options, seed_option
+from vinelm.cli.declared import declared
+from vinelm.cli.options import flag, option, output_options
 from vinelm.errors import ConfigError
 from vinelm.reports import percent, usd
 
@@ -33,12 +33,9 @@ GRAPH_COVERAGE = 0.06
 @click.command("demo", short_help="See it work on recorded answers of real models: no key, no network.")
 @click.argument("name", type=click.Choice([*RECORDED, *TOURS]), default="code")
 @option("--output-dir PATH", "Folder for all files [default: runs/demo, or runs/demo-NAME of another one].", Path)
-@option("--preset NAME", "Of a tour: simulated models, paper-2 (the default), paper-4, paper (8) or one-wins.")
 @flag("--real", "Two small models answer on this machine, for some minutes; needs packages that it names.", into="is_real")
-@seed_option
-@limit_option
+@declared("vinelm.api.profiling:profile", only=("seed", "limit"))
 @output_options
-@flag("--details", "Of a tour or --real: print everything that vinelm evaluate prints, not the verdict alone.")
 @click.option(
     "--open/--no-open",
     "opens",
@@ -52,9 +49,7 @@ def command(
     is_real: bool,
     as_json: bool,
     quiet: bool,
-    details: bool,
     opens: bool | None,
-    preset: str | None,
     seed: int,
     limit: int | None,
 ) -> None:
@@ -83,21 +78,18 @@ def command(
 
     Example: vinelm demo exams --seed 1 --output-dir runs/demo
     """
-    if is_real and (name != "code" or preset is not None):
-        raise ConfigError("--real is a demo of its own: leave its name and --preset out")
+    if is_real and name != "code":
+        raise ConfigError("--real is a demo of its own: leave its name out")
     shown = "real" if is_real else name
     folder = output_dir or Path("runs/demo" if shown == "code" else f"runs/demo-{shown}")
     if is_real:
-        _run_real(folder, limit, seed=seed, as_json=as_json, quiet=quiet, opens=opens, details=details)
+        _run_real(folder, limit, seed=seed, as_json=as_json, quiet=quiet, opens=opens)
     elif name in RECORDED:
-        for given, text in ((preset, "--preset"), (limit, "--limit"), (details or None, "--details")):
-            if given is not None:
-                raise ConfigError(f"{text} belongs to the tours ({', '.join(TOURS)}): leave it out")
+        if limit is not None:
+            raise ConfigError(f"--limit belongs to the tours ({', '.join(TOURS)}): leave it out")
         _run_recorded(name, folder, seed=seed, as_json=as_json, quiet=quiet, opens=opens)
     else:
-        _run_tour(
-            name, folder, preset or "paper-2", limit, seed=seed, as_json=as_json, quiet=quiet, opens=opens, details=details
-        )
+        _run_tour(name, folder, limit, seed=seed, as_json=as_json, quiet=quiet, opens=opens)
 
 
 def _run_recorded(name: str, folder: Path, *, seed: int, as_json: bool, quiet: bool, opens: bool | None) -> None:
@@ -172,43 +164,40 @@ def _facts(found: RecordedResult) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _run_real(
-    folder: Path, limit: int | None, *, seed: int, as_json: bool, quiet: bool, opens: bool | None, details: bool
-) -> None:
+def _run_real(folder: Path, limit: int | None, *, seed: int, as_json: bool, quiet: bool, opens: bool | None) -> None:
     from vinelm.demo import run_real
 
     with progress(quiet=quiet) as advance:
         found = run_real(folder, seed=seed, advance=advance, requests=limit)
     is_opened = _is_opened(found.page, opens, as_json=as_json)
-    _print_tour(found, REAL, as_json=as_json, details=details, is_opened=is_opened)
+    _print_tour(found, REAL, as_json=as_json, is_opened=is_opened)
 
 
 def _run_tour(
     name: str,
     folder: Path,
-    preset: str,
     limit: int | None,
     *,
     seed: int,
     as_json: bool,
     quiet: bool,
     opens: bool | None,
-    details: bool,
 ) -> None:
+    from vinelm.api.profiling import load_inputs
     from vinelm.demo import run_tour
 
     workflow = TOURS[name]
     if sys.stderr.isatty() and not quiet:
         echo(f"Simulated models: profile, estimate, evaluate and report.\nAll files go to {folder}.", err=True)
     with progress(quiet=quiet) as advance:
-        inputs = load_inputs(workflow, seed=seed, preset=preset, limit=limit)
+        inputs = load_inputs(workflow, seed=seed, preset="paper-2", limit=limit)
         coverage = {"coverage": GRAPH_COVERAGE} if workflow == "graphqa" else {}
         found = run_tour(inputs.workflow, inputs.catalog, folder, seed=seed, advance=advance, **coverage)
     is_opened = _is_opened(found.page, opens, as_json=as_json)
-    _print_tour(found, SIMULATED, as_json=as_json, details=details, is_opened=is_opened)
+    _print_tour(found, SIMULATED, as_json=as_json, is_opened=is_opened)
 
 
-def _print_tour(found: TourResult, lead: str, *, as_json: bool, details: bool, is_opened: bool) -> None:
+def _print_tour(found: TourResult, lead: str, *, as_json: bool, is_opened: bool) -> None:
     from vinelm.cli.commands.evaluate import evaluation_facts, show_evaluation
 
     if as_json:
@@ -222,10 +211,9 @@ def _print_tour(found: TourResult, lead: str, *, as_json: bool, details: bool, i
         f" {percent(profile.coverage)} of the cost of all rows."
     )
     echo()
-    show_evaluation(found.evaluation, is_short=not details)
+    show_evaluation(found.evaluation, is_short=True)
     echo(f"Report: {found.page}{OPENED if is_opened else ''}")
-    if not details:
-        say(f"More: --details, or `vinelm evaluate {found.store} {found.trie}`.")
+    say(f"More: `vinelm evaluate {found.store} {found.trie}`.")
 
 
 def _is_opened(page: Path, opens: bool | None, *, as_json: bool) -> bool:

@@ -30,6 +30,8 @@ def command(*, trie: Path, traces: Path, alpha: float, as_json: bool) -> int | N
     code 1 if something moved. How far a share or a mean may move is set in Python: vinelm.api.drift(..., DriftConfig(points=)).
 
     Example: vinelm drift nl2sql.vine --traces served.db
+
+    Example: vinelm drift app.vine --traces served.db --alpha 1%
     """
     from vinelm.api import drift
     from vinelm.api.drift import cheapest_remedy

@@ -9,63 +9,37 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
+from vinelm.cli.declared import declared
 from vinelm.cli.inputs import is_trie_file, refuse_other_file, refuse_replacing, say_changed_prices
-from vinelm.cli.options import option, output_options, stop_option, store_argument
-from vinelm.cli.quantities import FRACTION, RATE
-from vinelm.cli.verdict_output import max_loss_option, show_verdict
+from vinelm.cli.options import option, output_options, store_argument
+from vinelm.cli.verdict_output import show_verdict
 from vinelm.errors import ConfigError, StoreError
 from vinelm.io.file_kinds import TRIE, instead_of, what_is
 from vinelm.reports import percent
 
 if TYPE_CHECKING:
-    from vinelm.template import StopRule
     from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 @click.command("estimate", short_help="Estimate accuracy, cost and latency of every path.")
 @store_argument
 @option("-o --output VINE", "Trie file to write [default: STORE with .vine].", Path)
-@option("--estimator NAME", "Estimator that fits the trie to the observations.", default="latent")
-@stop_option
-@option(
-    "--max-error FRACTION",
-    "Fail if half the 90 % interval of the best path's accuracy is wider than this, the optimism of choosing it included. "
-    "1 never fails [default: 0.15].",
-    FRACTION,
-)
-@click.option(
-    "--check/--no-check",
-    default=True,
-    help="Validate the trie on held-out requests and against other estimators; --no-check: no validation, and no --max-error "
-    "[default: check].",
-)
+@declared("vinelm.api.estimation:estimate")
 @option(
     "--update DB",
     "Fold in the served rows of this store: stops, dollars and seconds as they are now. STORE may then be a trie, which "
     "is updated as it is, by default in place.",
     Path,
 )
-@option(
-    "--calls-per-hour N",
-    "Requests that the application serves per hour: how often a provider's prompt cache still holds what another request left "
-    "there [default: as in the rows of --update, else 0: never].",
-    RATE,
-)
-@max_loss_option
 @output_options
 def command(
     *,
     store: Path,
     output: Path | None,
-    estimator: str,
-    stop: StopRule | None,
-    max_error: float | None,
-    check: bool,
     update: Path | None,
-    calls_per_hour: float | None,
-    max_loss: float | None,
     as_json: bool,
     quiet: bool,
+    **given: Any,
 ) -> None:
     """Estimate the accuracy, cost and latency of every sequence of model choices from the observations in STORE.
 
@@ -76,6 +50,10 @@ def command(
     nothing is written then, and the message says how to get more.
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
+
+    Example: vinelm estimate app.db --stop workflow --max-error 1 --max-loss 1 --calls-per-hour 300
+
+    Example: vinelm estimate app.db --estimator latent --no-check
     """
     from vinelm.api import estimate
     from vinelm.api import update as fold_in
@@ -91,18 +69,16 @@ def command(
         refuse_replacing(target, store)
     refuse_other_file(target)
     if is_updated:
-        if any(one is not None for one in (stop, max_error, calls_per_hour, max_loss)):
+        unused = ("stop", "max_error", "calls_per_hour", "max_loss")
+        if any(given[name] is not None for name in unused):
             raise ConfigError(
                 "stop, max_error, calls_per_hour and max_loss have no effect on a trie that is updated as it is: leave them out"
             )
         annotated = load_trie(store)
     else:
-        if calls_per_hour is None:
-            calls_per_hour = 0.0 if update is None else served_per_hour(update)
-        annotated = estimate(
-            store, estimator=estimator, stop=stop, check=check, max_error=max_error, calls_per_hour=calls_per_hour,
-            max_loss=max_loss,
-        )  # fmt: skip
+        if given["calls_per_hour"] is None and update is not None:
+            given["calls_per_hour"] = served_per_hour(update)
+        annotated = estimate(store, **given)
     if update is not None:
         annotated = fold_in(annotated, update)
     save_trie(target, annotated)

@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import print_json, progress, say, show_table
-from vinelm.cli.inputs import in_options, objective_of
-from vinelm.cli.options import (
-    dataset_option,
-    objective_options,
-    option,
-    output_options,
-    path_argument,
-    resumable,
-    seed_option,
-    store_argument,
-)
-from vinelm.cli.quantities import USD, Count
-from vinelm.cli.verdict_output import max_loss_option, show_verdict
-from vinelm.errors import BudgetExhausted, ConfigError
+from vinelm.cli.declared import declared
+from vinelm.cli.inputs import in_options, objective_in
+from vinelm.cli.options import objective_options, output_options, path_argument, resumable, store_argument
+from vinelm.cli.quantities import Count
+from vinelm.cli.verdict_output import show_verdict
+from vinelm.errors import BudgetExhausted
 
 if TYPE_CHECKING:
     from vinelm.evaluation import Evaluation
@@ -31,28 +23,10 @@ if TYPE_CHECKING:
 @store_argument
 @path_argument("trie", required=False)
 @objective_options
-@option(
-    "--serve N",
-    "Really serve N held-out requests under each plan, instead of estimating from the rows. Spends money.",
-    Count(2),
-)
-@option("--budget-usd USD", "With --serve: never spend more than this.", USD)
-@option("--workflow NAME", "With --serve: MODULE:ATTRIBUTE of your own workflow [default: the bundled one of the store].")
-@option("--models TOML", "With --serve: catalog of models [default: simulated models of the trie].", Path)
-@dataset_option
-@seed_option
-@option(
-    "--log DB",
-    "With --serve: store that keeps each served request; the same line continues it [default: STORE with .evaluate.db].",
-    Path,
-)
-@option("--workers N", "With --serve: requests under way at a time [default: 4].", Count(1), default=4)
-@max_loss_option
+@declared("vinelm.verdicts.store_evaluation:evaluate", "trie", "objective", serve=("--serve N", Count(2)))
 @output_options
 @resumable
-def command(
-    *, store: Path, trie: Path | None, serve: int | None, max_loss: float | None, as_json: bool, quiet: bool, **settings: Any
-) -> None:
+def command(*, store: Path, trie: Path | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Say whether VineLM is worth using for the workflow of STORE: the verdict first, then the figures.
 
     Each part of the requests is judged by plans that the others chose, so that no plan is judged by the rows that it was chosen
@@ -69,47 +43,25 @@ def command(
     Exit code 0 whatever the verdict, 2 for bad input, 3 if the budget ended serving early.
 
     Example: vinelm evaluate runs/nl2sql.db
+
+    Example: vinelm evaluate app.db --in-use gpt-5 --max-loss 1
+
+    Example: vinelm evaluate app.db app.vine --maximize accuracy --serve 50 --budget-usd 2 --workflow app.py:workflow --models
+    models.toml --dataset more.jsonl --workers 8 --log judged.db
     """
     from vinelm.verdicts import evaluate
-    from vinelm.workflows import load_workflow
 
-    own = {name: settings.pop(name) for name in ("budget_usd", "workflow", "models", "dataset", "workers", "seed", "log")}
-    objective = None if _is_unset(settings) else objective_of(settings)
-    workflow = own["workflow"]
-    if serve is not None and objective is None:  # before an application is imported
-        raise ConfigError("serving needs one objective: a target and its bounds", code="serve-objective")
-    if serve is not None:
-        from vinelm.cli.commands.verify import workflow_of
-
-        workflow = load_workflow(workflow or workflow_of(store), dataset=own["dataset"])
-        own["log"] = own["log"] or store.with_suffix(".evaluate.db")
+    objective = objective_in(given, is_open=True)
+    if given["serve"] is not None:
+        given["log"] = given["log"] or store.with_suffix(".evaluate.db")
     with in_options(), progress(quiet=quiet) as advance:
-        found = evaluate(
-            store,
-            trie,
-            objective,
-            serve=serve,
-            budget_usd=own["budget_usd"],
-            workflow=workflow,
-            models=own["models"],
-            log=own["log"],
-            workers=own["workers"],
-            seed=own["seed"],
-            on_done=advance,
-            max_loss=max_loss,
-        )
+        found = evaluate(store, trie, objective, on_done=advance, **given)
     _print(found, as_json=as_json)
     if not found.is_complete:
         raise BudgetExhausted(
-            f"the budget is reached after {found.requests} of {serve} requests: raise --budget-usd and run the same line to"
-            " continue"
+            f"the budget is reached after {found.requests} of {given['serve']} requests: raise --budget-usd and run the same"
+            " line to continue"
         )
-
-
-def _is_unset(settings: dict[str, Any]) -> bool:
-    """True if no option of an objective is given."""
-    unset = {"cost_budget": "population", "risk": "mean"}
-    return all(value == unset.get(name) for name, value in settings.items())
 
 
 def evaluation_facts(found: Evaluation) -> dict[str, Any]:

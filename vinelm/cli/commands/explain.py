@@ -1,4 +1,4 @@
-"""``vinelm explain``: the decision at one point of a request, its alternatives, and why they lose."""
+"""``vinelm plan --explain``: the decision at one point of a request, its alternatives, and why they lose."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from vinelm.cli.console import print_json, say, show_table, stdout
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
-from vinelm.cli.inputs import in_options, objective_of, say_changed_prices
-from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
+from vinelm.cli.inputs import in_options, say_changed_prices
+from vinelm.cli.options import option, stacked
 from vinelm.cli.quantities import SECONDS
 from vinelm.errors import ConfigError
 from vinelm.meant import did_you_mean
@@ -38,45 +36,42 @@ _TITLES = {
 _NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_latency_s": "latency cap"}
 
 
-@click.command("explain", short_help="Explain a decision: every possible next step, and why it loses.")
-@trie_argument
-@objective_options
-@signals_option
-@option(
-    "--prefix A,B",
-    "Models of the invocations so far; STAGE=A where several stages may come next, and 'STAGE [OUTCOME]=A' with --signals "
-    "[default: none].",
-    default="",
+moment_options = stacked(
+    option(
+        "--prefix A,B",
+        "Models of the invocations so far; STAGE=A where several stages may come next, and 'STAGE [OUTCOME]=A' with --signals "
+        "[default: none].",
+        default="",
+    ),
+    option("--arm STAGE", "The stage that comes next, where several may [default: not known yet]."),
+    option("--elapsed-s S", "Seconds since the request arrived [default: the estimate].", SECONDS),
+    option("--load ENGINE=S", "Current extra seconds per invocation on an engine; repeatable.", into="loads", multiple=True),
 )
-@option("--arm STAGE", "The stage that comes next, where several may [default: not known yet].")
-@option("--elapsed-s S", "Seconds since the request arrived [default: the estimate].", SECONDS)
-@option("--load ENGINE=S", "Current extra seconds per invocation on an engine; repeatable.", into="loads", multiple=True)
-@json_option
-def command(
-    *,
+"""The point of a request that is explained: keywords of :func:`explained`."""
+
+
+def explained(
     trie: Path,
+    objective: Objective,
+    *,
     signals: bool,
+    as_json: bool,
     prefix: str,
     arm: str | None,
     elapsed_s: float | None,
     loads: tuple[str, ...],
-    as_json: bool,
-    **bounds: Any,
 ) -> None:
-    """Plan from one point of a request with the trie in the file TRIE, and show every possible next step.
+    """Plan from one point of a request, and show every possible next step.
 
     For each model that could run next, and for ending now: the best plan that starts with it, its estimates, and why it was
-    not chosen. Where the graph branches, for each stage that may come next, or for the one that --arm names. If no path meets
-    the bounds, they are relaxed as in serving, and the output names them. Where requests are divided between two plans, so that
-    their mean meets a bound, both are shown with the share of the requests that follow each.
-
-    Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
+    not chosen. Where the graph branches, for each stage that may come next, or for ``arm``. If no path meets the bounds, they
+    are relaxed as in serving, and the output names them. Where requests are divided between two plans, so that their mean meets
+    a bound, both are shown with the share of the requests that follow each.
     """
     from vinelm.api.planning import require_signals
     from vinelm.controller import Planner
     from vinelm.vinefile import load_trie
 
-    objective = objective_of(bounds)
     annotated = require_signals(load_trie(trie)) if signals else load_trie(trie)
     say_changed_prices(annotated.catalog)
     nodes = _nodes(annotated, prefix)

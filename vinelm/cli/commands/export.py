@@ -1,4 +1,4 @@
-"""``vinelm export``: the rows of a store or the nodes of a trie as a table."""
+"""``vinelm store export``: the rows of a store or the nodes of a trie as a table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def command(*, source: Path, output: Path) -> None:
     file's metadata, so that `vinelm store import` can restore the store. A node has its path, estimates and standard errors;
     JSON and Parquet also hold provenance and prices. Parquet needs the extra vinelm[parquet].
 
-    Example: vinelm export runs/nl2sql.db -o nl2sql.csv
+    Example: vinelm store export runs/nl2sql.db -o nl2sql.csv
     """
     refuse_replacing(output, source)
     if is_trie_file(source):

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.commands.explain import explained, moment_options
+from vinelm.cli.commands.trie import show_trie
+from vinelm.cli.commands.trie_diff import compare
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
-from vinelm.cli.inputs import FILE, in_options, objective_of, say_changed_prices
-from vinelm.cli.options import flag, json_option, objective_options, signals_option, trie_argument
+from vinelm.cli.declared import declared
+from vinelm.cli.inputs import FILE, in_options, objective_in, objective_of, say_changed_prices
+from vinelm.cli.options import flag, json_option, objective_options, option, trie_argument
+from vinelm.errors import ConfigError
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import (
     KIND_COLUMNS,
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
 @click.command("plan", short_help="Choose a path for an objective; compare with fixed plans.")
 @trie_argument
 @objective_options
-@signals_option
+@declared("vinelm.api.planning:plan", "objective")
 @flag(
     "--accept-optimism",
     "Exit with 0 also if the plan's advantage over a single model may be due to the choice among many paths alone.",
@@ -43,8 +48,23 @@ if TYPE_CHECKING:
 @flag(
     "--as-code", "Print the plan to switch to as lines of Python; with an objective the best fixed plan, which needs no VineLM."
 )
+@flag("--show", "Show TRIE instead: its provenance, counts, prices and best paths.", into="is_shown")
+@option("--diff VINE", "Compare TRIE with an earlier one instead: what moved beyond noise, and which plans change.", Path)
+@flag("--explain", "Explain one decision instead: every possible next step, and why it loses.", into="is_explained")
+@moment_options
 @json_option
-def command(*, trie: Path, signals: bool, accept_optimism: bool, as_code: bool, as_json: bool, **bounds: Any) -> None:
+def command(
+    *,
+    trie: Path,
+    signals: bool,
+    accept_optimism: bool,
+    as_code: bool,
+    is_shown: bool,
+    diff: Path | None,
+    is_explained: bool,
+    as_json: bool,
+    **bounds: Any,
+) -> None:
     """Plan for an objective over the annotated trie in the file TRIE, and compare with plans that need no controller.
 
     Shows VineLM's path for a new request with its estimates and the slack of each bound, the best static plan (one model per
@@ -55,6 +75,9 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_code: bool, 
     Without a target it plans what the verdict is about in place of the models that the application ran before, and says
     whether to switch. With --as-code it prints that plan, or the best fixed one for an objective, as lines of Python.
 
+    With --explain it shows every possible next step at the point of a request that --prefix names, with its best plan, its
+    estimates and why it was not chosen. --show and --diff inspect and compare tries. None of these calls a model.
+
     With --signals the plan depends on what a request shows, as an application is served that declares its signals and ends in
     `vine.finish`. It is shown as a tree, next to the best path.
 
@@ -62,7 +85,38 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_code: bool, 
     the message says what to buy. Exit code 2 if no path meets the bounds; the message names the binding one.
 
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
+
+    Example: vinelm plan app.vine --maximize accuracy --max-cost-usd 0.01 --cost-budget per_request --max-latency-s 5 --risk dp
+    --signals --accept-optimism
+
+    Example: vinelm plan app.vine --objective objective.toml --as-code
+
+    Example: vinelm plan app.vine --explain --minimize cost --prefix small,small --arm repair --elapsed-s 2 --load gpu-1=0.5
+
+    Example: vinelm plan app.vine --show, and vinelm plan app.vine --diff app-monday.vine
     """
+    instead = {"--show": is_shown, "--diff": diff, "--explain": is_explained, "--as-code": as_code}
+    asked = [name for name, value in instead.items() if value]
+    if len(asked) > 1:
+        raise ConfigError(f"{' and '.join(asked)} exclude each other: keep one")
+    moment = {name: bounds.pop(name) for name in ("prefix", "arm", "elapsed_s", "loads")}
+    if is_explained:
+        explained(trie, objective_of(bounds), signals=signals, as_json=as_json, **moment)
+        return
+    if any(moment.values()):
+        raise ConfigError("--prefix, --arm, --elapsed-s and --load say what --explain explains: add it, or leave them out")
+    if is_shown or diff is not None:
+        if signals or accept_optimism or objective_in(bounds, is_open=True) is not None:
+            raise ConfigError(f"{asked[0]} plans nothing: leave out the objective and what belongs to it")
+        if diff is None:
+            show_trie(trie, as_json=as_json)
+        else:
+            compare(diff, trie, as_json=as_json)
+        return
+    _plan(trie, bounds, signals=signals, accept_optimism=accept_optimism, as_code=as_code, as_json=as_json)
+
+
+def _plan(trie: Path, bounds: dict[str, Any], *, signals: bool, accept_optimism: bool, as_code: bool, as_json: bool) -> None:
     from vinelm.api.planning import require_evidence
     from vinelm.evaluation.plans.plans import PlannedPolicy
     from vinelm.evaluation.plans.plans_over import judged_plan, judged_trie, plans_over

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from vinelm.cli.console import echo, print_json, progress, say
-from vinelm.cli.options import flag, option, output_options, store_argument, trie_argument
+from vinelm.cli.declared import declared
+from vinelm.cli.options import output_options, store_argument, trie_argument
 
 
 @click.command("report", short_help="Write a self-contained HTML report of a store and its trie.")
 @store_argument
 @trie_argument
-@option("-o --output-dir PATH", "Folder to write report.html to.", Path, default=Path("report"))
-@option("--in-use MODEL|JSON", "What you run today: a model, or a file of `vinelm plan --json`: the verdict compares with it.")
-@flag("--show-text", "Show the answers in the examples: whoever gets the page reads them.")
+@declared("vinelm.reports.store.page:report", "evaluation", output_dir=("-o --output-dir PATH", Path))
 @output_options
-def command(
-    *, store: Path, trie: Path, output_dir: Path, in_use: str | None, show_text: bool, as_json: bool, quiet: bool
-) -> None:
+def command(*, store: Path, trie: Path, output_dir: Path, as_json: bool, quiet: bool, **given: Any) -> None:
     """Write one self-contained HTML page about the observations in STORE and the TRIE estimated from them.
 
     It begins with the verdict of `vinelm evaluate` as a card, against the plan in use with --in-use: dollars, accuracy and
@@ -29,12 +27,14 @@ def command(
     prices would change. Calls no model.
 
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
+
+    Example: vinelm report app.db app.vine --in-use gpt-5 --show-text --seed 1
     """
     from vinelm.reports import write_page
     from vinelm.reports.store.page import store_page
 
     with progress(quiet=quiet) as advance:
-        page = store_page(store, trie, in_use=in_use, show_text=show_text, on_done=advance)
+        page = store_page(store, trie, on_done=advance, **given)
     target = write_page(page, output_dir / "report.html")
     if as_json:
         print_json(

@@ -1,4 +1,4 @@
-"""``vinelm reprice``: a copy of a store or of a trie at other prices, without a call."""
+"""``vinelm store reprice``: a copy of a store or of a trie at other prices, without a call."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def command(*, source: Path, models: Path, store: Path | None, output: Path, as_
     estimated again in the same way, from the rows of --store at the new prices: accuracies and seconds stay, and the output
     shows which plans change. No model is called, and no input is changed. Of the catalog, only prices are used.
 
-    Example: vinelm reprice runs/nl2sql.db --models new-prices.toml -o repriced.db, and of a trie
-    vinelm reprice nl2sql.vine --store runs/nl2sql.db --models new-prices.toml -o new.vine
+    Example: vinelm store reprice runs/nl2sql.db --models new-prices.toml -o repriced.db, and of a trie
+    vinelm store reprice nl2sql.vine --store runs/nl2sql.db --models new-prices.toml -o new.vine
     """
     if is_trie_file(source):
         if store is None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.commands.export import command as export_command
+from vinelm.cli.commands.reprice import command as reprice_command
 from vinelm.cli.commands.store_import import command as import_command
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.options import SuggestingGroup, flag, json_option, option, store_argument
@@ -225,4 +227,5 @@ def merge(*, stores: tuple[Path, ...], output: Path) -> None:
     echo(f"wrote {merged.rows:,} rows to {output}")
 
 
-command.add_command(import_command)
+for _more in (import_command, export_command, reprice_command):
+    command.add_command(_more)

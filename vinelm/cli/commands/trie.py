@@ -1,16 +1,12 @@
-"""``vinelm trie``: inspect and compare the annotated trie in a ``.vine`` file."""
+"""``vinelm plan --show``: what the annotated trie in a ``.vine`` file holds."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from vinelm.cli.commands.trie_diff import command as diff_command
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.contingent_output import arm_facts, show_arms, show_frontier
-from vinelm.cli.options import SuggestingGroup, json_option, path_argument
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import oracle_words
 
@@ -33,26 +29,11 @@ _MOST_PLANS = 15
 """Of the frontier that are shown."""
 
 
-@click.group("trie", cls=SuggestingGroup, for_file="show", short_help="Inspect and compare annotated tries.")
-def command() -> None:
-    """Inspect and compare the annotated tries that `vinelm estimate` writes.
-
-    These commands call no model.
-
-    Example: vinelm trie show nl2sql.vine
-    """
-
-
-@command.command("show", short_help="Show provenance, counts, prices and the best paths.")
-@path_argument("file")
-@json_option
-def show(*, file: Path, as_json: bool) -> None:
-    """Show the provenance of the trie in FILE, its observations by depth, its models' prices, and its best paths.
+def show_trie(file: Path, *, as_json: bool) -> None:
+    """Print the provenance of a trie, its observations by depth, its models' prices, and its best paths.
 
     The best paths are the Pareto frontier of accuracy and cost, cheapest first. Where the graph branches, they are contingent
     plans, with a model for each way that a request may take, and a table shows how often each stage follows another.
-
-    Example: vinelm trie show nl2sql.vine
     """
     from vinelm.vinefile import load_trie
 
@@ -220,6 +201,3 @@ def _show_follow_ups(annotated: AnnotatedTrie) -> None:
 
 def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
-
-
-command.add_command(diff_command)

@@ -1,4 +1,4 @@
-"""``vinelm trie diff``: what moved between two tries beyond noise, and which plans change."""
+"""``vinelm plan --diff``: what moved between two tries beyond noise, and which plans change."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from vinelm.cli.console import print_json, say, show_table
-from vinelm.cli.options import json_option, path_argument
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import oracle_words
 
@@ -22,19 +19,13 @@ SHOWN = 5
 _TITLES = {"accuracy": "accuracy", "cost": "dollars per request", "latency": "seconds per request"}
 
 
-@click.command("diff", short_help="Compare two tries: what moved beyond noise, which plans change.")
-@path_argument("before")
-@path_argument("after")
-@json_option
-def command(*, before: Path, after: Path, as_json: bool) -> None:
-    """Compare the tries in BEFORE and AFTER: what moved beyond noise in accuracy, dollars and seconds, and which plans change.
+def compare(before: Path, after: Path, *, as_json: bool) -> None:
+    """Print what moved between two tries beyond noise in accuracy, dollars and seconds, and which plans change.
 
     A path is named only if two independent estimates with its standard errors would hardly differ so much (false discovery rate
     5 % over all paths). The plans are those of highest accuracy within caps on the mean dollars of a request.
     Of tries that branch, the ways through the application are compared; where histories are merged, the plans alone.
-    The table has the five paths of each metric that moved most; --json has all.
-
-    Example: vinelm trie diff nl2sql-monday.vine nl2sql.vine
+    The table has the five paths of each metric that moved most; JSON has all.
     """
     from vinelm.evaluation.tries import compare_tries
     from vinelm.vinefile import load_trie

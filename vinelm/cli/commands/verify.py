@@ -8,21 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import print_json, progress, say, show_table
-from vinelm.cli.inputs import in_options, objective_of
-from vinelm.cli.options import (
-    dataset_options,
-    flag,
-    objective_options,
-    option,
-    output_options,
-    resumable,
-    seed_option,
-    signals_option,
-    store_argument,
-    trie_argument,
-)
-from vinelm.cli.quantities import USD, Count
-from vinelm.errors import BudgetExhausted, ConfigError
+from vinelm.cli.declared import declared
+from vinelm.cli.inputs import in_options, objective_in
+from vinelm.cli.options import objective_options, output_options, resumable, store_argument, trie_argument
+from vinelm.errors import BudgetExhausted
 from vinelm.reports import percent, usd
 from vinelm.reports.formatting import objective_words, oracle_words, under_oracle
 
@@ -45,32 +34,11 @@ _SENTENCES = {
 @store_argument
 @trie_argument
 @objective_options
-@option("--requests N", "Requests to serve [default: 100, or as many as are left].", Count(1))
-@option("--budget-usd USD", "Never spend more than this, interrupted runs included.", USD)
-@option("--workflow NAME", "The workflow: MODULE:ATTRIBUTE for your own [default: the bundled one of the store].")
-@option("--models TOML", "Catalog of models with prices [default: simulated models of the trie].", Path)
-@dataset_options
-@signals_option
-@seed_option
-@option(
-    "--log DB",
-    "Store that keeps each served request; the same line continues it [default: TRIE with .verify.db].",
-    Path,
-)
-@option("--workers N", "Requests under way at a time [default: 4].", Count(1), default=4)
-@flag("--dry-run", "Print what would be served and its expected price. Calls nothing.")
+@declared("vinelm.verdicts.verification:verify")
 @output_options
 @resumable
 def command(
-    *,
-    store: Path,
-    trie: Path,
-    budget_usd: float | None,
-    dry_run: bool,
-    signals: bool,
-    as_json: bool,
-    quiet: bool,
-    **settings: Any,
+    *, store: Path, trie: Path, dry_run: bool, log: Path | None, as_json: bool, quiet: bool, **given: Any
 ) -> int | None:
     """Serve labelled requests that were not used for the estimate under the plan for an objective, and judge its promise.
 
@@ -83,33 +51,19 @@ def command(
     requests failed, 2 for bad input, 3 if the budget ended the run early.
 
     Example: vinelm verify runs/nl2sql.db nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --requests 100 --budget-usd 2
-    """
-    from vinelm.datasets import Columns
-    from vinelm.verdicts import verify
-    from vinelm.workflows import load_workflow
 
-    own = {
-        name: settings.pop(name) for name in ("workflow", "models", "dataset", "requests", "seed", "log", "columns", "workers")
-    }
-    objective = objective_of(settings)
-    spec = own["workflow"] or workflow_of(store)
-    workflow = load_workflow(spec, dataset=own["dataset"], columns=Columns.parse(own["columns"]))
+    Example: vinelm verify app.db app.vine --minimize cost --min-accuracy 80% --signals --workflow app.py:workflow --models
+    models.toml --dataset more.jsonl --workers 8 --log judged.db --dry-run
+    """
+    from vinelm.verdicts import verify
+
+    objective = objective_in(given)
+    log = None if dry_run else log or trie.with_suffix(".verify.db")
     with in_options(), progress(quiet=quiet) as advance:
         found = verify(
-            store,
-            trie,
-            objective,
-            workflow=workflow,
-            models=own["models"],
-            requests=own["requests"],
-            budget_usd=budget_usd,
-            workers=own["workers"],
-            seed=own["seed"],
-            signals=signals,
-            log=None if dry_run else own["log"] or trie.with_suffix(".verify.db"),
-            dry_run=dry_run,
-            on_done=lambda done, total: advance(done, total, "verify", f"{done} of {total} requests"),
-        )
+            store, trie, objective, log=log, dry_run=dry_run,
+            on_done=lambda done, total: advance(done, total, "verify", f"{done} of {total} requests"), **given,
+        )  # fmt: skip
     _print(objective, found, as_json=as_json, dry_run=dry_run)
     if dry_run:
         return None
@@ -119,18 +73,6 @@ def command(
             " line to continue"
         )
     return None if found.is_kept else 1
-
-
-def workflow_of(store: Path) -> str:
-    """Return the name of the bundled workflow that a store belongs to; :class:`ConfigError` if it is of another one."""
-    from vinelm.traces import ObservationStore
-    from vinelm.workflows import WORKFLOWS
-
-    with ObservationStore.open(store) as opened:
-        name = opened.identity.workflow
-    if name not in WORKFLOWS:
-        raise ConfigError(f"{store}: its workflow {name!r} is not a bundled one: use --workflow MODULE:ATTRIBUTE")
-    return name
 
 
 def _print(objective: Objective, found: Verification, *, as_json: bool, dry_run: bool) -> None:

@@ -94,14 +94,13 @@ def report(
     Args:
         store: The path of the observation store.
         trie: The annotated trie, or the path of its file.
-        output_dir: The folder that gets ``report.html``; made if it does not exist.
-        evaluation: What :func:`~vinelm.evaluate` said of this store and trie by its rows, with the same seed: its judgement
-            is shown. None evaluates them: the result is the same, and takes longer.
-        in_use: What the application runs today: a model, or the path of a JSON file as ``vinelm plan --json`` writes it, whose
-            first plan is meant. The verdict compares with it. None: with what runs today where the application says it, else
-            with the strongest single model.
-        show_text: Show the answers of the examples, as the store has them. Whoever gets the page reads them.
-        seed: Decides how the requests are split, and the resamples of the bootstrap.
+        output_dir: Folder to write report.html to.
+        evaluation: What :func:`~vinelm.evaluate` said of this store and trie by its rows, with the same seed: its judgement is
+            shown. None evaluates them: the result is the same, and takes longer.
+        in_use: What you run today: a model, or a file of ``vinelm plan --json``, whose first plan is meant. The verdict
+            compares with it. None: the models that the application declares, else the strongest single model.
+        show_text: Show the answers in the examples: whoever gets the page reads them.
+        seed: Seed of the split and of resamples.
 
     Returns:
         The path of the page.

@@ -1,0 +1,119 @@
+"""Options from the Python function of a verb: names and defaults are those of its signature, texts those of its docstring.
+
+The source is read and not imported: a help must not load what the verb computes with.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Collection
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from vinelm.cli.options import Command, flag, option, stacked
+from vinelm.cli.quantities import FRACTION, POINTS, RATE, SECONDS, USD, Count
+
+WRITTEN: dict[str, tuple[str, Any]] = {
+    "calls_per_hour": ("N", RATE),
+    "checkpoints": ("URL", str),
+    "columns": ("FIELD=COLUMN", str),
+    "coverage": ("FRACTION", FRACTION),
+    "dataset": ("FILE", str),
+    "finish": ("", ("all", "good")),
+    "in_use": ("MODEL|JSON", str),
+    "label_field": ("COLUMN", str),
+    "log": ("DB", Path),
+    "max_error": ("FRACTION", FRACTION),
+    "max_loss": ("POINTS", POINTS),
+    "models": ("TOML", Path),
+    "output_dir": ("PATH", Path),
+    "seed": ("N", int),
+    "stop": ("", ("workflow", "oracle")),
+    "store": ("DB", str),
+    "today": ("MODEL", str),
+    "workflow": ("NAME", str),
+    "usd": ("USD", USD),
+    "s": ("S", SECONDS),
+    "int": ("N", Count(1)),
+    "str": ("NAME", str),
+}
+"""How a keyword is written: the placeholder of its value, and what reads it; by its name, its unit or its type."""
+MANY = {"columns": "column", "label_field": "label-field"}
+"""Keywords of several values to the option that is repeated."""
+_ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n      .*)*)", re.MULTILINE)
+_CODE = re.compile(r"(?::\w+:)?`+(?:~?vinelm[.:](?:[\w.]*\.)?)?\"?(.*?)\"?`+")
+
+
+@cache
+def _source(module: str) -> ast.Module:
+    found = find_spec(module)
+    assert found is not None
+    assert found.origin is not None
+    return ast.parse(Path(found.origin).read_text(encoding="utf-8"))
+
+
+def keywords_of(function: str) -> dict[str, tuple[str, Any, str]]:
+    """Return each keyword with a default of a function: its type as it is written, the default, and what ``Args:`` says of it.
+
+    Args:
+        function: ``module:name``; its module is not imported.
+    """
+    module, _, name = function.partition(":")
+    body = _source(module).body
+    node = [one for one in body if isinstance(one, ast.FunctionDef) and one.name == name][-1]  # the last is no overload
+    named = {getattr(one.targets[0], "id", ""): one.value for one in body if isinstance(one, ast.Assign)}
+    texts = dict(_ARGUMENT.findall(inspect.cleandoc(ast.get_docstring(node) or "").partition("Args:\n")[2]))
+    positional = [*node.args.posonlyargs, *node.args.args]
+    defaults = [None] * (len(positional) - len(node.args.defaults)) + node.args.defaults
+    found = {}
+    for one, default in zip([*positional, *node.args.kwonlyargs], [*defaults, *node.args.kw_defaults], strict=True):
+        if default is not None and not one.arg.startswith("on_"):
+            value = named[default.id] if isinstance(default, ast.Name) else default
+            kind = "" if one.annotation is None else ast.unparse(one.annotation)
+            found[one.arg] = kind, ast.literal_eval(value), " ".join(texts[one.arg].split())
+    return found
+
+
+def text_of(said: str, names: Collection[str]) -> str:
+    """Return what a docstring says of a keyword as the help says it.
+
+    ``None: ...`` is the default, what begins with ``In Python`` is left out, and keywords of the verb are options.
+    """
+    text, none, default = re.sub(r" In Python.*?(?= None: |$)", "", said).partition(" None: ")
+    text = f"{text.rstrip('.')} [default: {default.rstrip('.')}]." if none else text
+    return _CODE.sub(partial(_written, names), text)
+
+
+def _written(names: Collection[str], found: re.Match[str]) -> str:
+    code = found[1]
+    return f"--{code.replace('_', '-')}" if code in names else f"`{code}`" if code.startswith("vinelm ") else code
+
+
+def declared(
+    function: str, *left_out: str, only: Collection[str] = (), **written: tuple[str, Any]
+) -> Callable[[Command], Command]:
+    """Return the decorator with an option for each keyword of a verb.
+
+    Args:
+        function: ``module:name`` of the verb.
+        *left_out: Keywords that no text can give, and those that the command declares itself.
+        only: The keywords to declare; empty: all others.
+        **written: Keywords that this command writes in another way than others: its names and placeholder, and what reads it.
+    """
+    made: list[Any] = []
+    keywords = keywords_of(function)
+    for name in only or [name for name in keywords if name not in left_out]:
+        kind, default, said = keywords[name]
+        text, dashed = text_of(said, keywords), MANY.get(name, name).replace("_", "-")
+        if kind.startswith("bool"):
+            made.append(flag(f"--{dashed}/--no-{dashed}" if default else f"--{dashed}", text, into=name, default=default))
+            continue
+        value, reads = next(WRITTEN[one] for one in (name, name.rpartition("_")[2], kind.partition(" ")[0]) if one in WRITTEN)
+        usage, reads = written.get(name, (f"--{dashed} {value}", reads))
+        more = {"multiple": True} if name in MANY else {} if default is None else {"default": default}
+        made.append(option(usage, text, reads, into=name, **more))
+    return stacked(*made)
