@@ -13,11 +13,7 @@ from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.template import SKIP
 
 QUICK = (("kinds", "signals"), ("signals", "judge"), ("signals", "canary"), ("kinds", "cap"))
-REFUSED: dict[tuple[str, str], str] = {
-    ("kinds", "signals"): "plans by kind do not use signals yet",
-    ("signals", "judge"): "its errors are corrected for paths only",
-    ("signals", "parallel"): "this template has stages side by side",
-}
+REFUSED: dict[tuple[str, str], str] = {}
 """The pairs that do not go yet, with the words that say so. Take out what goes: this list gets no longer."""
 USD = 0.02
 
