@@ -21,12 +21,12 @@ class SeenOutcomes:
         node: returns the node of a path; ``KeyError`` if the trie has none.
     """
 
-    __slots__ = ("_firsts", "_names", "_node", "_numbers", "_outcomes", "_passed", "_shown", "_stages", "_writes_answer")
+    __slots__ = ("_arms", "_names", "_node", "_numbers", "_outcomes", "_passed", "_shown", "_stages", "_writes_answer")
 
     def __init__(self, outcomes: Outcomes, annotated: AnnotatedTrie, node: Callable[[Path], int]) -> None:
         self._outcomes, self._stages, self._node = outcomes, annotated.trie.stages, node
         self._writes_answer, self._names = annotated.writes_answer, annotated.stage_names
-        template, self._firsts = annotated.template, tuple(annotated.trie.arms(0))
+        template, self._arms = annotated.template, annotated.trie.arms
         # The stage that the application chose is a part of what was seen. Where it has no choice the verdict is.
         chosen = () if template.knows_past_ends else template.stages
         self._numbers = {stage.name: number for number, stage in enumerate(chosen)}
@@ -61,7 +61,9 @@ class SeenOutcomes:
             stage: the one that comes next, where the application chooses it.
         """
         if not path:
-            return stage if stage in self._firsts else self._firsts[0] if len(self._firsts) == 1 else None, ""
+            if stage is None and len(firsts := self._arms(0)) == 1:
+                (stage,) = firsts
+            return stage, ""
         seen = self._seen(path, None if stage is None else self._numbers.get(stage))
         if seen.place < 0 or self._outcomes.arm[seen.place] < 0:
             return None, "requests that show this end here"

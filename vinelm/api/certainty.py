@@ -137,7 +137,7 @@ def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
     """Whether to switch by the rows so far; None where nobody knows what runs today."""
     from vinelm.evaluation.judging.judge import Judge
 
-    if evidence.template.base.today is None:
+    if evidence.template.today is None:
         return None
     return Judge.of(evidence).verdict(max_loss=max_loss)
 

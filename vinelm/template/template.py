@@ -408,8 +408,8 @@ class Template:
     @property
     def today(self) -> dict[str, str] | None:
         """The model that each stage runs on without VineLM, by stage: its declared default. None where one is not known."""
-        found = {stage.name: stage.default for stage in self.stages if stage.default is not None}
-        return found if len(found) == len(self.stages) else None
+        found = {stage.name: stage.default for stage in self.base.stages if stage.default is not None}
+        return found if len(found) == len(self.base.stages) else None
 
     def with_defaults(self, defaults: Mapping[str, str | None]) -> Template:
         """Return this template with other defaults for the stages that are named and allow them; None changes nothing."""

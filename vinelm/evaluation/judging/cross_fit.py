@@ -89,7 +89,7 @@ class CrossFit:
         self.bought, self.planning = [], []
         base = template.base
         known = {name: (kinds or {}).get(name, OTHER) for name in requests} if template.kinds else {}
-        bought = untitled(rows, template) if template.kinds else rows
+        bought = untitled(rows, template)
         for i in range(parts):
             judged = (i + 1) % parts
             side = [request for request in requests if at[request] == judged]

@@ -125,7 +125,7 @@ class Judge:
             objective: Judge the plan for this objective alone; None: plans over a range of budgets.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
         """
-        today = self.template.base.today
+        today = self.template.today
         is_today = today is not None or in_use is not None
         found = Verdict(
             opponent="what runs today" if is_today else "the strongest single model",
@@ -154,7 +154,7 @@ class Judge:
 
     def _rival(self, fit: CrossFit, in_use: PlanInUse | None, objective: Objective | None) -> _Rival | str:
         """What is compared with; why nothing can be, in a few words."""
-        if in_use is None and self.template.base.today is not None:
+        if in_use is None and self.template.today is not None:
             plans = [half.plain.plans.today() for half in fit.planning]
             if any(plan is None for plan in plans):
                 return "what runs today is no plan of this workflow's models"
