@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.template.kinds import kinds_of_stages
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
@@ -98,9 +97,19 @@ def with_kinds_counted(annotated: AnnotatedTrie, counts: Mapping[str, float]) ->
     if not kinds or arm is None or annotated.difficulty or not sum(counts.values()) > 0.0:
         return annotated
     weight = np.array([counts.get(kind, 0.0) + UNSEEN for kind in kinds])
-    of_stage = kinds_of_stages(annotated.template)
     first = np.flatnonzero(trie.source == 0)
-    names = [of_stage[stage] for stage in trie.stage[trie.target[first]]]
-    arm = arm.copy()
-    arm[trie.arm_items[first]] = [weight[kinds.index(name)] / weight.sum() for name in names]
+    stage, items = trie.stage[trie.target[first]], trie.arm_items[first]
+    kind = np.array([kinds.index(annotated.stage_kinds[number]) for number in stage.tolist()])
+    begins = np.unique(stage, return_index=True)[1]  # an edge of each arm
+    usual = np.bincount(kind[begins], arm[items[begins]], len(kinds))[kind]
+    within = np.divide(arm[items], usual, out=np.ones(len(items)), where=usual > 0.0)
+    shares, arm = within * (weight[kind] / weight.sum()), arm.copy()
+    if annotated.outcomes is not None:  # what each fit expects of a history holds the share of its kind
+        change = np.divide(shares, arm[items], out=np.zeros(len(items)), where=arm[items] > 0.0)
+        at = np.append(np.ones(1), np.repeat(change, np.diff([*trie.target[first], len(trie)])))
+        found = annotated.outcomes
+        spread, cost = found.spread * at[found.node, None], found.cost_spread * at[:, None]
+        outcomes = replace(found, spread=spread.astype(np.float32), cost_spread=cost.astype(np.float32))
+        annotated = replace(annotated, outcomes=outcomes)
+    arm[items] = shares
     return replace(annotated, arm=arm)

@@ -139,7 +139,7 @@ class ObservationTable:
                 [-1 if row.arm is None or row.ended(template.stop) else trie.stages.index(row.arm) for row in kept], np.int64
             ),
             above=cells_above(order),
-            kinds=StageKinds.of(template),
+            kinds=StageKinds.of(template) if template.kinds else None,
         )
 
     @classmethod

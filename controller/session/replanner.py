@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import TypedDict
 
@@ -18,7 +18,8 @@ from vinelm.objective import Objective
 from vinelm.requests.protocols import Invocation
 from vinelm.signals import Outcome
 from vinelm.template.bounds import exceeded_words
-from vinelm.template.kinds import OTHER, learnt_kind, stage_title, without_kinds
+from vinelm.template.kinds import learnt_kind
+from vinelm.template.template import stage_title
 from vinelm.trie.arrays import FloatArray
 
 
@@ -76,7 +77,8 @@ class Replanner:
         self._stages: dict[tuple[str, ...], str] = {}
         self._least_call_usd = least_call_usd
         self._excluded = None if least_call_usd is None else ExcludedModels(planner, least_call_usd)
-        self._template, self._kind = planner.annotated.template, OTHER
+        self._template = planner.annotated.template
+        self._kind = learnt_kind(None, self._template.kinds)
         outcomes = planner.annotated.outcomes
         self.seen = None if outcomes is None else SeenOutcomes(outcomes, planner.annotated, self.node)
 
@@ -162,8 +164,7 @@ class Replanner:
         if node is None:
             before = self.node(prefix[:-1])
             stage = self._stages.get(prefix[:-1])
-            if self._template.kinds:
-                stage = self._stage_of_kind(before, stage)
+            stage = self._stage_of_kind(before, stage)
             if self.seen is not None:
                 stage = self.seen.arm(prefix[:-1], stage)[0]
             if stage is None and len(self._planner.trie.arms(before)) > 1:
@@ -177,28 +178,29 @@ class Replanner:
         None where plans do not tell kinds apart.
         A request whose kind was not told is of the kind :data:`~vinelm.template.kinds.OTHER`.
         """
-        if not self._template.kinds:
-            return None
         counts_as = learnt_kind(kind, self._template.kinds)
         if counts_as != self._kind:
             self._kind = counts_as
             self._nodes = {(): 0}
-        return counts_as
+        return counts_as or None
 
     def _of_kind(self, stage: str | frozenset[str]) -> str | frozenset[str]:
         """The stage, or the stages, as the trie names them for requests of this kind."""
-        if not self._template.kinds:
-            return stage
         if isinstance(stage, str):
             return stage_title(stage, self._kind)
         return frozenset(stage_title(name, self._kind) for name in stage)
 
     def _stage_of_kind(self, before: int, stage: str | None) -> str | None:
         """The stage that ran after a node, as the trie names it; None where which of several ran is not known."""
-        if stage is not None:
-            return stage_title(stage, self._kind)
-        own = [name for name in self._planner.trie.arms(before) if name.endswith(stage_title("", self._kind))]
-        return own[0] if len(own) == 1 else None
+        if stage is not None or not self._kind:
+            return stage and stage_title(stage, self._kind)
+        own = {self._own(arm) for arm in self._planner.trie.arms(before)} - {None}
+        return stage_title(own.pop() or "", self._kind) if len(own) == 1 else None
+
+    def _own(self, arm: str) -> str | None:
+        """The application's stage of an arm of the trie; None if requests of another kind take it."""
+        stage, kind = self._planner.annotated.arm_stages[arm]
+        return self._template.base_stages[stage] if kind == self._kind else None
 
     def note_stage(self, prefix: tuple[str, ...], stage: str) -> None:
         """Note which stage follows ``prefix``."""
@@ -238,20 +240,15 @@ class Replanner:
     def arms(self, prefix: tuple[str, ...]) -> tuple[str, ...]:
         """Return the stages that may follow ``prefix`` by the trie; none after the last invocation or an unknown prefix."""
         with suppress(KeyError):
-            found: Iterable[str] = self._planner.trie.arms(self.node(prefix))
-            if self.seen is not None:
-                found = dict.fromkeys(map(self.seen.stage_of, found))
-            if self._template.kinds:
-                own = stage_title("", self._kind)
-                found = [name.removesuffix(own) for name in found if name.endswith(own)]
-            return tuple(found)
+            found = map(self._own, self._planner.trie.arms(self.node(prefix)))
+            return tuple(dict.fromkeys(name for name in found if name is not None))
         return ()
 
     def _lacking(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> str:
         """The reason why nothing is planned for a stage that the trie does not have after ``prefix``."""
         names = repr(stage) if isinstance(stage, str) else " or ".join(map(repr, sorted(stage)))
         before = tuple(self._stages.get(prefix[:k], "") for k in range(len(prefix)))
-        template = without_kinds(self._template)
+        template = self._template.base
         for name in (stage,) if isinstance(stage, str) else sorted(stage):
             exceeded = exceeded_words(template, template.stages_along(len(prefix), before), name)
             if exceeded is not None:
@@ -270,10 +267,8 @@ class Replanner:
             node = self.node(prefix)
         except KeyError:
             return None
-        names = self._of_kind(frozenset(stages))
-        stage_of = (lambda title: title) if self.seen is None else self.seen.stage_of
         after = self._planner.annotated.comes_next(node).items()
-        return math.fsum(p for arm, p in after if stage_of(arm) in names and (plan is None or plan.goes_on(node, arm)))
+        return math.fsum(p for arm, p in after if self._own(arm) in stages and (plan is None or plan.goes_on(node, arm)))
 
     def expected_usd(self, prefix: tuple[str, ...]) -> float:
         """Return the expected dollars of the last invocation of ``prefix``; 0 if the trie does not hold it."""

@@ -11,7 +11,7 @@ from vinelm.policies.policy import observed_row
 from vinelm.requests.protocols import Invocation
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
-from vinelm.template.kinds import stage_title
+from vinelm.template.template import stage_title
 
 Path = tuple[str, ...]
 

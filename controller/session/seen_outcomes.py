@@ -21,12 +21,12 @@ class SeenOutcomes:
         node: returns the node of a path; ``KeyError`` if the trie has none.
     """
 
-    __slots__ = ("_names", "_node", "_numbers", "_outcomes", "_passed", "_shown", "_stages", "_writes_answer")
+    __slots__ = ("_arms", "_names", "_node", "_numbers", "_outcomes", "_passed", "_shown", "_stages", "_writes_answer")
 
     def __init__(self, outcomes: Outcomes, annotated: AnnotatedTrie, node: Callable[[Path], int]) -> None:
         self._outcomes, self._stages, self._node = outcomes, annotated.trie.stages, node
         self._writes_answer, self._names = annotated.writes_answer, annotated.stage_names
-        template = annotated.template
+        template, self._arms = annotated.template, annotated.trie.arms
         # The stage that the application chose is a part of what was seen. Where it has no choice the verdict is.
         chosen = () if template.knows_past_ends else template.stages
         self._numbers = {stage.name: number for number, stage in enumerate(chosen)}
@@ -53,19 +53,23 @@ class SeenOutcomes:
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
         """Return the arm of the trie that the request goes on by after ``path``, and a note.
 
-        None where the trie says that requests end there. Before the first invocation the arm is the first stage.
+        None where the trie says that requests end there. Before the first invocation the arm is the first stage, None if there
+        are several and it is not known which.
 
         Args:
             path: models of the invocations so far.
             stage: the one that comes next, where the application chooses it.
         """
         if not path:
-            return self._stages[0], ""
+            if stage is None and len(firsts := self._arms(0)) == 1:
+                (stage,) = firsts
+            return stage, ""
         seen = self._seen(path, None if stage is None else self._numbers.get(stage))
         if seen.place < 0 or self._outcomes.arm[seen.place] < 0:
             return None, "requests that show this end here"
-        name = self._stages[int(self._outcomes.arm[seen.place])]
-        return name, "" if seen.is_exact else f"the profile never saw this outcome: planned as {name[name.find('[') :]}"
+        arm = int(self._outcomes.arm[seen.place])
+        shown = self._stages[arm].removeprefix(f"{self._names[arm]} ")
+        return self._stages[arm], "" if seen.is_exact else f"the profile never saw this outcome: planned as {shown}"
 
     def ends_at(self, path: Path) -> bool:
         """Return whether requests that show this end after ``path``; not where the application says how they go on."""
@@ -81,10 +85,6 @@ class SeenOutcomes:
         """Return the arms of the trie by which the request may go on to these stages, and a note."""
         found = [self.arm(path, stage) for stage in sorted(stages)]
         return frozenset(arm for arm, _ in found if arm is not None), next((note for _, note in found if note), "")
-
-    def stage_of(self, title: str) -> str:
-        """Return the workflow's stage of an arm of the trie."""
-        return self._names[self._stages.index(title)]
 
     def _seen(self, path: Path, stage: int | None = None) -> Seen:
         node, shown = self._node(path), self._shown.get(path, _NOTHING)

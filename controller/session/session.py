@@ -25,7 +25,6 @@ from vinelm.requests.protocols import Invocation, LoadMonitor
 from vinelm.requests.workflow import Request
 from vinelm.signals import Outcome
 from vinelm.template import Template
-from vinelm.template.kinds import without_kinds
 from vinelm.tools.speculation import Speculation, ToolCandidate
 
 Mode = Literal["enforce", "observe", "off"]
@@ -111,7 +110,7 @@ class Session(StopRulePolicy):
         if objective.risk == "dp":
             objective = self._plannable(objective, planner, on_error)
         super().__init__(
-            template or without_kinds(planner.annotated.template),
+            template or planner.annotated.template.base,
             clock=clock,
             request=request,
             judge=judge,

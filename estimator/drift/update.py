@@ -15,7 +15,6 @@ from vinelm.estimator.arms import with_kinds_counted
 from vinelm.estimator.drift.hypotheses import dollars_of, seconds_of, stop_of
 from vinelm.estimator.drift.monitor import DriftMonitor
 from vinelm.rows.observation import Observation
-from vinelm.template.kinds import kinds_of_stages
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
@@ -60,8 +59,10 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
         meta={**annotated.meta, "updated": facts},
         **_with_stops(annotated, seen),
     )
-    found = with_kinds_counted(found, seen.kinds())
-    return found if annotated.signals is None else replace(found, signals=_of_signals(annotated, found, seen))
+    kinds = seen.kinds()
+    if annotated.signals is not None:
+        found = replace(found, signals=with_kinds_counted(_of_signals(annotated, found, seen), kinds))
+    return with_kinds_counted(found, kinds)
 
 
 class _Seen:
@@ -87,7 +88,7 @@ class _Seen:
         template, trie = self.annotated.template, self.annotated.trie
         counts: dict[str, float] = defaultdict(float)
         if template.kinds:
-            of_stage, meta = kinds_of_stages(template), self.annotated.meta
+            of_stage, meta = self.annotated.stage_kinds, self.annotated.meta
             known = float(meta.get("requests_registered") or meta.get("requests") or 1.0) * self.kept
             first = np.flatnonzero(trie.source == 0)
             for node, share in zip(trie.target[first], self.annotated.arms_by_edge[0][first], strict=True):

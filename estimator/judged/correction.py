@@ -30,7 +30,7 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
     Each probability "... and the verdict is correct" is corrected in the way of
     :meth:`~vinelm.estimator.judged.agreement.JudgeAgreement.corrected`, and stays within what it is a part of. The standard
     errors of a path's accuracy hold the judge's error as well. Where plans are contingent they do not: it is common to all
-    arms of a plan, which are taken to err apart.
+    arms of a plan, which are taken to err apart. What requests show is corrected outcome by outcome.
 
     Args:
         annotated: The estimate from the verdicts.
@@ -49,6 +49,7 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
     found = replace(
         annotated, success=success, stop_success=stop_success, arm_success=arm_success,
         difficulty=_difficulty(annotated.difficulty, failed, agreement),
+        signals=annotated.signals and _signals(annotated.signals, agreement),
     )  # fmt: skip
     if annotated.accuracy_se is None:
         return found
@@ -82,6 +83,30 @@ def _difficulty(rates: DifficultyRates | None, failed: FloatArray, agreement: Ju
     if rates.arm is not None and arm_success is not None:
         arm_success = _part(arm_success, rates.arm, agreement)
     return replace(rates, success=success, stop_success=stop_success, arm_success=arm_success)
+
+
+def _signals(annotated: AnnotatedTrie, agreement: JudgeAgreement) -> AnnotatedTrie:
+    """The trie of what requests show. Where there is no answer the judge calls none correct, and none is right."""
+    outcomes = annotated.outcomes
+    assert outcomes is not None
+    right = _part(outcomes.right, outcomes.chance, agreement)
+    last = np.minimum(_part(outcomes.right_last, outcomes.chance, agreement), right)
+    # Of each fit only the mass "it comes and the answer is right" is kept: how often it comes is that of their mean.
+    comes = (outcomes.chance * annotated.reach[outcomes.node])[:, None]
+    spread = np.minimum(agreement.corrected(outcomes.spread, comes), 1.0).astype(np.float32)
+    found = annotated.with_right(replace(outcomes, right=right, right_last=last, spread=spread), right)
+    going_on = np.bincount(outcomes.node, outcomes.arm >= 0, len(annotated.trie)) > 0.0
+    passed = np.array([label.passed for label in outcomes.labels])[outcomes.label]
+    ends = (outcomes.arm < 0) & (passed | going_on[outcomes.node])
+    stop_success = np.asarray(np.bincount(outcomes.node[ends], right[ends], len(annotated.trie)), np.float64)
+    error = annotated.accuracy_se
+    meta, selection = dict(annotated.meta), annotated.meta.get("evidence", {}).get("selection")
+    if selection is not None:
+        scaled = {name: [value / agreement.informedness for value in selection[name]] for name in ("accuracy", "advantage")}
+        meta["evidence"] = {**meta["evidence"], "selection": {**selection, **scaled}}
+    return replace(
+        found, stop_success=stop_success, meta=meta, accuracy_se=None if error is None else error / agreement.informedness
+    )
 
 
 def corrected_report(report: ValidationReport, agreement: JudgeAgreement) -> ValidationReport:

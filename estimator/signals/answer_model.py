@@ -51,6 +51,8 @@ LEAST_PRICE = 0.01
 """Models that cost less than this share of the median model count as equally cheap."""
 BEGINNING = 15
 """Newton steps before the first EM iteration."""
+BEGUN_SD, SUITED_SD = 1.0, 1.0
+"""Prior standard deviations of how a request began, and of a model for requests that begin so."""
 FOUND_SD = 2.5
 """Prior standard deviation of what a stage without an answer has shown: a search that found nothing decides the answer."""
 TINY = 1e-12
@@ -59,7 +61,7 @@ TINY = 1e-12
 @dataclass(frozen=True, eq=False)
 class Features:
     """Effects on an answer's log odds, each with a normal prior: of models, stages, being later, asking again, what a stage
-    without an answer has shown before, and the price.
+    without an answer has shown before, how the request began and which models suit that, and the price.
 
     Dear models mostly are better, and few of their answers are bought: without an effect of the price, their prior would draw
     them to the mean of the cheap ones.
@@ -101,6 +103,11 @@ class Features:
             for before in sorted({(c.after[0], c.after[part]) for c in contexts if c.after}):
                 columns.append(np.array([float(bool(c.after) and (c.after[0], c.after[part]) == before) for c in contexts]))
                 sd.append(spread)
+        begun = sorted({c.begins for c in contexts})
+        for begins in begun if len(begun) > 1 else ():
+            columns.append(np.array([float(c.begins == begins) for c in contexts]))
+            columns += [np.array([float((c.begins, c.model) == (begins, name)) for c in contexts]) for name in models]
+            sd += [BEGUN_SD, *[SUITED_SD] * len(models)]
         columns.append(price)
         sd.append(model_sd)
         errors = np.array(sd)

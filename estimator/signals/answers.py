@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,19 +92,21 @@ class AnswerTable:
         return pairs > len(seen)
 
     @classmethod
-    def of(cls, rows: Iterable[Observation], course: Course) -> AnswerTable:
+    def of(cls, rows: Iterable[Observation], course: Course, begins: Mapping[str, str] | None = None) -> AnswerTable:
         """Encode rows.
 
         Args:
-            rows: Those of another course are left out where it branches.
+            rows: By the application's own stages. Those of another course are left out where it branches.
             course: The stages that may follow each other.
+            begins: How each request began, one of ``course.starts``; needed where there are several.
 
         Raises:
             EvidenceError: No row is scored, or more than 8 signals occur.
         """
-        kept = list(rows)
+        kept, began = _as_chosen(list(rows), course), begins or {}
         by_cell = {(row.request_id, row.prefix): row for row in kept}
         scored = [row for row in kept if row.success is not None or row.failure is not None]
+        scored = [row for row in scored if began.get(row.request_id, "") in course.starts]
         if course.branches:
             scored = [row for row in scored if course.after(_stages(row, by_cell)) is not None]
         if not scored:
@@ -117,7 +120,7 @@ class AnswerTable:
         counts: dict[tuple[object, ...], int] = defaultdict(int)
         same = []
         for row in scored:
-            context, repeats = _context(row, by_cell, repeated, course)
+            context, repeats = _context(row, by_cell, repeated, course, began.get(row.request_id, ""))
             contexts.append(context)
             is_repeat.append(repeats)
             labels.append(_label(row, course))
@@ -160,6 +163,15 @@ class AnswerTable:
         )  # fmt: skip
 
 
+def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
+    """The rows as later choices see them: nothing is shown yet while other stages run side by side with the row's."""
+    if not course.joint:
+        return rows
+    cells = {(row.request_id, row.prefix): row for row in rows}
+    nothing: dict[str, Any] = {"success": False, "stopped": False, "signal": None, "answer_class": None, "failure": None}
+    return [replace(row, **nothing) if course.after(_stages(row, cells)) in course.joint else row for row in rows]
+
+
 def _labels_before(rows: Iterable[Observation], by_cell: Cells, labels: list[Label], course: Course) -> Ints:
     """The label of the row before each, -1 without one."""
     before = [by_cell.get((row.request_id, row.prefix[:-1])) for row in rows]
@@ -170,17 +182,17 @@ def _labels_before(rows: Iterable[Observation], by_cell: Cells, labels: list[Lab
 def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[tuple[str, ...]]]) -> Iterator[Context]:
     """The contexts that may occur; asking a model again only if some row has done so."""
     models, knows_again = {context.model for context in seen}, any(context.is_again for context in seen)
-    for stage, has_answer, quiet, arms in course.visits():
+    for stage, has_answer, quiet, arms, begins in course.visits():
         answers = stage not in course.silent
         for model, after in product(models, [()] if quiet is None else silent[quiet]):
             if not course.allows(stage, model):
                 continue
             if course.keeps(stage, model):
-                yield Context(stage, model, False, False, arms, False, (), True)
+                yield Context(stage, model, False, False, arms, False, (), True, begins)
                 continue
-            yield Context(stage, model, has_answer and answers, False, arms, answers, after)
+            yield Context(stage, model, has_answer and answers, False, arms, answers, after, False, begins)
             if has_answer and answers and knows_again:
-                yield Context(stage, model, True, True, arms, True, after)
+                yield Context(stage, model, True, True, arms, True, after, False, begins)
 
 
 def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, set[tuple[str, ...]]]:
@@ -211,7 +223,9 @@ def _stages(row: Observation, by_cell: Cells) -> list[str]:
     return [*("" if other is None else other.stage for other in _earlier(row, by_cell)), row.stage]
 
 
-def _context(row: Observation, by_cell: Cells, repeated: dict[Context, list[int]], course: Course) -> tuple[Context, bool]:
+def _context(
+    row: Observation, by_cell: Cells, repeated: dict[Context, list[int]], course: Course, begins: str
+) -> tuple[Context, bool]:
     """The row's context, and whether its answer is the model's earlier one; such rows are counted."""
     arms: tuple[str, ...] = ()
     if course.branches:
@@ -221,12 +235,12 @@ def _context(row: Observation, by_cell: Cells, repeated: dict[Context, list[int]
     quiet = [other for other in before if other.stage in course.silent]
     after = _after(quiet[-1], course) if quiet else ()
     if course.keeps(row.stage, row.model):
-        return Context(row.stage, row.model, False, False, arms, False, (), True), False
+        return Context(row.stage, row.model, False, False, arms, False, (), True, begins), False
     if row.stage in course.silent:
-        return Context(row.stage, row.model, False, False, arms, False, after), False
+        return Context(row.stage, row.model, False, False, arms, False, after, False, begins), False
     earlier = [one for one in before if one.stage not in course.silent and not course.keeps(one.stage, one.model)]
     same = [other for other in earlier if other.model == row.model]
-    context = Context(row.stage, row.model, bool(earlier), bool(same), arms, True, after)
+    context = Context(row.stage, row.model, bool(earlier), bool(same), arms, True, after, False, begins)
     if not same:
         return context, False
     is_repeat = same[-1].answer_class == row.answer_class

@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.answers import AnswerTable, Ints
 from vinelm.estimator.signals.course import Course
 from vinelm.estimator.signals.histories import LEAST_REACH, histories
 from vinelm.estimator.signals.history_level import HistoryLevel, best_class
 from vinelm.estimator.signals.optimism import FitMasses, selection_optimism
 from vinelm.estimator.signals.predictive import FITS, Predictive
+from vinelm.rows.kinds import untitled
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie, within_exits
 from vinelm.trie.arrays import FloatArray
-from vinelm.trie.outcomes import Outcomes, arm_title
+from vinelm.trie.outcomes import Outcomes, arm_title, path_edges
 
 MOST_HISTORIES = 300_000
 """With more histories, the less likely ones are not continued."""
@@ -34,12 +34,8 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
         return 'the rows hold signals and no answers: name the keys of the answer, as in answer=("sql", "rows")'
     if template.stop == "oracle":
         return "under the oracle stop the right answer is known: signals add nothing"
-    if template.joint_invocations:
-        return "signals are planned where one stage runs after another: this template has stages side by side"
-    if template.kinds:
-        return "the kinds of request are told apart, and plans by kind do not use signals yet"
-    if len(template.first_stages) > 1:
-        return "signals are planned where every request begins in one stage: this template begins in several"
+    if any(template.base.stage(name).answerable for name in template.base.flow.joined):
+        return "signals are planned where one stage alone writes an answer at a time: here stages that run side by side do"
     return None
 
 
@@ -61,7 +57,8 @@ def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, f
     template = annotated.template
     if why_without_signals(rows, template) is not None:
         return None
-    table = AnswerTable.of(rows, Course.of(template))
+    begins = {row.request_id: row.stage for row in rows if row.depth == 1} if len(template.first_stages) > 1 else None
+    table = AnswerTable.of(untitled(rows, template), Course.of(template), begins)
     goes_on = any(row.is_continued for row in rows)
     model = Predictive.of(table, fits=fits)
     meta: dict[str, Any] = {
@@ -91,14 +88,18 @@ def signals_trie(
         least_reach: See :data:`LEAST_REACH`; doubled until the trie is small enough.
         meta: Provenance, as plain JSON.
     """
-    course = Course.of(annotated.template)
+    course, arms = Course.of(annotated.template), annotated.comes_next(0)
+    shares = np.array([arms[begins or course.starts[begins]] for begins in course.starts])
     while True:
-        levels = histories(model, course, annotated.trie.models, goes_on=goes_on, least_reach=least_reach)
+        levels = histories(
+            model, course, annotated.trie.models, goes_on=goes_on, least_reach=least_reach, shares=shares / shares.sum()
+        )
         if sum(map(len, levels)) <= MOST_HISTORIES or least_reach > 0.2:
-            masses = FitMasses.of(levels, model)
+            masses = FitMasses.of(levels, model, shares / shares.sum())
             selection = selection_optimism(masses)
             evidence = {} if selection is None else {"evidence": {"selection": selection.to_dict()}}
-            return _Builder(annotated, model, levels, masses, course).build(goes_on, (meta or {}) | evidence)
+            builder = _Builder(annotated, model, levels, masses, course, shares / shares.sum())
+            return builder.build(goes_on, (meta or {}) | evidence)
         least_reach *= 2.0
 
 
@@ -121,7 +122,7 @@ class _Nodes:
 
     def __init__(self, n: int, n_fits: int) -> None:
         self.depth, self.up = np.zeros(n, np.int64), np.full(n, -1, np.int64)
-        self.stage, self.model, self.base = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.zeros(n, np.int64)
+        self.stage, self.model = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
         self.reach, self.cost = np.ones(n), np.zeros(n)
         self.came, self.came_right = np.ones(n), np.zeros(n)
         self.success, self.stop, self.stop_success = np.zeros(n), np.zeros(n), np.zeros(n)
@@ -131,22 +132,23 @@ class _Nodes:
 class _Builder:
     """Lays the histories out as a trie in pre-order: a node is a history and the model that runs next."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what is known of the histories
         self,
         annotated: AnnotatedTrie,
         model: Predictive,
         levels: Sequence[HistoryLevel],
         masses: Sequence[FitMasses],
         course: Course,
+        shares: FloatArray,
     ) -> None:
-        self.base, self.model, self.levels, self.masses = annotated, model, levels, masses
+        self.base, self.model, self.levels, self.masses, self.shares = annotated, model, levels, masses, shares
         names = [stage.name for stage in annotated.template.stages]
-        self.stages = np.array([names.index(stage) for stage in course.stages])
-        trie = annotated.trie
-        self.key = np.array([len(trie.models) * len(names), len(names), 1])
-        edges = np.column_stack((trie.source, trie.model[trie.target], trie.stage[trie.target])) @ self.key
-        self.by_key = np.argsort(edges)
-        self.keys = edges[self.by_key]
+        own = np.array([course.stages.index(annotated.template.base_stages[name]) for name in names])
+        # The stage of the template by how the request began and the stage of the course: that of its kind.
+        of_kind = own.reshape(len(annotated.template.kinds) or 1, -1).argsort(axis=1)
+        self.first = np.array([names.index(begins or first) for begins, first in course.starts.items()])
+        each = len(course.stages)
+        self.stages = (of_kind + each * np.arange(len(of_kind))[:, None])[self.first // each]
         shown = [label._replace(arm=None) for label in model.labels]
         self.labels = tuple(dict.fromkeys(shown))
         self.label_of = np.array([self.labels.index(label) for label in shown])
@@ -163,16 +165,19 @@ class _Builder:
         order = layout.order
         labels = {"depth": nodes.depth[order], "stage": nodes.stage[order], "model": nodes.model[order]}
         parent = np.where(nodes.up[order] < 0, -1, layout.place[np.maximum(nodes.up[order], 0)])
+        trie, outcomes = self._trie(layout.arms, parent, labels), self._outcomes(parts, nodes, layout, goes_on)
+        edges, base = path_edges(trie, outcomes.stages, self.base.trie), np.zeros(len(order), np.int64)
+        base[trie.target] = self.base.trie.target[edges]
         return AnnotatedTrie(
-            trie=self._trie(layout.arms, parent, labels), template=self.base.template, catalog=self.base.catalog,
+            trie=trie, template=self.base.template, catalog=self.base.catalog,
             success=nodes.success[order], stop=np.clip(nodes.stop[order], 0.0, 1.0), stop_success=nodes.stop_success[order],
-            **self._amounts(nodes.cost[order], nodes.base[order]), arm=nodes.came[order], arm_success=nodes.came_right[order],
-            outcomes=self._outcomes(parts, nodes, layout, goes_on), meta=meta,
+            **self._amounts(nodes.cost[order], base), arm=nodes.came[order], arm_success=nodes.came_right[order],
+            outcomes=outcomes, meta=meta, tried=None if self.base.tried is None else self.base.tried[edges],
         )  # fmt: skip
 
     def _layout(self) -> _Layout:
-        keys: list[Ints] = [np.zeros((1, 0), np.int64)]
-        path = np.zeros((1, 0), np.int64)  # of the histories of the level before: (model, outcome) alternately
+        keys: list[Ints] = [np.full((1, 1), -1)]
+        path = np.arange(len(self.first))[:, None]  # of the histories of the level before: (model, outcome) alternately
         for level, known in zip(self.levels, self.masses, strict=True):
             keys.append(np.column_stack((path[known.parent], known.model)))
             path = np.column_stack((keys[-1][known.node], level.label * 64 + level.kind + 1))
@@ -184,26 +189,16 @@ class _Builder:
         bounds = np.cumsum([len(key) for key in keys]).tolist()
         return _Layout([slice(*each) for each in pairwise(bounds)], order, place, *self._arms())
 
-    def _below(self, nodes: Ints, models: Ints, stages: Ints) -> Ints:
-        """The child of each of these nodes of the path trie by its model and stage."""
-        wanted = np.column_stack((nodes, models, stages)) @ self.key
-        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        if not np.array_equal(self.keys[at], wanted):
-            raise EvidenceError("the path trie lacks a path that the signals' trie has: estimate all paths of the template")
-        return np.asarray(self.base.trie.target[self.by_key[at]], np.int64)
-
     def _connect(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """The past of a level's nodes: node above, outcome there, path without outcomes."""
+        """The past of a level's nodes: node above, outcome there."""
         here, history, models = layout.levels[d], self.masses[d].parent, self.masses[d].model
         nodes.depth[here], nodes.model[here] = d + 1, models
         if not d:
-            nodes.up[here], nodes.stage[here] = 0, 0
-            nodes.base[here] = self._below(0 * models, models, np.full(len(models), self.stages[0]))
+            nodes.up[here], nodes.stage[here], nodes.came[here] = 0, history, self.shares[history]
             return
         before = self.levels[d - 1]
         up = layout.levels[d - 1].start + self.masses[d - 1].node[history]
         nodes.up[here], nodes.stage[here] = up, layout.arm_of[d - 1][history]
-        nodes.base[here] = self._below(nodes.base[up], models, self.stages[before.following[history]])
         nodes.came[here] = before.reach[history] / nodes.reach[up]
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
@@ -250,7 +245,7 @@ class _Builder:
             "spread": np.float32,
         }
         arrays: dict[str, Any] = {name: values[rows].astype(kinds.get(name, np.float64)) for name, values in table.items()}
-        stages = (int(self.stages[0]), *(stage for stage, *_ in layout.arms))
+        stages = (*self.first.tolist(), *(stage for stage, *_ in layout.arms))
         return Outcomes(self.labels, stages, goes_on, cost_spread=nodes.cost_spread[layout.order], **arrays)
 
     def _arms(self) -> tuple[list[tuple[int, int, int]], list[Ints]]:
@@ -258,11 +253,11 @@ class _Builder:
         arms: dict[tuple[int, int, int], int] = {}
         of_levels = []
         for level in self.levels:
-            keys = np.column_stack((level.following, self.label_of[level.label], level.kind))
+            keys = np.column_stack((level.begins, level.following, self.label_of[level.label], level.kind))
             distinct, which = np.unique(keys, axis=0, return_inverse=True)
             number = [
-                0 if stage < 0 else arms.setdefault((int(self.stages[stage]), label, kind), len(arms) + 1)
-                for stage, label, kind in distinct.tolist()
+                0 if stage < 0 else arms.setdefault((int(self.stages[begins, stage]), label, kind), len(arms) + len(self.first))
+                for begins, stage, label, kind in distinct.tolist()
             ]
             of_levels.append(np.array(number, np.int64)[which.reshape(-1)])
         return list(arms), of_levels
@@ -274,9 +269,9 @@ class _Builder:
             level = np.flatnonzero(depth == d)
             np.maximum.at(end, parent[level], end[level])
         stages = self.base.template.stages
-        names = [stages[self.stages[0]].name]
+        names = [stages[stage].name for stage in self.first]
         names += [arm_title(stages[stage].name, self.labels[label], kind) for stage, label, kind in arms]
-        answers = np.array([stages[stage].answerable for stage in (int(self.stages[0]), *(stage for stage, *_ in arms))])
+        answers = np.array([stages[stage].answerable for stage in (*self.first.tolist(), *(stage for stage, *_ in arms))])
         return Trie(
             stages=names, models=self.base.trie.models, parent=parent, end=end,
             answerable=answers[labels["stage"]] & (labels["depth"] > 0), **labels,

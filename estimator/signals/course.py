@@ -19,6 +19,7 @@ class Context(NamedTuple):
         answers: Whether the stage writes an answer; what one that does not, such as a router, shows is not right or wrong.
         after: See :meth:`shown`, of the last invocation before it that wrote no answer; empty without one.
         keeps: Whether the answer that there is stays as it is: the stage judges it, or is skipped.
+        begins: How the request began, one of :attr:`Course.starts`; empty where all begin alike.
     """
 
     stage: str
@@ -29,6 +30,7 @@ class Context(NamedTuple):
     answers: bool = True
     after: tuple[str, ...] = ()
     keeps: bool = False
+    begins: str = ""
 
     def shown(self, label: Label) -> tuple[str, ...]:
         """Return what an invocation without an answer leaves behind: stage, model, and signal with the stage that follows."""
@@ -42,12 +44,14 @@ class Visit(NamedTuple):
         has_answer: Whether an answer was given before.
         silent: The last stage before it that writes no answer; None without one.
         arms: The stages that the application may go on to.
+        begins: How the request began.
     """
 
     stage: str
     has_answer: bool
     silent: str | None
     arms: tuple[str, ...]
+    begins: str
 
 
 class Course:
@@ -56,22 +60,30 @@ class Course:
     Attributes:
         branches: Whether the application chooses between stages somewhere.
         depth: The most invocations of a request.
+        stages: The distinct stages.
 
     Args:
         follow: For each position the stages that may come next, each with the position after it.
         models: The models of each stage; None where that does not matter.
         silent: The stages that write no answer, such as a router.
         judges: The stages that judge the answer that there is.
+        starts: The first stage by how a request may begin, which is known before its first call: by its kind, by what the
+            application chooses. By default all begin alike, in the one stage that comes first.
+        joint: The positions whose next stage runs in the superstep of the one before, which has shown nothing yet.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - all of a template that counts
         self,
         follow: Sequence[Mapping[str, int]],
         models: Mapping[str, Sequence[str]] | None = None,
         silent: frozenset[str] = frozenset(),
         judges: frozenset[str] = frozenset(),
+        starts: Mapping[str, str] | None = None,
+        joint: frozenset[int] = frozenset(),
     ) -> None:
         self.follow, self.models, self.silent, self.judges = follow, models, silent, judges
+        self.starts = starts or {"": next(iter(follow[0]), "")}
+        self.joint = joint
         self.stages = tuple(dict.fromkeys(stage for arms in follow for stage in arms))
         self.branches = any(len(arms) > 1 for arms in follow)
         depths = [0] * len(follow)
@@ -82,11 +94,15 @@ class Course:
 
     @classmethod
     def of(cls, template: Template) -> Self:
-        """Return the courses of a template."""
+        """Return the courses of a template. Those of a template of kinds differ in how they begin."""
+        starts = {stage.name: template.base_stages[stage.name] for stage in template.first_stages}
+        template = template.base
         models = {stage.name: stage.models or () for stage in template.stages}
         judges = frozenset(stage.name for stage in template.stages if stage.verdict is not None)
         silent = frozenset(stage.name for stage in template.stages if not stage.answerable) - judges
-        return cls([position.arms for position in template.flow.positions], models, silent, judges)
+        positions = template.flow.positions
+        joint = frozenset(number for number, position in enumerate(positions) if position.is_joint)
+        return cls([one.arms for one in positions], models, silent, judges, starts if len(starts) > 1 else None, joint)
 
     def keeps(self, stage: str, model: str) -> bool:
         """Return whether the answer that there is stays as it is: the stage judges it, or is skipped and would answer."""
@@ -132,15 +148,17 @@ class Course:
 
     def visits(self) -> Iterator[Visit]:
         """Yield every visit of a stage, each once."""
-        start: tuple[int, bool, str | None] = (0, False, None)
-        known, waiting = {start}, [start]
-        for position, has_answer, silent in waiting:  # grows while it is read
+        waiting: list[tuple[int, bool, str | None, str]] = [(0, False, None, begins) for begins in self.starts]
+        known = set(waiting)
+        for position, has_answer, silent, begins in waiting:  # grows while it is read
             for stage, after in self.follow[position].items():
-                yield Visit(stage, has_answer, silent, self.arms(after))
+                if not position and stage != self.starts[begins]:
+                    continue
+                yield Visit(stage, has_answer, silent, self.arms(after), begins)
                 quiet, answers = stage in self.silent, not (stage in self.silent or stage in self.judges)
-                places = {(after, has_answer or answers, stage if quiet else silent)}
+                places = {(after, has_answer or answers, stage if quiet else silent, begins)}
                 if answers and self.models is not None and SKIP in self.models[stage]:
-                    places.add((after, has_answer, silent))
+                    places.add((after, has_answer, silent, begins))
                 for reached in sorted(places - known):
                     known.add(reached)
                     waiting.append(reached)

@@ -96,18 +96,26 @@ class _Vectors(NamedTuple):
 
 
 def histories(
-    model: Predictive, course: Course, models: Sequence[str], *, goes_on: bool, least_reach: float = LEAST_REACH
+    model: Predictive,
+    course: Course,
+    models: Sequence[str],
+    *,
+    goes_on: bool,
+    least_reach: float = LEAST_REACH,
+    shares: FloatArray | None = None,
 ) -> list[HistoryLevel]:
     """Return the histories of each length from 1.
 
     Args:
         model: The fitted model.
-        course: The stages that may follow each other, with their models; one stage begins.
+        course: The stages that may follow each other, with their models.
         models: All models, in the order of the indices.
         goes_on: Whether a history may go on after the workflow's own check has passed its answer.
         least_reach: See :data:`LEAST_REACH`.
+        shares: P(a request begins so), shape (starts,); None: all are equally frequent.
     """
-    growing = _Growing(model, models, course, goes_on=goes_on, least_reach=least_reach)
+    shares = np.full(len(course.starts), 1.0 / len(course.starts)) if shares is None else shares
+    growing = _Growing(model, models, course, shares, goes_on=goes_on, least_reach=least_reach)
     while len(growing.found) < course.depth and growing.add_level():
         pass
     return growing.found
@@ -116,7 +124,9 @@ def histories(
 class _Growing:
     """The levels found so far; of the last one also its rows, and the label that each of its classes was seen with first."""
 
-    def __init__(self, model: Predictive, models: Sequence[str], course: Course, *, goes_on: bool, least_reach: float) -> None:
+    def __init__(
+        self, model: Predictive, models: Sequence[str], course: Course, shares: FloatArray, *, goes_on: bool, least_reach: float
+    ) -> None:
         self.model, self.models, self.course, self.depth = model, models, course, course.depth
         depth = course.depth
         self.answers = np.array([context.answers for context in model.contexts])
@@ -126,17 +136,19 @@ class _Growing:
         self.passed = np.array([label.passed for label in model.labels])
         self.of_fit = (model.fit[:, None] == np.arange(model.n_fits)).astype(float)
         self.found: list[HistoryLevel] = []
-        one, zero = np.ones(1), np.zeros(1, np.int64)
-        never = np.full((1, len(models)), NOT_ASKED)
+        n = len(course.starts)
+        zero, first = np.zeros(n, np.int64), [course.stages.index(stage) for stage in course.starts.values()]
+        never = np.full((n, len(models)), NOT_ASKED)
         self.last = HistoryLevel(
-            parent=zero, model=zero, label=zero, kind=zero, reach=one, right=np.zeros((1, depth)),
-            right_by_fit=np.zeros((1, depth, model.n_fits)), size_by_fit=model.mean_size[None, :],
-            size=one, context=zero, last=never, position=zero, following=zero, after=zero, is_open=np.ones(1, np.bool_),
-            held=np.full(1, NOT_ASKED), judged=np.full((1, len(models) if course.judges else 0, depth), -1, np.int8),
+            parent=zero, model=zero, label=zero, kind=zero, reach=shares, right=np.zeros((n, depth)),
+            right_by_fit=np.zeros((n, depth, model.n_fits)), size_by_fit=shares[:, None] * model.mean_size,
+            size=np.ones(n), context=zero, last=never, position=zero, following=np.array(first), after=zero,
+            is_open=np.ones(n, np.bool_), held=np.full(n, NOT_ASKED),
+            judged=np.full((n, len(models) if course.judges else 0, depth), -1, np.int8), begins=np.arange(n),
         )  # fmt: skip
-        self.rows = _Rows(zero, np.full((1, depth), -1, np.int8), zero, one)
+        self.rows = _Rows(np.arange(n), np.full((n, depth), -1, np.int8), zero, shares)
         self.vectors = _Vectors.of(model, np.exp(model.log_weights)[None, :], is_final=False)
-        self.label_of_class = np.full((1, depth), -1, np.int64)
+        self.label_of_class = np.full((n, depth), -1, np.int64)
 
     def add_level(self) -> bool:
         """Add the histories that are one invocation longer; return False if there are none."""
@@ -171,14 +183,15 @@ class _Growing:
         """The open histories by the stage that comes next: which, the contexts of that stage, and the position after it."""
         last, course = self.last, self.course
         has_answer = (last.last != NOT_ASKED).any(axis=1)
-        keys, afters = np.column_stack((last.position, last.following, has_answer, last.after)), list(self.afters)
-        for at, stage, is_later, shown in np.unique(keys[last.is_open], axis=0).tolist():
+        keys = np.column_stack((last.position, last.following, has_answer, last.after, last.begins))
+        afters, starts = list(self.afters), list(course.starts)
+        for at, stage, is_later, shown, begins in np.unique(keys[last.is_open], axis=0).tolist():
             name = course.stages[stage]
             after = course.follow[at][name]
-            here = last.is_open & (keys == (at, stage, is_later, shown)).all(axis=1)
-            yield here, self._contexts(name, bool(is_later), course.arms(after), afters[shown]), after
+            here = last.is_open & (keys == (at, stage, is_later, shown, begins)).all(axis=1)
+            yield here, self._contexts(name, bool(is_later), course.arms(after), afters[shown], starts[begins]), after
 
-    def _contexts(self, stage: str, is_later: bool, arms: tuple[str, ...], after: tuple[str, ...]) -> _Contexts:
+    def _contexts(self, stage: str, is_later: bool, arms: tuple[str, ...], after: tuple[str, ...], begins: str) -> _Contexts:
         index, answers = {context: i for i, context in enumerate(self.model.contexts)}, stage not in self.course.silent
         number, keeps = self.model.verdicts.number, {}
         allowed = self.models if self.course.models is None else self.course.models[stage]
@@ -187,12 +200,13 @@ class _Growing:
         for is_again in (False, True):
             for m, name in asked:
                 if self.course.keeps(stage, name):
-                    kept = index.get(Context(stage, name, False, False, arms, False, (), True))
+                    kept = index.get(Context(stage, name, False, False, arms, False, (), True, begins))
                     if kept is not None:
                         found[0][name] = found[1][name] = kept
                         keeps[m] = number[kept]
                     continue
-                context = Context(stage, name, is_later and answers, is_again and answers, arms, answers, after)
+                later, again = is_later and answers, is_again and answers
+                context = Context(stage, name, later, again, arms, answers, after, False, begins)
                 if context in index:
                     found[is_again][name] = index[context]
         labels, copies = self.model.labels, None
@@ -255,7 +269,7 @@ class _Growing:
             size=np.ones(n) if sized is None else size_by_fit.mean(axis=1) / reach,
             context=context, last=last, position=position, following=following,
             after=np.where(leaves, self.last.after[parent], self._shown(context, label)), is_open=is_open,
-            held=held, judged=judged,
+            held=held, judged=judged, begins=self.last.begins[parent],
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:

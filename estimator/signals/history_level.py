@@ -39,6 +39,7 @@ class HistoryLevel:
         held: The class of the answer that the state holds, -1 if the last one was none and -2 before the first.
         judged: What each model has said, as a judge, of each class: a signal's number, -1 if it was not asked; shape
             (histories, models or 0 without judges, classes).
+        begins: How the request began, an index into the starts of the course.
     """
 
     parent: Ints
@@ -58,6 +59,7 @@ class HistoryLevel:
     is_open: BoolArray
     held: Ints
     judged: npt.NDArray[np.int8]
+    begins: Ints
 
     def __len__(self) -> int:
         return len(self.parent)

@@ -52,9 +52,10 @@ class FitMasses:
     is_open: BoolArray
 
     @classmethod
-    def of(cls, levels: Sequence[HistoryLevel], model: Predictive) -> list[FitMasses]:
-        """Return those of all lengths."""
-        sizes = [model.mean_size[None, :], *(level.size_by_fit for level in levels)]
+    def of(cls, levels: Sequence[HistoryLevel], model: Predictive, shares: FloatArray | None = None) -> list[FitMasses]:
+        """Return those of all lengths; ``shares`` as :func:`~vinelm.estimator.signals.histories.histories` takes it."""
+        shares = np.ones(1) if shares is None else shares
+        sizes = [shares[:, None] * model.mean_size, *(level.size_by_fit for level in levels)]
         found = []
         for d, (level, size) in enumerate(zip(levels, sizes, strict=False)):
             code = level.parent * (int(level.model.max(initial=0)) + 1) + level.model

@@ -22,9 +22,11 @@ from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.evaluation.tries.promises import promised_gain
 from vinelm.objective import Objective
+from vinelm.rows.kinds import titled
 from vinelm.rows.observation import Observation
-from vinelm.template.kinds import learnt_kind, of_kinds, stage_title
-from vinelm.traces.store.kinds import learnt, titled
+from vinelm.template.kinds import learnt_kind, of_kinds
+from vinelm.template.template import stage_title
+from vinelm.traces.store.kinds import learnt
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 

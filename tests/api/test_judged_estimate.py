@@ -100,7 +100,7 @@ def test_accuracies_are_those_of_right_answers_and_errors_hold_the_judges(tmp_pa
     assert (facts["model"], facts["labels"], facts["is_corrected"]) == ("grader", 120, True)
     assert facts["cost_usd"] == pytest.approx(0.064)
     assert judged.signals is None
-    assert "corrected for paths only" in why_paths_only(path, judged)
+    assert "declare signal, agree or answer" in why_paths_only(path, judged)  # not that a judge scored them
 
 
 @pytest.mark.long

@@ -48,6 +48,7 @@ Toys, workflows to profile whose every row is known; loaded by name in child pro
     ``toys.judged``: scored by a model
     ``toys.verified``: answers that a simulated model judges
     ``toys.classified``: requests of two kinds, which a simulated model tells apart
+    ``toys.pairs``: any two of eight features that plans can depend on
     ``toys.priced``: on a backend that prices its calls beforehand
     ``toys.sdk``: on a real SDK
     ``toys.wired``: on a remote backend whose wire answers by itself; rate limits that count

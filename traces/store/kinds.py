@@ -5,22 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from sqlalchemy import delete, select
 
+from vinelm.rows.kinds import titled
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
-from vinelm.template.kinds import (
-    LEAST_ANSWERS,
-    LEAST_REQUESTS,
-    base_stages,
-    learnt_kind,
-    learnt_kinds,
-    of_kinds,
-    stage_title,
-    without_kinds,
-)
+from vinelm.template.kinds import LEAST_ANSWERS, LEAST_REQUESTS, learnt_kind, learnt_kinds, of_kinds
 from vinelm.traces.databases import schema
 from vinelm.traces.store.store import ObservationStore
 
@@ -61,7 +52,7 @@ def told_apart(
         template = of_kinds(template, learnt(rows, found, template))
     if not template.kinds or any(stage.name == row.stage for row in rows[:1] for stage in template.stages):
         return rows, template  # without kinds, or served rows, which name the stages of their kind
-    base = without_kinds(template)
+    base = template.base
     return [titled(row, learnt_kind(found.get(row.request_id), template.kinds), base) for row in rows], template
 
 
@@ -106,27 +97,3 @@ def learnt(rows: Sequence[Observation], kinds: Mapping[str, str], template: Temp
     answers = {kind: count / max(len(models), 1) for kind, count in Counter(first).items()}
     profiled = dict.fromkeys(row.request_id for row in rows)
     return learnt_kinds((kinds[name] for name in profiled if name in kinds), answers)
-
-
-def untitled(rows: Iterable[Observation], template: Template) -> list[Observation]:
-    """Return rows by the stages of a template of kinds as those of the application's own stages."""
-    names, base = base_stages(template), without_kinds(template)
-
-    def plain(row: Observation) -> Observation:
-        # Where one stage alone may follow, the application's own rows need not say which one did.
-        arm = names.get(row.arm or "") if base.stage_after(row.depth) is None else None
-        return replace(row, stage=names[row.stage], arm=arm)
-
-    return list(map(plain, rows))
-
-
-def titled(row: Observation, kind: str, base: Template) -> Observation:
-    """Return the row by its kind's stages.
-
-    It says which stage came next: beside those of other kinds its own are no longer alone.
-    """
-    arm = row.arm
-    if arm is None and row.failure is None and not row.ended(base.stop):
-        follows = base.stage_after(row.depth)
-        arm = None if follows is None else follows.name
-    return replace(row, stage=stage_title(row.stage, kind), arm=None if arm is None else stage_title(arm, kind))

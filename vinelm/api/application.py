@@ -40,7 +40,6 @@ from vinelm.requests.workflow import Request
 from vinelm.signals import Signals
 from vinelm.signals.kind import Kind
 from vinelm.template import Template
-from vinelm.template.kinds import without_kinds
 from vinelm.tools.speculation import Candidates, Speculation
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import Verdict, require_max_loss
@@ -261,7 +260,7 @@ class VineLM(VineInterface, LongRunning):
     def _load_trie(self, trie: AnnotatedTrie | str | Path) -> None:
         """Plan over this trie from now on; patterns of tools stay as they are."""
         annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
-        self.adapter.tools.require_stages([stage.name for stage in without_kinds(annotated.template).stages])
+        self.adapter.tools.require_stages([stage.name for stage in annotated.template.base.stages])
         self._serve(annotated, None if isinstance(trie, AnnotatedTrie) else Path(trie))
 
     @property
@@ -296,7 +295,7 @@ class VineLM(VineInterface, LongRunning):
         self._advised.cache_clear()
         self._has_warned = False
         if self.adapter.template is None:
-            self.adapter.template = without_kinds(annotated.template)
+            self.adapter.template = annotated.template.base
         self._loaded(annotated, path, self.adapter.observers)
         if not self._draws.is_kept and not (self.fleet is None and self._canary is None):
             _LOG.warning(

@@ -136,9 +136,8 @@ def profile_until_certain(
 def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
     """Whether to switch by the rows so far; None where nobody knows what runs today."""
     from vinelm.evaluation.judging.judge import Judge
-    from vinelm.template.kinds import without_kinds
 
-    if without_kinds(evidence.template).today is None:
+    if evidence.template.today is None:
         return None
     return Judge.of(evidence).verdict(max_loss=max_loss)
 

@@ -179,6 +179,7 @@ def estimate_store(
     annotated, cells = fitted(store, estimator)
     agreement = None if store.judged is None else store.judged.agreement
     observations = store.rate.rows(annotated)
+    annotated = replace(annotated, signals=estimate_signals(annotated, observations))
     if checked:
         evidence, spent_usd, everything_usd = _evidence(annotated, cells, observations, agreement)
         lacks = evidence.lacks(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
@@ -194,12 +195,9 @@ def estimate_store(
             evidence = replace(evidence, warnings=(*evidence.warnings, f"{ONLY_TRIED}: {lacks}"))
             annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
         annotated = with_verdict(annotated, verdict, store.requests, observations)
-    if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths
-        return corrected_trie(annotated, agreement, failed_share(cells))
-    if annotated.tried is not None:
-        return annotated
-    annotated = replace(annotated, signals=estimate_signals(annotated, observations)).judged(annotated.verdict)
-    if not checked or not store.kinds or by_kind is not None:
+    if agreement is not None:
+        annotated = corrected_trie(annotated, agreement, failed_share(cells))
+    if not checked or not store.kinds or by_kind is not None or annotated.tried is not None or agreement is not None:
         return annotated
     without = estimate_store(
         path, estimator=estimator, stop=stop, checked=True, max_error=1.0, calls_per_hour=calls_per_hour, by_kind=False,
@@ -304,8 +302,6 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 
     if annotated.signals is not None:
         return None
-    if annotated.meta.get("judge", {}).get("is_corrected"):
-        return "a judge scored the answers, and its errors are corrected for paths only"
     with ObservationStore.open(store if isinstance(store, str | Path) else store.path) as opened:
         rows = opened.observations()
     return why_without_signals(rows, annotated.template)

@@ -22,7 +22,6 @@ from vinelm.requests.names import scoped, unscoped
 from vinelm.rows.observation import Observation
 from vinelm.telemetry import DriftEvent, ObserverGroup
 from vinelm.template import Stage, Template
-from vinelm.template.kinds import without_kinds
 from vinelm.traces import ServedStore, StoreIdentity
 from vinelm.traces.served.writer import EvidenceWriter, Feedback
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -83,7 +82,7 @@ class ServedEvidence:
 
     def follow(self, annotated: AnnotatedTrie) -> None:
         """Another trie serves from now on: the comparison begins anew."""
-        self._template = without_kinds(annotated.template)
+        self._template = annotated.template.base
         self.writer.identity = served_identity(annotated)
         self._in_flight = InFlight({model.name: model.engine for model in annotated.catalog.models})
         self._monitor = DriftMonitor(annotated, self._drift)

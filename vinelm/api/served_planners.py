@@ -6,7 +6,6 @@ from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
-from vinelm.template.kinds import base_stages, without_kinds
 from vinelm.trie.annotated_trie import AnnotatedTrie, ending_after, whole_paths
 
 
@@ -31,7 +30,7 @@ class ServedPlanners:
         self._adapter, self._catalog = adapter, catalog
         self._require_same_workflow(annotated)
         # One that is chosen may end by itself.
-        certain = {stage.name for stage in without_kinds(annotated.template).certain_stages}
+        certain = {stage.name for stage in annotated.template.base.certain_stages}
         wrong = [stage for stage in self._without_exit(annotated) if stage in certain]
         if wrong:
             raise ConfigError(
@@ -78,12 +77,12 @@ class ServedPlanners:
             return whole_paths(annotated)
         if not self._without_exit(annotated):
             return annotated
-        exits = self._adapter.exits_of(without_kinds(annotated.template)) or ()
-        return ending_after(annotated, [name for name, base in base_stages(annotated.template).items() if base in exits])
+        exits = self._adapter.exits_of(annotated.template.base) or ()
+        return ending_after(annotated, [name for name, base in annotated.template.base_stages.items() if base in exits])
 
     def _require_same_workflow(self, annotated: AnnotatedTrie) -> None:
         """:class:`ConfigError` if the stages of the trie are not those of the application."""
-        stages = [stage.name for stage in without_kinds(annotated.template).stages]
+        stages = [stage.name for stage in annotated.template.base.stages]
         known = ", ".join(sorted(stages))
         for stage in self._adapter.stages:
             if stage not in stages:
@@ -94,7 +93,7 @@ class ServedPlanners:
 
     def _without_exit(self, annotated: AnnotatedTrie) -> list[str]:
         """The answerable stages of the trie after which no edge can end the request, as far as the edges tell."""
-        template = without_kinds(annotated.template)
+        template = annotated.template.base
         exits = self._adapter.exits_of(template)
         if exits is None:
             return []

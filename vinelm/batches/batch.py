@@ -33,7 +33,6 @@ from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
 from vinelm.running.request_ledger import RequestLedger
 from vinelm.running.serving_record import digest_of_plans, opened_record
-from vinelm.template.kinds import without_kinds
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases import opening
 from vinelm.traces.databases.address import StoreAddress, address_of
@@ -198,7 +197,7 @@ class _Batch:
     ) -> None:
         self.annotated, self.objective, self.seed = annotated, objective, seed
         catalog = catalog or annotated.catalog
-        self.workflow = workflow = replace(workflow, template=without_kinds(annotated.template))
+        self.workflow = workflow = replace(workflow, template=annotated.template.base)
         backends: Mapping[str, Backend] = create_backends(catalog, workflow=workflow, seed=seed)
         self.backends, self.times, self.gate = backends, times, None
         if times is not None:

@@ -33,7 +33,6 @@ from vinelm.profiler.executor import cluster_worker
 from vinelm.requests.protocols import CallGuard, CallPermit, RateLimiter
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
-from vinelm.template.kinds import without_kinds
 from vinelm.traces.served.answers import Answer
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie, save_trie
@@ -91,7 +90,7 @@ class NodeWorkerMaker:
             file.write(self.trie)
             file.flush()
             annotated = load_trie(file.name)
-        workflow, catalog = replace(workflow, template=without_kinds(annotated.template)), Catalog.from_dict(self.catalog)
+        workflow, catalog = replace(workflow, template=annotated.template.base), Catalog.from_dict(self.catalog)
         served = Served.of(workflow, annotated, catalog, create_backends(catalog, workflow=workflow, seed=self.seed))
         parts = _parts(served)
         changed = sorted(name for name in {*parts, *self.parts} if parts.get(name) != self.parts.get(name))

@@ -102,7 +102,7 @@ class StaticPlans:
         slot, model = graph.slot[graph.group_of_edge[usable]], graph.model[usable]
         count = 1 + int(graph.slot.max(initial=0))
         if graph.annotated.outcomes is None:  # a slot is a stage
-            count = len(graph.annotated.trie.stages) // max(len(graph.annotated.template.kinds), 1)
+            count = len(graph.annotated.template.base.stages)
         allowed = [list(dict.fromkeys(model[slot == index].tolist())) or [NEVER] for index in range(count)]
         return assignments(allowed)
 

@@ -136,9 +136,7 @@ def template_words(template: Template) -> str:
     Where kinds of request are told apart, the application's own template and how many there are.
     """
     if template.kinds:
-        from vinelm.template.kinds import without_kinds  # numpy, which --help does without
-
-        return f"{template_words(without_kinds(template))}, for each of {len(template.kinds)} kinds"
+        return f"{template_words(template.base)}, for each of {len(template.kinds)} kinds"
     if template.listed is not None:
         return " → ".join(stage.name for stage in template.listed)
     return _steps_words(template.steps)

@@ -106,6 +106,11 @@ class Flow:
         return all(len(position.arms) <= 1 for position in self.positions)
 
     @cached_property
+    def joined(self) -> frozenset[str]:
+        """The stages in whose superstep another one runs after them."""
+        return frozenset(stage for stage, after in self.visits if self.positions[after].is_joint)
+
+    @cached_property
     def stages_at(self) -> tuple[Mapping[str, tuple[str, ...]], ...]:
         """Item k maps each stage that may be invocation k (from 0) to those that may follow it there, in template order."""
         found: list[dict[str, set[str]]] = [{} for _ in range(self.depth)]

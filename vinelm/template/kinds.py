@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from vinelm.errors import TemplateError
 from vinelm.template.steps import Branch, Stage, mapped
-from vinelm.template.template import Template
+from vinelm.template.template import Template, stage_title
 
 OTHER = "other"
 """The kind of requests whose own kind is not learnt."""
@@ -46,8 +46,8 @@ def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = No
 
 
 def learnt_kind(kind: str | None, kinds: tuple[str, ...]) -> str:
-    """Return a request's kind if it is one of ``kinds``, else :data:`OTHER`."""
-    return kind if kind is not None and kind in kinds else OTHER
+    """Return a request's kind if it is one of ``kinds``, else :data:`OTHER`; ``""`` where there are no kinds."""
+    return kind if kind is not None and kind in kinds else OTHER * bool(kinds)
 
 
 UNTOLD = "untold_kinds"
@@ -62,11 +62,6 @@ def untold_words(meta: Mapping[str, Any]) -> tuple[str, ...]:
         "Kinds of request are declared and not told apart: plans by kind promise"
         f" {-100 * meta[UNTOLD]:.1f} points less than plans without them, at equal dollars.",
     )
-
-
-def stage_title(stage: str, kind: str) -> str:
-    """Return the name of a stage of a template of kinds: the stage, and the kind of the requests that it serves."""
-    return f"{stage} [{kind}]"
 
 
 def of_kinds(template: Template, kinds: tuple[str, ...]) -> Template:
@@ -86,35 +81,9 @@ def of_kinds(template: Template, kinds: tuple[str, ...]) -> Template:
     return Template((Branch(arms),), template.stop, exits, kinds)
 
 
-def without_kinds(template: Template) -> Template:
-    """Return the template that :func:`of_kinds` was given; the same one where it has no kinds."""
-    if not template.kinds:
-        return template
-    first, names = template.kinds[0], base_stages(template)
-    assert isinstance(template.steps[0], Branch)
-    steps = mapped(template.steps[0].ways[first], lambda stage: replace(stage, name=names[stage.name]))
-    exits = template.exits
-    own = {stage_title(name, first): name for name in names.values()}
-    return Template(steps, template.stop, None if exits is None else tuple(own[name] for name in exits if name in own))
-
-
-def base_stages(template: Template) -> Mapping[str, str]:
-    """Return the application's stage of each stage of a template, by name: itself where the template has no kinds."""
-    names = [stage.name for stage in template.stages]
-    if not template.kinds:
-        return dict(zip(names, names, strict=True))
-    return {name: name[: -len(f" [{kind}]")] for name, kind in zip(names, kinds_of_stages(template), strict=True) if kind}
-
-
-def kinds_of_stages(template: Template) -> tuple[str, ...]:
-    """Return the kind of each stage of a template of kinds, in the order of ``template.stages``; none where it has no kinds."""
-    each = len(template.stages) // max(len(template.kinds), 1)
-    return tuple(kind for kind in template.kinds for _ in range(each))
-
-
 @dataclass(frozen=True, eq=False)
 class StageKinds:
-    """What the stages of a template of kinds stand for, by their index.
+    """What the stages of a template stand for, by their index.
 
     Attributes:
         stage: The application's stage, as an index into those of the template without kinds; shape (stages,).
@@ -125,11 +94,9 @@ class StageKinds:
     kind: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, template: Template) -> StageKinds | None:
-        """Return those of a template; None where it has no kinds."""
-        if not template.kinds:
-            return None
-        each = len(template.stages) // len(template.kinds)
+    def of(cls, template: Template) -> StageKinds:
+        """Return those of a template; one without kinds has one."""
+        each = len(template.stages) // max(len(template.kinds), 1)
         number = np.arange(len(template.stages), dtype=np.int64)
         return cls(number % each, number // each)
 

@@ -94,6 +94,23 @@ class Template:
             raise TemplateError("END stands outside of a branch: it is the last step of an arm")
 
     @cached_property
+    def base(self) -> Template:
+        """The application's own template, which :func:`vinelm.template.kinds.of_kinds` was given: itself without kinds."""
+        if not self.kinds:
+            return self
+        own, names = self.steps[0], self.base_stages
+        assert isinstance(own, Branch)
+        steps = mapped(own.ways[self.kinds[0]], lambda stage: replace(stage, name=names[stage.name]))
+        return Template(steps, self.stop, self.exits and tuple(dict.fromkeys(names[name] for name in self.exits)))
+
+    @cached_property
+    def base_stages(self) -> Mapping[str, str]:
+        """The application's own stage of each stage, by name."""
+        kinds = self.kinds or ("",)
+        each = len(self.stages) // len(kinds)
+        return {stage.name: stage.name.removesuffix(stage_title("", kinds[i // each])) for i, stage in enumerate(self.stages)}
+
+    @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """Each stage once, in the order of first visits."""
         return tuple({stage.name: stage for stage in stages_of(self.steps)}.values())
@@ -229,7 +246,7 @@ class Template:
 
         Behind an end no edge of its graph runs, so that nothing would say which stage comes.
         """
-        return self.is_linear
+        return self.base.is_linear
 
     def arms_after(self, stages: Sequence[str]) -> tuple[Stage, ...]:
         """Return the stages that may follow these ones, in template order; none after the last invocation.
@@ -391,8 +408,8 @@ class Template:
     @property
     def today(self) -> dict[str, str] | None:
         """The model that each stage runs on without VineLM, by stage: its declared default. None where one is not known."""
-        found = {stage.name: stage.default for stage in self.stages if stage.default is not None}
-        return found if len(found) == len(self.stages) else None
+        found = {stage.name: stage.default for stage in self.base.stages if stage.default is not None}
+        return found if len(found) == len(self.base.stages) else None
 
     def with_defaults(self, defaults: Mapping[str, str | None]) -> Template:
         """Return this template with other defaults for the stages that are named and allow them; None changes nothing."""
@@ -429,6 +446,11 @@ class Template:
         exits = plain.get("exits")
         steps = tuple(map(from_plain, plain["steps"]))
         return cls(steps, plain["stop"], None if exits is None else tuple(exits), tuple(plain.get("kinds", ())))
+
+
+def stage_title(stage: str, kind: str) -> str:
+    """Return the name of an application's stage for requests of a kind; its own where all are of one kind: ``""``."""
+    return f"{stage} [{kind}]" if kind else stage
 
 
 def longest(steps: Sequence[Step]) -> int:

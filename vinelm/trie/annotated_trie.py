@@ -19,7 +19,7 @@ from vinelm.template import Template
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.difficulty import DifficultyRates
-from vinelm.trie.outcomes import Outcomes
+from vinelm.trie.outcomes import Outcomes, path_edges
 from vinelm.trie.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -201,9 +201,28 @@ class AnnotatedTrie:
             return self.trie.stages
         return tuple(self.template.stages[stage].name for stage in self.outcomes.stages)
 
+    @cached_property
+    def stage_kinds(self) -> tuple[str, ...]:
+        """The kind of the requests that run each stage of the trie; ``""`` where kinds are not told apart."""
+        kinds, stages = self.template.kinds or ("",), range(len(self.template.stages))
+        each = len(stages) // len(kinds)
+        return tuple(kinds[stage // each] for stage in (stages if self.outcomes is None else self.outcomes.stages))
+
+    @cached_property
+    def arm_stages(self) -> Mapping[str, tuple[str, str]]:
+        """The workflow's stage of each stage of the trie, by name, and the kind of the requests that run it."""
+        return dict(zip(self.trie.stages, zip(self.stage_names, self.stage_kinds, strict=True), strict=True))
+
     def judged(self, found: Verdict | None) -> AnnotatedTrie:
         """Return the trie, and that of what requests show, with the verdict on their plans."""
         return replace(self, verdict=found, signals=self.signals and replace(self.signals, verdict=found))
+
+    def within(self, tried: BoolArray) -> AnnotatedTrie:
+        """Return the trie, and that of what requests show, whose plans run these edges of the paths only; shape (edges,)."""
+        shown = self.signals
+        if shown is not None and shown.outcomes is not None:
+            shown = replace(shown, tried=tried[path_edges(shown.trie, shown.outcomes.stages, self.trie)])
+        return replace(self, tried=tried, signals=shown)
 
     def writes_answer(self, node: int) -> bool:
         """Return whether the invocation at a node writes an answer, or judges the one that there is, wherever plans may end."""
@@ -212,24 +231,30 @@ class AnnotatedTrie:
 
     def returning_last(self) -> AnnotatedTrie:
         """Return the same trie of what requests show where only the last answer can be returned."""
-        outcomes, trie, size = self.outcomes, self.trie, len(self.trie)
+        outcomes = self.outcomes
         if outcomes is None or not outcomes.returns_earlier:
             return self
+        found = self.with_right(outcomes.returning_last(), outcomes.right_last)
+        ends = np.where(outcomes.arm >= 0, 0.0, outcomes.right_last)
+        return replace(found, stop_success=np.asarray(np.bincount(outcomes.node, ends, len(self.trie)), np.float64))
+
+    def with_right(self, outcomes: Outcomes, right: FloatArray) -> AnnotatedTrie:
+        """Return the same trie with other chances that the answers held are right, which ``outcomes`` has as well.
+
+        Args:
+            outcomes: In place of the trie's own, in the same order. The chances at ends stay: they are a part of these.
+            right: P(the outcome comes, and the answer that counts is right | the node is reached), shape (outcomes,).
+        """
+        trie, size = self.trie, len(self.trie)
         goes_on = outcomes.arm >= 0
-        right = outcomes.right_last
         key = outcomes.node.astype(np.int64)[goes_on] * len(trie.stages) + outcomes.arm[goes_on]
         order = np.argsort(key)
         below = trie.parent > 0
         wanted = trie.parent[below].astype(np.int64) * len(trie.stages) + trie.stage[below]
         arm_success = np.zeros(size)
         arm_success[below] = right[goes_on][order][np.searchsorted(key[order], wanted)]
-        return replace(
-            self,
-            success=np.asarray(np.bincount(outcomes.node, right, size), np.float64),
-            stop_success=np.asarray(np.bincount(outcomes.node, np.where(goes_on, 0.0, right), size), np.float64),
-            arm_success=arm_success,
-            outcomes=outcomes.returning_last(),
-        )
+        success = np.asarray(np.bincount(outcomes.node, right, size), np.float64)
+        return replace(self, success=success, arm_success=arm_success, outcomes=outcomes)
 
     @property
     def is_contingent(self) -> bool:

@@ -347,10 +347,10 @@ class TreeGraph(DecisionGraph):
 
 
 def _slots(annotated: AnnotatedTrie, stage: Integers, depth: Integers) -> Integers:
-    if annotated.outcomes is None:
-        kinds = StageKinds.of(annotated.template)  # a fixed plan has one model for a stage, whatever the kind of the request
-        return stage if kinds is None else kinds.stage[stage]
-    return depth.astype(np.int64) if annotated.template.is_linear else np.array(annotated.outcomes.stages, np.int64)[stage]
+    if annotated.outcomes is not None and annotated.template.base.is_linear:
+        return depth.astype(np.int64)
+    of = stage if annotated.outcomes is None else np.array(annotated.outcomes.stages, np.int64)[stage]
+    return StageKinds.of(annotated.template).stage[of]  # a fixed plan has one model for a stage, whatever the kind
 
 
 def _common(counts: Integers) -> int:

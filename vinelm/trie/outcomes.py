@@ -13,6 +13,7 @@ import numpy.typing as npt
 from vinelm.errors import VineLMError
 from vinelm.signals.declaration import Label, Outcome
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.trie import Trie
 
 OUTCOME_ARRAYS = ("node", "label", "answer_class", "chance", "right", "right_last", "returned", "arm", "spread")
 """The arrays of :class:`Outcomes` that are by outcome, as they are named in a ``.vine`` file, which has ``cost_spread`` too."""
@@ -138,6 +139,30 @@ class Outcomes:
     def labels_from(items: Sequence[Sequence[Any]]) -> tuple[Label, ...]:
         """Parse the labels that :meth:`to_dict` wrote."""
         return tuple(Label(bool(passed), None if signal is None else str(signal)) for passed, signal in items)
+
+
+def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np.int64]:
+    """Return the edge of the trie of paths for each edge of a trie of what requests show, which is a tree; shape (edges,).
+
+    Args:
+        trie: The trie whose arms are outcomes.
+        stages: See :class:`Outcomes`.
+        paths: Has a path for each of its histories.
+
+    Raises:
+        VineLMError: It lacks one.
+    """
+    n_stages = len(paths.stages)
+    width = np.array([len(paths.models) * n_stages, n_stages, 1])
+    keys = np.column_stack((paths.source, paths.model[paths.target], paths.stage[paths.target])) @ width
+    order, base, found = np.argsort(keys), np.zeros(len(trie), np.int64), np.zeros(len(trie), np.int64)
+    for level in trie.levels[1:]:
+        wanted = np.column_stack((base[trie.parent[level]], trie.model[level], np.array(stages)[trie.stage[level]])) @ width
+        at = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
+        if not np.array_equal(keys[at], wanted):
+            raise VineLMError("the path trie lacks a path that the signals' trie has: estimate all paths of the template")
+        found[level], base[level] = at, paths.target[at]
+    return found[trie.target]
 
 
 def arm_title(stage: str, label: Label, answer_class: int) -> str:

@@ -180,7 +180,7 @@ class _Subject:
             is_simulated=self.evidence.identity.is_simulated,
             stop=self.evidence.template.stop,
             notes=self._notes(fit, objective),
-            kinds=gain_between(runs, "paths", "no_kinds", target),
+            kinds=gain_between(runs, "signals", "no_kinds", target) or gain_between(runs, "paths", "no_kinds", target),
             fit=fit,
         )
         return found if len(runs) < 2 else replace(found, by_budget=_by_budget(found, runs))

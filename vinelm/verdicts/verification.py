@@ -31,7 +31,6 @@ from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.running.serving import Purses, judge_of, serve
 from vinelm.running.serving_record import ServedTask, ServingRecord, digest_of_plans, serving_record
-from vinelm.template.kinds import without_kinds
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -154,7 +153,7 @@ def prepared_run(
         raise ConfigError(f"the workflow is {workflow.name!r}, the store's is {identity.workflow!r}: give a matching pair")
     workflow = scored_by_labels(workflow)
     catalog = annotated.catalog if models is None else Catalog.of(models)
-    workflow = replace(workflow, template=without_kinds(annotated.template))
+    workflow = replace(workflow, template=annotated.template.base)
     chosen = held_out(workflow.requests, seen, requests, seed)
     backends = create_backends(catalog, workflow=workflow, seed=seed)
     vine = VineLM(

@@ -11,11 +11,12 @@ from vinelm.evaluation.off_policy.scores import scored
 from vinelm.evaluation.off_policy.steps import Rest, Step, StepsByKind
 from vinelm.objective import Objective
 from vinelm.reports.evaluation_text import evaluation_lines
+from vinelm.rows.kinds import untitled
 from vinelm.rows.observation import Observation
 from vinelm.template import Stage, Template
 from vinelm.template.kinds import learnt_kinds
 from vinelm.traces import ObservationStore
-from vinelm.traces.store.kinds import learnt_of_requests, set_request_kinds, told_apart, untitled
+from vinelm.traces.store.kinds import learnt_of_requests, set_request_kinds, told_apart
 
 PRICES = {"m0": 0.001, "m1": 0.001}
 UNLIKE = {"code": {"m0": 0.3, "m1": 0.85}, "prose": {"m0": 0.85, "m1": 0.3}}
@@ -146,7 +147,9 @@ def test_kinds_that_do_not_pay_leave_what_requests_show(tmp_path, monkeypatch) -
     alike = {kind: {"small": 0.5, "mid": 0.7} for kind in ("code", "prose")}
     prices = {"small": 0.001, "mid": 0.001}
     path = made_store(tmp_path / "a.db", alike["code"], prices, requests=80, kinds=alike, has_answers=True)
-    assert vinelm.estimate(path, check=False).signals is None
+    by_kind = vinelm.estimate(path, check=False).signals
+    assert by_kind is not None
+    assert set(by_kind.stage_kinds) == {"code", "prose", "other"}
     found = vinelm.estimate(path)
     assert found.signals is not None
     assert found.meta["untold_kinds"] == -0.01

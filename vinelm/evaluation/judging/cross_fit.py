@@ -16,10 +16,10 @@ from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate
 from vinelm.evaluation.off_policy.scores import Scores, scored
 from vinelm.evaluation.off_policy.steps import PathSteps, StepPolicy, StepsByKind
 from vinelm.objective import Objective
+from vinelm.rows.kinds import untitled
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
-from vinelm.template.kinds import OTHER, without_kinds
-from vinelm.traces.store.kinds import untitled
+from vinelm.template.kinds import OTHER
 
 BASELINES: tuple[PolicyName, ...] = ("static", "single")
 COMPARED: tuple[PolicyName, ...] = ("signals", "paths", "vote", "two_agree")
@@ -87,9 +87,9 @@ class CrossFit:
         self.seed, self.template = seed, template
         at = {request: part_of(request, seed, parts) for request in requests}
         self.bought, self.planning = [], []
-        base = without_kinds(template)
+        base = template.base
         known = {name: (kinds or {}).get(name, OTHER) for name in requests} if template.kinds else {}
-        bought = untitled(rows, template) if template.kinds else rows
+        bought = untitled(rows, template)
         for i in range(parts):
             judged = (i + 1) % parts
             side = [request for request in requests if at[request] == judged]

@@ -33,10 +33,9 @@ from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.rivals.base import Evidence, TriedPolicies
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, UntilTwoAgree, VoteOfK, VotePolicy
 from vinelm.objective import Objective
+from vinelm.rows.kinds import untitled
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
-from vinelm.template.kinds import without_kinds
-from vinelm.traces.store.kinds import untitled
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 PolicyName = Literal["signals", "paths", "static", "single", "vote", "two_agree", "hindsight", "in_use", "no_kinds"]
@@ -172,7 +171,7 @@ class Fit:
     ) -> None:
         self.rows, self.plain = rows, self
         if template.kinds:
-            self.plain = Fit(untitled(rows, template), without_kinds(template), catalog, estimator)
+            self.plain = Fit(untitled(rows, template), template.base, catalog, estimator)
         self._first = only_first_stage(self.plain.rows)
         if annotated is None:
             found = make_estimator(estimator).fit(rows, template, catalog).annotated_
@@ -187,9 +186,10 @@ class Fit:
             judged: Their rows. What these show is not looked at.
             n_requests: How many requests are judged.
         """
-        found = copy(self)
-        found.plain, found.annotated = found, only_tried(self.annotated, judged, n_requests, self._first)
-        found.signals = None
+        found, over = copy(self), self.signals
+        whole = replace(self.annotated, signals=None if over is None else over.annotated)
+        found.plain, found.annotated = found, only_tried(whole, judged, n_requests, self._first)
+        found.signals = None if found.annotated.signals is None else Planner(found.annotated.signals)
         found.plans = plans_over(found.annotated)
         return found
 
@@ -205,8 +205,6 @@ class Fit:
         A vote and asking until two agree are chosen where accuracy is maximized and answers can be compared,
         unless ``votes`` is False. Where kinds are told apart, VineLM without kinds is another policy.
         """
-        if self.plain is not self:
-            return self._choose_by_kind(objective, votes)
         found: dict[PolicyName, ChosenPolicy] = {}
         wanted = [("paths", self.plans.planner, self.plans.steps)]
         wanted += [] if self.signals is None else [("signals", self.signals, GraphPlans.steps)]
@@ -214,6 +212,8 @@ class Fit:
             chosen = self._planned(planner, objective, steps)
             if chosen is not None:
                 found[name] = chosen  # type: ignore[index]
+        if self.plain is not self:
+            return self._beside_plain(found, objective, votes)
         for role in ("static", "single"):
             plan = self.plans.mixed_fixed(objective, role)
             if plan is not None:
@@ -223,17 +223,18 @@ class Fit:
             found |= self._answers(np.inf if objective.max_cost_usd is None else objective.max_cost_usd)
         return found
 
-    def _choose_by_kind(self, objective: Objective, votes: bool) -> dict[PolicyName, ChosenPolicy]:
+    def _beside_plain(
+        self, by_kind: dict[PolicyName, ChosenPolicy], objective: Objective, votes: bool
+    ) -> dict[PolicyName, ChosenPolicy]:
+        """The policies by kind, and those that tell no kinds apart."""
         found = self.plain.choose(objective, votes=votes)
-        without = _served(found)
-        own = self._planned(self.plans.planner, objective, self.plans.steps)
+        without, own = _served(found), _served(by_kind)
         if own is not None and objective.target == "accuracy":
             # At the dollars that the kinds are expected to spend: within one bound the two may spend unlike amounts.
             capped = replace(objective, mix=True, max_cost_usd=own.promised_cost_usd * (1.0 + 1e-9))
             without = _served(self.plain.choose(capped, votes=False)) or without if capped.mixes else without
-        vinelm: dict[PolicyName, ChosenPolicy | None] = {"paths": own, "no_kinds": without}
         rivals = {name: one for name, one in found.items() if name not in ("signals", "paths")}
-        return rivals | {name: one for name, one in vinelm.items() if one is not None}
+        return rivals | by_kind | ({} if without is None else {"no_kinds": without})
 
     def fixed_plans(self) -> Iterator[ChosenPolicy]:
         """Yield the static plans, at most :data:`MOST_FIXED`; where the trie branches, every single model."""
@@ -256,12 +257,9 @@ class Fit:
 
     def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByKind:
         """How requests follow a plan through the planner's trie."""
-        if planner.annotated.outcomes is not None:
-            return steps(along_outcomes(planner, self._first))
-        kinds = planner.annotated.template.kinds
-        if not kinds:
-            return steps(along_stages(planner, self._first))
-        return StepsByKind({kind: steps(along_stages(planner, self._first, kind)) for kind in kinds})
+        along = along_stages if planner.annotated.outcomes is None else along_outcomes
+        kinds = {kind: steps(along(planner, self._first, kind)) for kind in planner.annotated.template.kinds or ("",)}
+        return kinds.get("") or StepsByKind(kinds)
 
     def following(self, plan: FixedPlan) -> ChosenPolicy:
         """Return a fixed plan over the trie of :attr:`plain`, or a mixture of two, as a policy."""

@@ -23,7 +23,6 @@ from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
-from vinelm.template.kinds import without_kinds
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import LEAST_SAVED, MAX_LOSS, ComparedPlan, Verdict, nothing_differs, short_words
 
@@ -126,7 +125,7 @@ class Judge:
             objective: Judge the plan for this objective alone; None: plans over a range of budgets.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
         """
-        today = without_kinds(self.template).today
+        today = self.template.today
         is_today = today is not None or in_use is not None
         found = Verdict(
             opponent="what runs today" if is_today else "the strongest single model",
@@ -155,7 +154,7 @@ class Judge:
 
     def _rival(self, fit: CrossFit, in_use: PlanInUse | None, objective: Objective | None) -> _Rival | str:
         """What is compared with; why nothing can be, in a few words."""
-        if in_use is None and without_kinds(self.template).today is not None:
+        if in_use is None and self.template.today is not None:
             plans = [half.plain.plans.today() for half in fit.planning]
             if any(plan is None for plan in plans):
                 return "what runs today is no plan of this workflow's models"
@@ -191,7 +190,7 @@ class Judge:
         usd = {name: self.catalog[name].price.cost_usd(*USUAL_TOKENS) for name in names if name in self.catalog}
         found = [
             name
-            for stage in without_kinds(self.template).stages
+            for stage in self.template.base.stages
             for name in stage.models or ()
             if name in usd and usd[name] < usd.get(models.get(stage.name, ""), 0.0)
         ]
@@ -288,7 +287,7 @@ class _Rival:
     def of(cls, fit: CrossFit, name: str, plans: Sequence[Any], *, is_today: bool) -> _Rival:
         chosen = [half.following(plan) for half, plan in zip(fit.planning, plans, strict=True)]
         ways = [fit.judge(i, one, Objective(maximize="accuracy")) for i, one in enumerate(chosen)]
-        stages = {stage.name for stage in without_kinds(fit.template).stages}
+        stages = {stage.name for stage in fit.template.base.stages}
         models = {where if where in stages else where.rpartition(" ")[0]: model for where, model in chosen[0].code}
         return cls(name, is_today, models, fit.template.models, ways)
 

@@ -16,7 +16,6 @@ from vinelm.evaluation.plans.plans import FixedPlan, Plans
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
-from vinelm.template.kinds import base_stages, without_kinds
 from vinelm.trie.verdict import LEAST_ROWS
 
 SAVED = 0.7
@@ -96,7 +95,7 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
             code="too-few-rows",
         )
     # The chance of buying a first row would depend on the stage, which a request without a row does not tell.
-    first, base = len(without_kinds(template).first_stages), base_stages(template)
+    first, base = len(template.base.first_stages), template.base_stages
     if first > 1 and len({base.get(row.stage, row.stage) for row in rows if row.depth == 1}) > 1:
         raise ConfigError(
             "requests begin in different stages, and which one is not known of those without a row: use `verify` instead",

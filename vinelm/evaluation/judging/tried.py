@@ -77,11 +77,8 @@ def by_request(rows: Iterable[Observation]) -> RowsByRequest:
 
 
 def only_tried(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, first: str | None) -> AnnotatedTrie:
-    """Return the trie whose plans take tried steps only. Plans over what requests show were not compared: they are left out.
-
-    The arguments are those of :func:`tried_steps`.
-    """
-    return replace(annotated, tried=tried_steps(annotated, rows, n_requests, first), signals=None)
+    """Return the trie whose plans take tried steps only; the arguments are those of :func:`tried_steps`."""
+    return annotated.within(tried_steps(annotated, rows, n_requests, first))
 
 
 def as_known(
@@ -130,7 +127,7 @@ def with_verdict(
         requests: As there.
         rows: As there.
     """
-    annotated = replace(annotated, verdict=found)
+    annotated = annotated.judged(found)
     return only_tried(annotated, by_request(rows), len(requests), only_first_stage(rows)) if found.tried_only else annotated
 
 

@@ -10,7 +10,7 @@ from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.evaluation.off_policy.steps import Rest, Seen, Step
 from vinelm.objective import Objective
 from vinelm.signals import Outcome
-from vinelm.template.kinds import stage_title, without_kinds
+from vinelm.template.template import stage_title
 from vinelm.trie import Trie
 
 
@@ -34,14 +34,14 @@ class TriePosition:
 Locate = Callable[[Seen], TriePosition]
 
 
-def along_stages(planner: Planner, first: str | None = None, kind: str | None = None) -> Locate:
+def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
     """Return how a request moves through a trie of paths: the next stage is what its row says.
 
     ``first`` is the stage that every request begins with, needed where the template allows several; ``kind`` that of the
     request, where the trie tells kinds apart. Stages and rows are the application's own.
     """
-    trie, template = planner.trie, without_kinds(planner.annotated.template)
-    first = _titled(first or first_arm(trie), kind)
+    trie, template = planner.trie, planner.annotated.template.base
+    first = stage_title(first or first_arm(trie), kind)
 
     def locate(seen: Seen) -> TriePosition:
         node = 0
@@ -49,26 +49,23 @@ def along_stages(planner: Planner, first: str | None = None, kind: str | None = 
         for row in seen:
             node = trie.child(node, row.model, arm)
             stage = template.following(row.depth, row.arm)
-            arm = None if stage is None else _titled(stage.name, kind)
+            arm = None if stage is None else stage_title(stage.name, kind)
         has_ended = bool(seen) and (seen[-1].ended(template.stop) or arm is None)
         return TriePosition(node, arm, has_ended=has_ended)
 
     return locate
 
 
-def _titled(stage: str, kind: str | None) -> str:
-    return stage if kind is None else stage_title(stage, kind)
-
-
-def along_outcomes(planner: Planner, first: str | None = None) -> Locate:
+def along_outcomes(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
     """Return how a request moves through a trie of what requests show: by verdict, signal and class of each answer.
 
-    ``first`` as in :func:`along_stages`.
+    ``first`` and ``kind`` as in :func:`along_stages`.
     """
     trie, outcomes = planner.trie, planner.annotated.outcomes
     assert outcomes is not None
-    first = first or first_arm(trie)
-    numbers = {stage.name: number for number, stage in enumerate(planner.annotated.template.stages)}
+    first = stage_title(first or first_arm(trie), kind)
+    stages = enumerate(planner.annotated.template.base_stages.items())
+    numbers = {own: number for number, (name, own) in stages if name == stage_title(own, kind)}
 
     def locate(seen: Seen) -> TriePosition:
         node, arm, returned = 0, first, -1
@@ -77,9 +74,9 @@ def along_outcomes(planner: Planner, first: str | None = None) -> Locate:
             if row.failure is not None:
                 return TriePosition(node, None, has_ended=True)
             node = trie.child(node, row.model, arm)
-            kind = row.answer_class if planner.annotated.writes_answer(node) else None
-            kind = None if kind is None else firsts.setdefault(kind, i)
-            shown = Outcome(row.signal, None if kind is None else list(firsts.values()).index(kind))
+            given = row.answer_class if planner.annotated.writes_answer(node) else None
+            given = None if given is None else firsts.setdefault(given, i)
+            shown = Outcome(row.signal, None if given is None else list(firsts.values()).index(given))
             place = outcomes.seen(node, shown, passed=bool(row.stopped), stage=numbers.get(row.arm or "")).place
             best = outcomes.returned_class(place)
             returned = -1 if best is None or best >= len(firsts) else list(firsts.values())[best]

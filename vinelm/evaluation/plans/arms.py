@@ -12,7 +12,6 @@ import numpy as np
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.plans.promise import Z90
-from vinelm.template.kinds import kinds_of_stages
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
@@ -111,8 +110,8 @@ def by_kind(decision: Any) -> list[PlanOfKind]:
     Kinds are in falling order of their shares; those of no request are left out.
     """
     annotated = decision.annotated
-    trie, stages = annotated.trie, kinds_of_stages(annotated.template)
-    if not stages:
+    trie, stages = annotated.trie, annotated.stage_kinds
+    if not any(stages):
         return []
     plans = [(share, cast("ContingentDecision", part).plan) for share, part in decision.parts]
     arms = {edge: stages[trie.stage[trie.target[edge]]] for edge in _arms(trie).get(0, {}).values()}

@@ -20,7 +20,6 @@ from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFronti
 from vinelm.objective import Objective
 from vinelm.plans.promise import Z90, Promise
 from vinelm.plans.static_plans import NEVER, StaticPlans
-from vinelm.template.kinds import without_kinds
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
@@ -153,7 +152,7 @@ class GraphPlans(Plans[StagePlan]):
 
     def settings(self, plan: StagePlan) -> dict[str, Any]:
         """See :meth:`Plans.settings`."""
-        listed = without_kinds(self.annotated.template).listed
+        listed = self.annotated.template.base.listed
         if listed is not None:  # kinds alone make the trie branch
             return {"path": tuple(plan.models[stage.name] for stage in listed[: plan.most_invocations])}
         return {"models": plan.models, "length": plan.most_invocations}
@@ -178,12 +177,12 @@ class GraphPlans(Plans[StagePlan]):
     @cached_property
     def _stages(self) -> tuple[str, ...]:
         """The stages that a fixed plan has a model for: the application's, whatever the kind of the request."""
-        return tuple(stage.name for stage in without_kinds(self.annotated.template).stages)
+        return tuple(stage.name for stage in self.annotated.template.base.stages)
 
     def _of_path(self, path: Sequence[str]) -> dict[str, str]:
         """The model of each stage, where the application's stages follow each other in one order; none if a stage has two."""
         found: dict[str, str] = {}
-        stages = [stage.name for stage in without_kinds(self.annotated.template).listed or ()]
+        stages = [stage.name for stage in self.annotated.template.base.listed or ()]
         for stage, model in zip(stages, path, strict=False):
             if found.setdefault(stage, model) != model:
                 return {}

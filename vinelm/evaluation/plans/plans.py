@@ -15,7 +15,6 @@ from vinelm.evaluation.off_policy.steps import StepPolicy
 from vinelm.objective import Objective
 from vinelm.plans.promise import Promise
 from vinelm.policies import StaticPolicy
-from vinelm.template.kinds import without_kinds
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
@@ -233,7 +232,7 @@ class Plans(ABC, Generic[Fixed]):
 
     def today_settings(self) -> dict[str, Any] | None:
         """Return the :meth:`settings` of what the application runs today; None where that is not known."""
-        template = without_kinds(self.annotated.template)
+        template = self.annotated.template.base
         if template.today is None:
             return None
         if template.listed is None:
@@ -267,7 +266,7 @@ class Plans(ABC, Generic[Fixed]):
 
     def policy(self, plan: Fixed, **settings: Any) -> StaticPolicy:
         """Return a policy that follows a plan; ``settings`` are ``clock``, ``request`` and ``judge``."""
-        return StaticPolicy(without_kinds(self.annotated.template), **self.settings(plan), **settings)
+        return StaticPolicy(self.annotated.template.base, **self.settings(plan), **settings)
 
     def of_role(self, objective: Objective, role: Role) -> FixedPlan | None:
         """Return VineLM's plan or a fixed one; None if none meets the bounds.

@@ -56,11 +56,11 @@ def promised_gain(by_kind: AnnotatedTrie, without: AnnotatedTrie) -> float:
     spend as much, over what requests show where that was estimated. What choosing adds is taken off on both sides.
 
     Args:
-        by_kind: Of a template of kinds, with its evidence.
+        by_kind: Of a template of kinds, with its evidence; over what requests show where that was estimated.
         without: Of the same rows without kinds, with its own.
     """
     rival, gains = Planner(without.signals or without), list[float]()
-    for plan in GraphPlans(by_kind).along_budgets():
+    for plan in GraphPlans(by_kind.signals or by_kind).along_budgets():
         equal = Objective(maximize="accuracy", max_cost_usd=plan.path_cost_usd * (1.0 + 1e-9))
         try:
             gains.append(plan.promise.accuracy - rival.mixed(equal).promise.accuracy)

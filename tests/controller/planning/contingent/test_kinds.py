@@ -16,7 +16,7 @@ from vinelm.objective import Objective
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.reports.store.plan_sections import kinds_table
 from vinelm.template import Branch, Loop, Stage, Template
-from vinelm.template.kinds import of_kinds, without_kinds
+from vinelm.template.kinds import of_kinds
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -79,7 +79,7 @@ def test_a_session_follows_the_plan_of_its_kind(kind: str | None, model: str, no
     session.begin(kind)
     assert session.next_model("answer", ()) == model
     assert session.trace()[0]["note"] == note
-    assert session.template == without_kinds(two_kinds().template)
+    assert session.template == two_kinds().template.base
 
 
 def test_a_plan_is_shown_by_kind_and_adds_up() -> None:

@@ -1,0 +1,36 @@
+"""Rows by the stages of a template of kinds, and by the application's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from vinelm.rows.observation import Observation
+from vinelm.template import Template
+from vinelm.template.template import stage_title
+
+
+def untitled(rows: Iterable[Observation], template: Template) -> list[Observation]:
+    """Return rows by the stages of a template of kinds as those of the application's own stages."""
+    if not template.kinds:
+        return list(rows)
+    names, base = template.base_stages, template.base
+
+    def plain(row: Observation) -> Observation:
+        # Where one stage alone may follow, the application's own rows need not say which one did.
+        arm = names.get(row.arm or "") if base.stage_after(row.depth) is None else None
+        return replace(row, stage=names[row.stage], arm=arm)
+
+    return list(map(plain, rows))
+
+
+def titled(row: Observation, kind: str, base: Template) -> Observation:
+    """Return the row by its kind's stages.
+
+    It says which stage came next: beside those of other kinds its own are no longer alone.
+    """
+    arm = row.arm
+    if arm is None and row.failure is None and not row.ended(base.stop):
+        follows = base.stage_after(row.depth)
+        arm = None if follows is None else follows.name
+    return replace(row, stage=stage_title(row.stage, kind), arm=None if arm is None else stage_title(arm, kind))
