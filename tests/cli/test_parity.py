@@ -27,6 +27,7 @@ VERBS = {
     "report": "vinelm:report",
     "batch": "vinelm:batch",
     "drift": "vinelm.api:drift",
+    "replay": "vinelm.replay:replay",
 }
 """Each command that does what a Python function does."""
 INSIDE = {
@@ -63,6 +64,10 @@ EXCEPTIONS = {
     ),
     "batch cluster: no option": "it is --engine and --ship",
     "profile requests: no option": "Request objects; a command has --dataset and --limit",
+    **dict.fromkeys(
+        ["replay --dry-run: no keyword", "replay --format: no keyword", "replay --redact: no keyword"],
+        "vinelm.replay.bill_of, and what read_calls takes, whose calls a replay is given",
+    ),
     "report evaluation: no option": "the object that vinelm.evaluate returns",
     "estimate --update: no keyword": "vinelm.api.update(trie, traces) is a call of its own",
     "plan --accept-optimism: no keyword": "it takes an exit code away; in Python nobody has to ask require_evidence",

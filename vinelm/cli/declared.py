@@ -18,20 +18,27 @@ from vinelm.cli.options import Command, flag, option, stacked
 from vinelm.cli.quantities import FRACTION, POINTS, RATE, SECONDS, USD, Count
 
 WRITTEN: dict[str, tuple[str, Any]] = {
+    "audit": ("SHARE", FRACTION),
     "calls_per_hour": ("N", RATE),
+    "check": ("MODULE:FUNCTION", str),
     "checkpoints": ("URL", str),
     "columns": ("FIELD=COLUMN", str),
     "coverage": ("FRACTION", FRACTION),
+    "database": ("FILE", Path),
     "dataset": ("FILE", str),
     "finish": ("", ("all", "good")),
+    "ignore": ("FIELD", str),
     "in_use": ("MODEL|JSON", str),
     "label_field": ("COLUMN", str),
+    "labels": ("N", Count()),
     "log": ("DB", Path),
     "max_error": ("FRACTION", FRACTION),
     "max_loss": ("POINTS", POINTS),
     "models": ("TOML", Path),
     "output_dir": ("PATH", Path),
+    "same": ("MODULE:FUNCTION", str),
     "seed": ("N", int),
+    "steps": ("NAME", str),
     "stop": ("", ("workflow", "oracle")),
     "store": ("DB", str),
     "today": ("MODEL", str),
@@ -42,7 +49,7 @@ WRITTEN: dict[str, tuple[str, Any]] = {
     "str": ("NAME", str),
 }
 """How a keyword is written: the placeholder of its value, and what reads it; by its name, its unit or its type."""
-MANY = {"columns": "column", "label_field": "label-field"}
+MANY = {"columns": "column", "ignore": "ignore", "label_field": "label-field", "steps": "step"}
 """Keywords of several values to the option that is repeated."""
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n      .*)*)", re.MULTILINE)
 _CODE = re.compile(r"(?::\w+:)?`+(?:~?vinelm[.:](?:[\w.]*\.)?)?\"?(.*?)\"?`+")

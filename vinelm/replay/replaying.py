@@ -17,7 +17,7 @@ from vinelm.proof import Ask, Candidate, Ended, Question, Race, Standing, choose
 from vinelm.replay.asking import Asker
 from vinelm.replay.bill import Bill, StepBill
 from vinelm.replay.formats.call import LoggedCall
-from vinelm.replay.kept import MOST_REQUESTS, Kept, ReplayUnit, Sample, kept, number_of
+from vinelm.replay.kept import Kept, ReplayUnit, Sample, kept, number_of
 from vinelm.replay.labels import scores
 from vinelm.replay.plans import AnswerPlan, Follower, PlanAnswer, all_plans, figures
 from vinelm.replay.result import REQUESTS_USED, ReplayResult, StepResult, lines_to_paste
@@ -101,14 +101,14 @@ def replay(
     *,
     budget_usd: float,
     labels: int | None = None,
-    max_loss: float = MAX_LOSS,
-    steps: Sequence[str] | None = None,
+    max_loss: float | None = None,
+    steps: Sequence[str] = (),
     same: str | Callable[[str, str], bool] | None = None,
     check: str | Callable[[Any, Any], bool] | None = None,
     database: str | Path | None = None,
     ignore: Sequence[str] = (),
     audit: float | None = None,
-    requests: int = MOST_REQUESTS,
+    requests: int = 2000,
     workers: int = 4,
     seed: int = 0,
     again: bool = False,
@@ -130,15 +130,17 @@ def replay(
         models: What may be asked: a catalog, the path of its file, ``provider:model`` strings or chat models by name. Of each
             step those that are cheaper than its own are asked, and its own to see how often it differs from itself.
         budget_usd: The most that all calls of the store may cost.
-        labels: Questions that persons are ready to answer, of all steps together; None: :data:`LABELS`.
-        max_loss: What a cheaper plan may lose, as a fraction.
-        steps: The steps to look at; None: those with 5 % of the bill or more.
-        same: ``same(recorded, other)`` for free text, or its place, ``module:function``; see :class:`~vinelm.replay.Sameness`.
-        check: ``check(messages, answer)``: whether the application accepts an answer without help; or its place.
-        database: A SQLite file on which SQL is executed.
+        labels: Questions that persons are ready to answer, of all steps together. None: 100.
+        max_loss: Points that a cheaper plan may lose. In Python a fraction in [0, 1). None: 3.
+        steps: Look at these steps only. None: those with 5 % of the bill or more.
+        same: ``same(recorded, other)``: whether two free texts are the same. In Python also the function itself, see
+            :class:`~vinelm.replay.Sameness`. None: the same characters.
+        check: ``check(messages, answer)``: whether the application accepts an answer without help; plans fall back where it
+            does not. In Python also the function itself. None: no plan has a check.
+        database: A SQLite file on which SQL is executed: queries with the same rows are the same.
         ignore: Fields of structured output that do not matter.
-        audit: Share of the same answers that are asked about, too; None decides by the form of the answers.
-        requests: How many requests are sampled.
+        audit: Share of the same answers that are asked about, too. None: 0, and 0.2 where the same need not score the same.
+        requests: How many requests of each step are sampled.
         workers: Calls at a time.
         seed: Decides the sample, its order, and which answer is shown on which side.
         again: Begin the next attempt: plans are chosen anew from what is known, and get a smaller part of the error. Each call
@@ -164,8 +166,9 @@ def replay(
     if backends is None:
         require_keys(catalog.entries)
         backends = create_backends(catalog, seed=seed)
+    allowed = require_max_loss(MAX_LOSS if max_loss is None else max_loss)
     options = {
-        "seed": str(seed), "max-loss": str(require_max_loss(max_loss)), "steps": "\n".join(steps or ()), "same": _name_of(same),
+        "seed": str(seed), "max-loss": str(allowed), "steps": "\n".join(steps), "same": _name_of(same),
         "check": _name_of(check), "database": str(database or ""), "ignore": "\n".join(ignore), "requests": str(requests),
         "audit": "" if audit is None else str(audit),
     }  # fmt: skip
@@ -173,13 +176,13 @@ def replay(
     titles = [step.title for step in sample.bill.steps]
     if not titles:
         raise ConfigError("no LLM call was found: check the format of the trace")
-    if unknown := [step for step in steps or () if step not in titles]:
+    if unknown := [step for step in steps if step not in titles]:
         raise ConfigError(f"the trace has no step {unknown[0]!r}: it has {', '.join(titles)}")
     is_simulated = any(backend.is_simulated for backend in backends.values())
     with kept(store, sample, catalog, options, is_simulated=is_simulated) as held:
         asker = Asker(held, catalog, budget_usd=budget_usd, workers=workers, backends=backends, on_progress=on_progress)
         run = _Replay(
-            held, asker, catalog, compared, Follower(held, compared, checks), budget_usd=budget_usd, max_loss=max_loss,
+            held, asker, catalog, compared, Follower(held, compared, checks), budget_usd=budget_usd, max_loss=allowed,
             labels=LABELS if labels is None else labels, seed=seed, with_check=checks is not None, workers=workers,
             show_text=show_text, on_line=on_line, is_simulated=is_simulated, again=again,
         )  # fmt: skip

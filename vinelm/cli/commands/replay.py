@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo, print_json, progress, say, show_table
-from vinelm.cli.options import flag, option, output_options, resumable, seed_option
-from vinelm.cli.quantities import FRACTION, USD, Count
-from vinelm.cli.verdict_output import max_loss_option
+from vinelm.cli.declared import declared
+from vinelm.cli.options import flag, option, output_options, resumable
+from vinelm.cli.quantities import USD
 from vinelm.errors import ConfigError
 from vinelm.reports import percent, seconds, usd
 
@@ -41,19 +41,7 @@ _MOST_ROWS = 20
 )
 @option("--budget-usd USD", "Never spend more than this, earlier runs included. Required without --dry-run.", USD)
 @option("--store DB", "Keeps prompts, answers and labels; the same line continues it [default: replay.db].", Path)
-@option("--labels N", "Questions that you are ready to answer, of all steps together [default: 100].", Count())
-@max_loss_option
-@option("--steps NAME", "Only look at this step. Repeatable [default: those with 5 % of the bill or more].", multiple=True)
-@option("--same MODULE:FUNCTION", "Whether two texts are the same: same(recorded, other).")
-@option("--check MODULE:FUNCTION", "Your own check of an answer: check(messages, answer); plans fall back where it fails.")
-@option("--database FILE", "SQLite file on which SQL is executed: queries with the same rows are the same.", Path)
-@option("--ignore FIELD", "Field of structured output that does not matter. Repeatable.", multiple=True)
-@option("--audit SHARE", "Share of the same answers to ask about, too [default: 0, of free text 0.2].", FRACTION)
-@option("--requests N", "Requests that are sampled of each step [default: 2,000].", Count(1), default=2000)
-@option("--workers N", "Calls at a time [default: 4].", Count(1), default=4)
-@flag("--again", "Choose plans anew and begin another attempt; all attempts share the 5 %.")
-@flag("--show-text", "With --json: also examples of prompts and answers that differ.")
-@seed_option
+@declared("vinelm.replay.replaying:replay", "backends")
 @output_options
 @resumable
 def command(
@@ -65,7 +53,6 @@ def command(
     models: str | None,
     budget_usd: float | None,
     store: Path | None,
-    max_loss: float | None,
     as_json: bool,
     quiet: bool,
     **settings: Any,
@@ -84,10 +71,14 @@ def command(
     only you can read it. Exit code 0 whatever the verdict, 2 for bad input. In Python: vinelm.replay.replay.
 
     Example: vinelm replay export.jsonl --dry-run
-    Example: vinelm replay export.jsonl --models models.toml --budget-usd 2 --labels 60
+
+    Example: vinelm replay export.jsonl --models models.toml --budget-usd 2 --labels 60 --max-loss 2 --step grade_documents
+
+    Example: vinelm replay export.jsonl --budget-usd 2 --same rules:same --check rules:passes --database app.sqlite --audit 0.1
+
+    Example: vinelm replay export.jsonl --budget-usd 5 --ignore reasoning --requests 500 --workers 8 --again --show-text
     """
     from vinelm.replay import bill_of, read_calls, replay
-    from vinelm.trie.verdict import MAX_LOSS
     from vinelm.workflows.registry import load_function
 
     change = None if redact is None else load_function(redact, "--redact")
@@ -110,7 +101,6 @@ def command(
             store or Path("replay.db"),
             _models(models, bill),
             budget_usd=budget_usd,
-            max_loss=MAX_LOSS if max_loss is None else max_loss,
             on_line=(lambda _: None) if quiet or as_json else say,
             on_progress=lambda done, of: advance(done, of, "asking"),
             **settings,
