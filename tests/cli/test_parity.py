@@ -68,6 +68,8 @@ EXCEPTIONS = {
         ["replay --dry-run: no keyword", "replay --format: no keyword", "replay --redact: no keyword"],
         "vinelm.replay.bill_of, and what read_calls takes, whose calls a replay is given",
     ),
+    "replay calls: no option": "they are the argument TRACES",
+    "replay backends: no option": "objects; a command has those of the catalog",
     "report evaluation: no option": "the object that vinelm.evaluate returns",
     "estimate --update: no keyword": "vinelm.api.update(trie, traces) is a call of its own",
     "plan --accept-optimism: no keyword": "it takes an exit code away; in Python nobody has to ask require_evidence",

@@ -204,6 +204,13 @@ def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) ->
     click.secho(wrapped, output(), bold=bold)
 
 
+def draw(lines: Sequence[Sequence[tuple[str, Mapping[str, bool]]]]) -> None:
+    """Clear the terminal, and print lines of texts, each with its style as :func:`click.style` takes it."""
+    make_way()
+    click.clear()
+    click.echo("\n".join("".join(click.style(visible(text), **style) for text, style in line) for line in lines), output())
+
+
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
     """Show progress bars on stderr; none if quiet or if stderr is not a terminal.

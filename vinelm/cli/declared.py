@@ -19,6 +19,7 @@ from vinelm.cli.quantities import FRACTION, POINTS, RATE, SECONDS, USD, Count
 
 WRITTEN: dict[str, tuple[str, Any]] = {
     "audit": ("SHARE", FRACTION),
+    "budget_calls": ("N", Count()),
     "calls_per_hour": ("N", RATE),
     "check": ("MODULE:FUNCTION", str),
     "checkpoints": ("URL", str),

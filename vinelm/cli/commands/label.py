@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.console import output, say
+from vinelm.cli.console import draw, say
 from vinelm.cli.options import flag, option, store_argument
 from vinelm.cli.quantities import Count
 from vinelm.cli.waiting import held
 from vinelm.errors import ConfigError
-from vinelm.io import visible
 
 if TYPE_CHECKING:
     from vinelm.replay.labelling.desk import Desk
@@ -112,14 +111,18 @@ def _ask(desk: Desk, who: str) -> None:
 def _show(asked: Mapping[str, Any], standing: str, *, whole: bool) -> None:
     """Show a question; without ``whole`` the end of the prompt and the first lines of each answer."""
     width = min(shutil.get_terminal_size().columns, 100)
-    prompt = [f"{role}: {visible(text)}" for role, text in asked["prompt"]]
-    lines = [click.style(f"{asked['step'] or 'one step'} · {standing}", dim=True)]
-    lines += prompt if whole else [textwrap.shorten(prompt[-1] if prompt else "", 2 * width, placeholder=" ...")]
+    dim, plain = {"dim": True}, dict[str, bool]()
+    prompt = [f"{role}: {text}" for role, text in asked["prompt"]]
+    shown = "\n".join(prompt) if whole else textwrap.shorten(prompt[-1] if prompt else "", 2 * width, placeholder=" ...")
+    lines = [[(f"{asked['step'] or 'one step'} · {standing}", dim)], [(shown, plain)]]
     for side in ("left", "right"):
-        parts = [click.style(visible(text), underline=True if differs else None) for text, differs in asked[side]]
-        answer = "".join(parts).split("\n")
-        lines.append(click.style(f"{f'{side} ':─<{width}}", bold=True))
-        lines += answer if whole or len(answer) <= LINES else [*answer[:LINES], "... (p shows the rest)"]
-    lines.append(click.style("1 left  2 right  3 both  4 neither  5 cannot say  u undo  p all  q stop", dim=True))
-    click.clear()
-    click.echo("\n".join(lines), file=output())
+        answer: list[list[tuple[str, dict[str, bool]]]] = [[]]
+        for text, differs in asked[side]:
+            first, *others = text.split("\n")
+            style = {"underline": True} if differs else plain
+            answer[-1].append((first, style))
+            answer += [[(one, style)] for one in others]
+        if len(answer) > LINES and not whole:
+            answer[LINES:] = [[("... (p shows the rest)", dim)]]
+        lines += [[(f"{f'{side} ':─<{width}}", {"bold": True})], *answer]
+    draw([*lines, [("1 left  2 right  3 both  4 neither  5 cannot say  u undo  p all  q stop", dim)]])

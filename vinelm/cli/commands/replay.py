@@ -74,9 +74,9 @@ def command(
 
     Example: vinelm replay export.jsonl --models models.toml --budget-usd 2 --labels 60 --max-loss 2 --step grade_documents
 
-    Example: vinelm replay export.jsonl --budget-usd 2 --same rules:same --check rules:passes --database app.sqlite --audit 0.1
+    Example: vinelm replay export.jsonl --budget-usd 2 --same rules:same --check rules:ok --database a.sqlite --audit 0.1 --ignore why
 
-    Example: vinelm replay export.jsonl --budget-usd 5 --ignore reasoning --requests 500 --workers 8 --again --show-text
+    Example: vinelm replay spans/ --format otel --store b.db --budget-usd 5 --requests 500 --workers 8 --again --show-text
     """
     from vinelm.replay import bill_of, read_calls, replay
     from vinelm.workflows.registry import load_function
