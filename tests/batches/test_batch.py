@@ -16,7 +16,6 @@ from kit.batch_files import answers, committed_usd
 
 import vinelm
 from vinelm.batches.batch import _Batch
-from vinelm.datasets import Columns
 from vinelm.errors import ConfigError, DatasetError, InfeasibleError, StageBroken, StoreError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.running.request_ledger import RequestLedger
@@ -427,8 +426,8 @@ def test_inputs_that_have_changed_make_another_batch(app):
     spaced = replace(workflow, inputs=lambda request: {"question": request.data["question"] + " "})
     with pytest.raises(ConfigError, match=r"record of something else \(inputs\)"):
         vinelm.batch(spaced, "t.vine", BEST, output="a.jsonl", budget_usd=1.0)
-    with pytest.raises(ConfigError, match="columns has no effect"):
-        vinelm.batch(spaced, "t.vine", BEST, output="a.jsonl", budget_usd=1.0, columns=Columns())
+    with pytest.raises(ConfigError, match="columns have no effect"):
+        vinelm.batch(spaced, "t.vine", BEST, output="a.jsonl", budget_usd=1.0, columns=["id=question"])
 
 
 def test_what_has_no_json_form_is_equal_to_nothing(app):

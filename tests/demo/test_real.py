@@ -48,7 +48,7 @@ def test_what_is_missing_is_named_in_one_line(monkeypatch, capsys, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("more", [["exams"], ["sql"], ["--preset", "paper-4"]])
+@pytest.mark.parametrize("more", [["exams"], ["sql"]])
 def test_it_is_a_demo_of_its_own(more, capsys):
     assert main(["demo", "--real", *more]) == 2
     assert "--real is a demo of its own" in capsys.readouterr().err

@@ -67,6 +67,7 @@ BOUNDARIES = frozenset(
         "GraphRun._default_after",
         "GraphRun._announce",
         "DefaultRuns.any_default",
+        "DefaultRuns.asked",
         "name_model",
     )
 )
@@ -82,6 +83,7 @@ LAST_RESORT = frozenset(
 UNTOLD = (
     "ObserverGroup.",
     "ObservedRequest.",
+    "GraphRun.shown",
     "InFlightLoadMonitor.",
     "SessionLoad.",
     "_OwnCalls.",

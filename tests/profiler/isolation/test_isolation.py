@@ -179,7 +179,6 @@ def test_a_workflow_that_does_not_load_or_is_another_one_in_a_fresh_process(tmp_
         ({"isolation": "docker"}, "unknown isolation 'docker': use process, thread, inline"),
         ({"workers": 0}, "workers is 0"),
         ({"workers": 2}, "inline runs one unit at a time"),
-        ({"isolation": "process"}, "built in code cannot run in fresh processes"),
         ({"isolation": "thread", "timeout_s": 5.0}, 'timeout_s has no effect with isolation="thread"'),
         ({"memory_mb": 100}, 'memory_mb has no effect with isolation="inline"'),
         ({"isolation": "process", "source": WorkflowSource(function="a:b"), "timeout_s": 0.0}, "timeout_s is 0.0"),
@@ -189,6 +188,11 @@ def test_a_workflow_that_does_not_load_or_is_another_one_in_a_fresh_process(tmp_
 def test_execution_configs_that_make_no_sense(settings, words):
     with pytest.raises(ConfigError, match=words):
         ExecutionConfig(**settings)
+
+
+def test_fresh_processes_need_a_workflow_that_they_can_build():
+    with pytest.raises(ConfigError, match="built in code cannot run in fresh processes"):
+        ProfileSettings(execution=ExecutionConfig(isolation="process"))
 
 
 def test_every_state_is_kept(tmp_path):

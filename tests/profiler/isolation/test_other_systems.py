@@ -130,6 +130,7 @@ PORTABLE = ("profiler", "vinelm", "controller", "estimator", "traces", "workflow
 ONE_PLACE = (
     "vinelm/io/operating_system.py",
     "profiler/isolation/",
+    "vinelm/backends/remote/idle_connections.py",  # left to the library where the system has no such call
     "profiler/cluster/bridge.py",  # refused where processes cannot be forked
     "examples/coding/",  # the sandbox: Linux only, and refused elsewhere
     "workflows/limited/",  # used only where processes can be forked

@@ -74,7 +74,9 @@ def command(
 
     Example: vinelm replay export.jsonl --models models.toml --budget-usd 2 --labels 60 --max-loss 2 --step grade_documents
 
-    Example: vinelm replay export.jsonl --budget-usd 2 --same rules:same --check rules:ok --database a.sqlite --audit 0.1 --ignore why
+    Example: vinelm replay export.jsonl --budget-usd 2 --same rules:same --check rules:ok --audit 0.1 --ignore why
+
+    Example: vinelm replay queries.jsonl --budget-usd 2 --database app.sqlite
 
     Example: vinelm replay spans/ --format otel --store b.db --budget-usd 5 --requests 500 --workers 8 --again --show-text
     """
