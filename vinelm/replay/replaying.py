@@ -28,6 +28,8 @@ from vinelm.trie.verdict import LEAST_ROWS, MAX_LOSS, Advice, require_max_loss
 LABELS = 100
 LEAST_SHARE = 0.05
 """Of the bill: a step with less is only looked at if it is named."""
+MOST_EQUAL = 5
+"""Steps that are looked at where none has so much: those with most of the bill."""
 MODELS = 5
 """Cheaper models that are asked of each step."""
 CHOOSING = 150
@@ -226,6 +228,7 @@ class _Replay:
         """Choose plans, race them, and say how they stand."""
         shares = {step.key: step.cost_usd / bill.cost_usd if bill.cost_usd else 0.0 for step in bill.steps}
         chosen = [one for one in bill.steps if (one.title in named if named else shares[one.key] >= LEAST_SHARE)]
+        chosen = chosen or list(bill.steps[:MOST_EQUAL])  # many steps, none of which has much of the bill
         studied = [self._step(one, bill.a_month(one.cost_usd)) for one in chosen]
         usable = [step for step in studied if len(step.units) >= LEAST_ROWS and step.models]
         notes = self.kept.rows.notes()

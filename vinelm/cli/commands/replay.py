@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from vinelm.replay.bill import StepBill
     from vinelm.replay.formats.reading import TraceReading
 
-_MOST_PLANS = 8
 _MOST_ROWS = 20
 """The most steps that are listed; ``--json`` has all."""
 
@@ -42,6 +41,7 @@ _MOST_ROWS = 20
 @option("--budget-usd USD", "Never spend more than this, earlier runs included. Required without --dry-run.", USD)
 @option("--store DB", "Keeps prompts, answers and labels; the same line continues it [default: replay.db].", Path)
 @declared("vinelm.replay.replaying:replay", "backends")
+@option("--report HTML", "Write a page about the verdicts, too: one file, without texts of prompts.", Path, into="page")
 @output_options
 @resumable
 def command(
@@ -53,6 +53,7 @@ def command(
     models: str | None,
     budget_usd: float | None,
     store: Path | None,
+    page: Path | None,
     as_json: bool,
     quiet: bool,
     **settings: Any,
@@ -76,13 +77,20 @@ def command(
 
     Example: vinelm replay export.jsonl --budget-usd 2 --same rules:same --check rules:ok --audit 0.1 --ignore why
 
-    Example: vinelm replay queries.jsonl --budget-usd 2 --database app.sqlite
+    Example: vinelm replay queries.jsonl --budget-usd 2 --database app.sqlite --report replay.html
 
     Example: vinelm replay spans/ --format otel --store b.db --budget-usd 5 --requests 500 --workers 8 --again --show-text
     """
     from vinelm.replay import bill_of, read_calls, replay
     from vinelm.workflows.registry import load_function
 
+    kept = store or Path("replay.db")
+    if page is not None:  # before anything is spent
+        from vinelm.reports.drawing.html import require_page
+
+        if page.resolve() == kept.resolve():
+            raise ConfigError(f"--report is {page}, which holds the answers: name another file")
+        require_page(page)
     change = None if redact is None else load_function(redact, "--redact")
     with progress(quiet=quiet) as advance:
 
@@ -100,7 +108,7 @@ def command(
             raise ConfigError("--budget-usd is missing: say what asking the models may cost (--dry-run asks nothing)")
         found = replay(
             read_calls(traces, format=form, redact=change),
-            store or Path("replay.db"),
+            kept,
             _models(models, bill),
             budget_usd=budget_usd,
             on_line=(lambda _: None) if quiet or as_json else say,
@@ -110,7 +118,14 @@ def command(
     if as_json:
         print_json(found.to_dict())
     else:
-        show_verdicts(found, store or Path("replay.db"))
+        show_verdicts(found, kept)
+    if page is not None:
+        from vinelm.reports.drawing.html import write_page
+        from vinelm.reports.replay_page import replay_page
+
+        path = write_page(replay_page(found, kept.name), page)
+        if not as_json:
+            echo(f"Wrote {path}")
 
 
 def _models(named: str | None, bill: Bill | None) -> Any:
@@ -137,16 +152,14 @@ def _models(named: str | None, bill: Bill | None) -> Any:
 
 def show_verdicts(found: ReplayResult, store: Path) -> None:
     """Print the verdict on each step with what was compared, what to paste, and what to do next."""
+    from vinelm.reports.replay_page import COLUMNS, plan_rows
+
     for step in found.steps:
         echo("")
         say(step.sentence, bold=True)
         if step.table:
-            rows = [
-                (name, f"{-100 * saved:+.1f} %", f"{differing} of {seen}", percent(differing / seen))
-                for name, saved, differing, seen in step.table[:_MOST_PLANS]
-            ]
             show_table(
-                "Compared on the requests that chose the plan", ("<plan", "dollars", "differ", "share"), rows,
+                "Compared on the requests that chose the plan", (f"<{COLUMNS[0]}", *COLUMNS[1:]), plan_rows(step),
                 caption=f"Answers are compared as {step.how}.",
             )  # fmt: skip
         for line in step.notes:
