@@ -1,5 +1,6 @@
 """The limits of an engine hold over all processes together, and each gets its part."""
 
+import shutil
 from contextlib import closing
 
 import pytest
@@ -240,6 +241,7 @@ def test_holdings_have_no_time_to_live(world):
     assert world.link._redis.ttl(world.link.prefix + "rates:east") == -1
 
 
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="no Redis here (Debian: apt install redis-server)")
 def test_a_redis_that_may_evict_leases_is_refused_in_one_line(tmp_path):
     server = OwnRedis(tmp_path)
     server.start()
