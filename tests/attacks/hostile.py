@@ -97,7 +97,8 @@ def _print_table(results: dict[str, Any]) -> None:
     print(f"{'attack':<46} {'attempts':>9} {'through':>8} {'seconds':>8}")
     for part, found in results.items():
         print(f"{PARTS[part]:<46} {found['attempts']:>9,} {len(found['through']):>8} {found['seconds']:>8.0f}")
-        for kind, counts in found["facts"].get("kinds", {}).items():
+        kinds = found["facts"].get("kinds", {})
+        for kind, counts in kinds.items() if isinstance(kinds, dict) else ():
             through = sum(len(lines) for lines in counts.values() if isinstance(lines, list))
             print(f"  {kind:<44} {counts['injected']:>9,} {through:>8}")
         for line in found["through"]:
