@@ -65,13 +65,13 @@ def test_without_a_cap_it_stops_at_two_per_cent(tmp_path):
 
 @pytest.mark.long
 def test_with_a_max_error_it_ends_where_an_estimate_is_accepted(tmp_path):
-    with pytest.raises(EvidenceError, match="7 points are allowed"):
-        vinelm.estimate("a.db", max_error=0.07)
+    with pytest.raises(EvidenceError, match="5 points are allowed"):
+        vinelm.estimate("a.db", max_error=0.05)
     shutil.copy("a.db", tmp_path / "b.db")
-    result = vinelm.profile(APP, "models.toml", tmp_path / "b.db", max_error=0.07)
+    result = vinelm.profile(APP, "models.toml", tmp_path / "b.db", max_error=0.05)
     assert result.stopped_by == "certain"
     assert 0.3 < result.coverage < 1.0
-    assert vinelm.estimate(tmp_path / "b.db", max_error=0.07).meta["evidence"]["best_half_width"] <= 0.07
+    assert vinelm.estimate(tmp_path / "b.db", max_error=0.05).meta["evidence"]["best_half_width"] <= 0.05
     with pytest.raises(ConfigError, match="max_error is 15"):
         vinelm.profile(APP, "models.toml", tmp_path / "c.db", max_error=15)
     assert not (tmp_path / "c.db").exists()
