@@ -67,7 +67,6 @@ BOUNDARIES = frozenset(
         "GraphRun._default_after",
         "GraphRun._announce",
         "DefaultRuns.any_default",
-        "DefaultRuns.asked",
         "name_model",
     )
 )
@@ -77,7 +76,14 @@ OF_OTHERS = ("PathChannel.", "ContextOwner.", "ChannelSession.", "GraphInterface
 STAND_INS = ("BoundGuard.", "BoundPermit.", "AccountPermit.", "SteadyClock.", "SteadyWallClock.")
 """What takes over where a guard or a clock fails; they call nothing of ours that could fail but what they stand in for."""
 LAST_RESORT = frozenset(
-    ("GraphRun.__init__", "InvocationScope.__init__", "InvocationScope._begin", "Policy.__init__", "steady")
+    (
+        "GraphRun.__init__",
+        "InvocationScope.__init__",
+        "InvocationScope._begin",
+        "Policy.__init__",
+        "DefaultRuns.asked",
+        "steady",
+    )
 )
 """Without these no stage can run on its default model either: they fail once, not for good."""
 UNTOLD = (

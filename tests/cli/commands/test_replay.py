@@ -1,4 +1,4 @@
-"""`vinelm replay --dry-run`: what it prints, and what it never prints."""
+"""`vinelm replay`: what it prints of a trace, and what it never prints."""
 
 import json
 from dataclasses import replace
@@ -7,6 +7,7 @@ import pytest
 import simulated_traces
 
 from vinelm.cli.main import main
+from vinelm.replay import ReplayResult
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_what_is_not_known_is_said(folder, capsys):
     assert "The trace spans 0.2 hours: too short to say what a month costs." in out
     assert "follow from list prices: the trace does not state them." in out
     assert "The dollars of 1 calls are not known, and in no sum: no price is known for nobody-sells-it." in out
-    assert "1 lines could not be read: hours.jsonl:13: not valid JSON" in out
+    assert "1 line could not be read: hours.jsonl:13: not valid JSON" in out
 
 
 def test_several_files_and_folders_are_one_trace(folder, capsys):
@@ -116,3 +117,19 @@ def test_a_call_is_frozen_so_that_redaction_makes_a_copy():
     call = LoggedCall(request="r", call="c")
     assert replace(call, step="a").step == "a"
     assert call.step == ""
+
+
+def test_lines_that_cannot_be_read_are_named_beside_verdicts_too(folder, capsys, monkeypatch):
+    with open("trace.jsonl", "a", encoding="utf-8") as file:
+        file.write("{no json\n")
+
+    def replayed(calls, *_, **__):
+        list(calls)
+        return ReplayResult(steps=(), others={}, spent_usd=0.0, budget_usd=1.0)
+
+    monkeypatch.setattr("vinelm.replay.replay", replayed)
+    line = ["replay", "trace.jsonl", "--models", "openai:gpt-5-nano", "--budget-usd", "1", "--quiet"]
+    assert main(line) == 0
+    assert "1 line could not be read:\n  trace.jsonl:" in capsys.readouterr().out
+    assert main([*line, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["broken"] == 1

@@ -82,9 +82,12 @@ def command(
     Example: vinelm replay spans/ --format otel --store b.db --budget-usd 5 --requests 500 --workers 8 --again --show-text
     """
     from vinelm.replay import bill_of, read_calls, replay
+    from vinelm.replay.formats.reading import TraceReading
     from vinelm.workflows.registry import load_function
 
-    kept = store or Path("replay.db")
+    if budget_usd is None and not dry_run:
+        raise ConfigError("--budget-usd is missing: say what asking the models may cost (--dry-run asks nothing)")
+    kept, reading = store or Path("replay.db"), TraceReading()
     if page is not None:  # before anything is spent
         from vinelm.reports.drawing.html import require_page
 
@@ -98,16 +101,15 @@ def command(
             advance(read.bytes_done, read.bytes_total, "reading", f"{read.calls:,} calls")
 
         bill = bill_of(traces, format=form, redact=change, on_progress=report) if dry_run or models is None else None
-        if dry_run and bill is not None:
+        if budget_usd is None or dry_run:  # a budget is missing only where nothing is asked
+            assert bill is not None
             if as_json:
                 print_json(bill.to_dict())
             else:
                 show_bill(bill)
             return
-        if budget_usd is None:
-            raise ConfigError("--budget-usd is missing: say what asking the models may cost (--dry-run asks nothing)")
         found = replay(
-            read_calls(traces, format=form, redact=change),
+            read_calls(traces, format=form, redact=change, reading=reading),
             kept,
             _models(models, bill),
             budget_usd=budget_usd,
@@ -116,9 +118,10 @@ def command(
             **settings,
         )
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | {"broken": reading.broken})
     else:
         show_verdicts(found, kept)
+        _show_broken(reading)
     if page is not None:
         from vinelm.reports.drawing.html import write_page
         from vinelm.reports.replay_page import replay_page
@@ -207,8 +210,16 @@ def show_bill(bill: Bill) -> None:
         )
     for sentence in _unknown(bill, span):
         say(sentence)
-    for line in bill.reading.named:
-        echo(f"  {line}")
+    _show_broken(bill.reading)
+
+
+def _show_broken(reading: TraceReading) -> None:
+    """Name the first lines that could not be read, and say how many there are."""
+    if reading.broken:
+        first = ", the first of them:" if reading.broken > len(reading.named) else ":"
+        say(f"{reading.broken:,} line{'' if reading.broken == 1 else 's'} could not be read{first}")
+        for line in reading.named:
+            echo(f"  {line}")
 
 
 def _money(step: StepBill, bill: Bill, factor: float) -> tuple[str, ...]:
@@ -257,8 +268,4 @@ def _unknown(bill: Bill, span: float | None) -> list[str]:
     for why, calls in bill.unpriced.most_common(5):
         reason = why if why.startswith("no ") else f"no price is known for {why}"
         found.append(f"The dollars of {calls:,} calls are not known, and in no sum: {reason}.")
-    if bill.reading.broken:
-        found.append(
-            f"{bill.reading.broken:,} lines could not be read" + (", the first of them:" if bill.reading.broken > 20 else ":")
-        )
     return found
