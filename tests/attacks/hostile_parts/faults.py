@@ -30,12 +30,16 @@ THE_CALL = (
     "vinelm.adapters.calls.fallback_model",
     "vinelm.adapters.calls.delegating_model",
     "vinelm.adapters.calls.tool_binding",
+    "vinelm.adapters.calls.structured",
     "vinelm.catalog.",
     "vinelm.errors",
     "vinelm.objective",
     "vinelm.rows.observation",
 )
-"""Modules of the model's call itself, and of what the caller makes before the run: what fails there is a failed call."""
+"""Modules of the model's call itself, and of what the caller makes before the run: what fails there is a failed call.
+
+The reading of a structured answer is among them: LangChain runs it after the call, as it runs a provider's own parser.
+"""
 BOUNDARIES = frozenset(
     (
         "RunFinder.invoke",
