@@ -511,3 +511,18 @@ def test_two_agents_over_one_object_run_each_its_own_default():
     for agent in agents:
         agent.invoke(question())
     assert models_of(backend) == ["m2", "m1", "m2", "m1"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("part", ["_serving", "_how"])
+def test_an_agent_answers_where_its_own_call_cannot_be_read(part, mode, monkeypatch):
+    def broken(self, request):
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(VineMiddleware, part, broken)
+    backend = ScriptedBackend(TWICE)
+    resolver = ModelResolver(make_catalog(3), {"test": backend})
+    vine = GraphAdapter(resolver, template=TEMPLATE, on_error="default")
+    out = run(build_agent(vine), mode, question())
+    assert out["messages"][-1].text == "4"
+    assert models_of(backend) == ["m0"] * 3

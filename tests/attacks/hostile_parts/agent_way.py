@@ -25,7 +25,7 @@ class AgentWay:
     most_calls = TURNS
     is_capped = False
     boundaries = frozenset(
-        f"VineMiddleware.{name}" for name in ("wrap_model_call", "awrap_model_call", "_place", "_written")
+        f"VineMiddleware.{name}" for name in ("wrap_model_call", "awrap_model_call", "_found", "_place", "_written")
     ) | {"_on", "_continued"}
 
     def __init__(self) -> None:

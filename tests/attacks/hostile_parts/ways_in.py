@@ -29,8 +29,15 @@ from .staged_way import DollarsWay, EvidenceWay, FleetWay, TelemetryWay
 from .way import Way
 
 CALLS = (1, 2)
-ONCE = LAST_RESORT | {"InFlightLoadMonitor.finished", "SessionLoad._finished", "InFlight.end", "RequestRows._close"}
-"""These fail once, not for good: without them no call can be taken out of what is in flight."""
+ONCE = LAST_RESORT | {
+    "InFlightLoadMonitor.finished",
+    "SessionLoad._finished",
+    "InFlight.end",
+    "RequestRows._close",
+    "may_be_capped",
+}
+"""These fail once, not for good: without them no call can be taken out of what is in flight, and nobody knows whether a request
+has a cap: its calls are refused then, as under one."""
 KINDS = ("chat models", "agents", "fleet", "dollars of a day", "evidence", "telemetry", "broken Redis", "fleet's thread")
 
 

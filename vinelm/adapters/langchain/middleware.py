@@ -57,8 +57,10 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
         """Call the chosen model."""
-        adapter = self._serving(request)
-        with adapter.invoke(*self._place(request), **self._how(request)) as scope:
+        adapter, how, failure = self._found(request)
+        with adapter.invoke(*self._place(request), **how) as scope:
+            if failure is not None:
+                scope.note_failure("the agent's call", failure)
             response = handler(_on(scope.model, request))
         return _written(response, scope, adapter.on_error)
 
@@ -66,10 +68,21 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
         """Call the chosen model."""
-        adapter = self._serving(request)
-        async with await adapter.ainvoke(*self._place(request), **self._how(request)) as scope:
+        adapter, how, failure = self._found(request)
+        async with await adapter.ainvoke(*self._place(request), **how) as scope:
+            if failure is not None:
+                scope.note_failure("the agent's call", failure)
             response = await handler(_on(scope.model, request))
         return _written(response, scope, adapter.on_error)
+
+    def _found(self, request: ModelRequest[Any]) -> tuple[GraphAdapter, InvokeOptions, Exception | None]:
+        """Who serves the call, how, and what failed when this was read: then the middleware's own ``vine`` serves it."""
+        try:
+            return self._serving(request), self._how(request), None
+        except Exception as error:
+            if self._adapter.on_error == "raise":
+                raise
+            return self._adapter, {"run_is_request": True, "default": self._default}, error
 
     def _serving(self, request: ModelRequest[Any]) -> GraphAdapter:
         """That of the ``VineLM`` whose context the run has, as for chat models: a module's agent may be served by another."""
