@@ -25,6 +25,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,8 @@ RULE_FROM = 20
 LOSSLESS = 0.003
 """A plan that loses less than this loses nothing, for the goals."""
 SAVED = 0.2
-WORLDS = 5
-"""Races of plans that lose the margin, in multiples of the draws: their false proofs are rare."""
+AUDITED = 5
+"""Races with an equality that hides, in multiples of the draws: there is one such plan only."""
 JUDGES: Mapping[str, float] = {"95 %": 0.95, "85 %": 0.85, "75 %": 0.75, "useless": 1 / 3}
 BIASED = "biased"
 JUDGED = ("exams", "classeval")
@@ -80,7 +81,7 @@ def verdicts(judge: str, scores: FloatArray, rng: np.random.Generator) -> FloatA
 
 def measure_cell(cell: Cell, *, tables: Mapping[str, Plans], draws: int) -> dict[str, Any]:
     """Race in every draw, and say what it took."""
-    plans = tables[cell.source]
+    plans, draws = tables[cell.source], draws * (AUDITED if cell.source == HIDES else 1)
     settings: dict[str, Any] = {"audit": cell.audit}
     if cell.judge:
         settings["verdicts"] = partial(verdicts, cell.judge)
@@ -188,13 +189,10 @@ def cells_of(tables: Mapping[str, Plans]) -> Iterator[Cell]:
 def measure(options: Options) -> dict[str, Any]:
     tables = load_plans(options.data)
     cells = list(cells_of(tables))
-    rows = []
-    for part in ("one", "choice", "nothing", "judge", "false"):
-        mine = [cell for cell in cells if cell.part.startswith(part)]
-        draws = options.draws * (WORLDS if part == "false" else 1)
-        work = partial(measure_cell, tables=tables, draws=draws)
-        rows += each(work, mine, jobs=options.jobs, told=part)
-        options.keep({"rows": rows})
+    parts = ("one", "choice", "nothing", "judge", "false")
+    ordered = [cell for part in parts for cell in cells if cell.part.startswith(part)]
+    work = partial(measure_cell, tables=tables, draws=options.draws)
+    rows = list(each(work, ordered, jobs=options.jobs, told="races", kept=options.kept))
     found = {"draws": options.draws, "today": {name: plans.today for name, plans in tables.items()}, "rows": rows}
     return found | {"judges": judged(rows), "threshold": threshold(tables), "goals": goals(rows, tables)}
 
@@ -357,7 +355,11 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> int:
-    options = {"--draws": (200, "draws of each race"), "--jobs": (1, "processes")}
+    options = {
+        "--draws": (200, "draws of each race"),
+        "--jobs": (1, "processes"),
+        "--kept": (Path, "file of the rows so far: the same line takes up a run that ended early", {"metavar": "FILE"}),
+    }
     about = "folder with outcomes/, mixed/ and nl2sql/; files that it lacks are left out"
     return study(__doc__, options, measure, lines, data=about)
 

@@ -23,7 +23,7 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 PLACES = {"attacks": "tests/attacks"}
 """Folders of scripts that are not `scripts/`, by their last name."""
 DIGITS = 5
-LEFT_OUT = {"--json": 1, "--results": 2, "--workers": 2, "--jobs": 2}
+LEFT_OUT = {"--json": 1, "--results": 2, "--workers": 2, "--jobs": 2, "--kept": 2}
 """Options that change no figure, with the number of words that each takes."""
 
 

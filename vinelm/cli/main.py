@@ -146,8 +146,10 @@ def _keep_apart(command: click.Command) -> None:
 
 def _title(ctx: click.Context) -> str:
     """The command and what it works on: its first argument, if it has one."""
-    arguments = [str(ctx.params[one.name]) for one in ctx.command.params if isinstance(one, click.Argument) and one.name]
-    return visible(" ".join([ctx.command_path, *(name for name in arguments[:1] if name != "None")]))
+    arguments = [ctx.params[one.name] for one in ctx.command.params if isinstance(one, click.Argument) and one.name]
+    first = arguments[0] if arguments else None
+    first = first[0] if isinstance(first, tuple) and first else first
+    return visible(ctx.command_path if first is None else f"{ctx.command_path} {first}")
 
 
 @click.group(

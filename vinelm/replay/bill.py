@@ -20,6 +20,8 @@ from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.reading import Redact, TraceReading, read_calls
 from vinelm.replay.steps import step_of
 
+HALVED = ("batch", "flex")
+"""Tiers of a provider's service at half its list prices."""
 SHORT_TOKENS = 20
 """An answer of at most so many tokens is short: a label, a number, a yes."""
 MOST_STEPS = 200
@@ -48,7 +50,6 @@ _PROVIDERS = {
 }
 """How OpenTelemetry and LangChain call providers that the price lists call otherwise."""
 _GATEWAYS = ("", "litellm", "litellm_proxy", "langchain", "_other", "custom")
-OnProgress = Callable[[TraceReading], None]
 
 
 class Distinct:
@@ -270,7 +271,7 @@ def bill_of(
     *,
     format: str | None = None,
     redact: Redact | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: Callable[[TraceReading], None] = lambda reading: None,
 ) -> Bill:
     """Return where the money of recorded calls goes: dollars, calls, seconds and tokens of each step.
 
@@ -281,24 +282,21 @@ def bill_of(
         paths: Files and folders, see :func:`~vinelm.replay.formats.reading.read_calls`.
         format: Their form; None finds it out.
         redact: Is given each call first, and returns what may be used of it.
-        on_progress: Is called every 1,000 calls.
+        on_progress: Is called every 1,000 records.
 
     Raises:
         ConfigError: There is no call in them, or a path, the format or ``redact`` is wrong.
     """
     reading = TraceReading()
-    calls = read_calls(paths, format=format, redact=redact, reading=reading)
-    return summed(calls, reading, on_progress)
+    return summed(read_calls(paths, format=format, redact=redact, reading=reading, on_progress=on_progress), reading)
 
 
-def summed(
-    calls: Iterable[LoggedCall], reading: TraceReading, on_progress: Callable[[TraceReading], None] | None = None
-) -> Bill:
+def summed(calls: Iterable[LoggedCall], reading: TraceReading) -> Bill:
     """Return the bill of calls that come from elsewhere; ``reading`` counts them."""
     steps: dict[str, StepBill] = {}
     requests, days, unpriced = Distinct(16_384), set[int](), Counter[str]()
     times: tuple[float, float] | None = None
-    for place, call in enumerate(calls, start=1):
+    for call in calls:
         found = step_of(call)
         if found.key not in steps and len(steps) >= MOST_STEPS:
             found = found._replace(key=OTHERS, title=OTHERS, is_named=False)
@@ -311,8 +309,6 @@ def summed(
             times = (at, at) if times is None else (min(times[0], at), max(times[1], at))
             if len(days) < 10_000:
                 days.add(int(at // _DAY_S))
-        if on_progress is not None and place % 1000 == 0:
-            on_progress(reading)
     listed = sorted(steps.values(), key=lambda one: (-one.cost_usd, -one.calls, one.title))
     began, ended = times or (None, None)
     return Bill(listed, reading, began, ended, len(days), unpriced, requests.count(), requests.is_exact)
@@ -327,9 +323,11 @@ def dollars_of(call: LoggedCall) -> float | None:
     if call.tokens_in is None or call.tokens_out is None:
         return None
     price = price_of(call.provider, call.model)
-    return (
-        None if price is None else price.cost_usd(call.tokens_in, call.tokens_out, min(call.cached_tokens or 0, call.tokens_in))
-    )
+    if price is None:
+        return None
+    if call.settings.get("service_tier") in HALVED:
+        price = price.in_batches(halves_cache=False)
+    return price.cost_usd(call.tokens_in, call.tokens_out, min(call.cached_tokens or 0, call.tokens_in))
 
 
 @lru_cache(maxsize=4096)

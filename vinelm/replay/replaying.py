@@ -23,7 +23,7 @@ from vinelm.replay.plans import AnswerPlan, Follower, PlanAnswer, all_plans, fig
 from vinelm.replay.result import REQUESTS_USED, ReplayResult, StepResult, lines_to_paste
 from vinelm.replay.same import Sameness, named_function
 from vinelm.requests.protocols import Backend
-from vinelm.trie.verdict import LEAST_ROWS, MAX_LOSS, Advice, require_max_loss
+from vinelm.trie.verdict import LEAST_ROWS, MAX_LOSS, Advice, counted, require_max_loss
 
 LABELS = 100
 LEAST_SHARE = 0.05
@@ -499,8 +499,8 @@ class _Replay:
         assert step.forecast is not None
         half, most = (math.ceil(one) for one in step.forecast)
         return (
-            f"`{step.bill.title}`: about {half} labels in half of all cases, {most} in four of five, would prove that"
-            f" {step.candidates[0].name} loses less than {100 * self.max_loss:g} points; {step.labels} are to be had."
+            f"`{step.bill.title}`: about {counted(half, 'label')} in half of all cases, {most} in four of five, would prove"
+            f" that {step.candidates[0].name} loses less than {100 * self.max_loss:g} points; {step.labels} are to be had."
         )
 
     # -- how it stands ---------------------------------------------------------------------------------------------
@@ -542,7 +542,8 @@ class _Replay:
         if not isinstance(end, Ended):
             if self.asker.is_exhausted and not step.open:
                 return "undecided", f"the budget of ${self.budget_usd:g} is used up before {loss} is excluded"
-            return "undecided", f"{loss} is not excluded yet, and {len(step.open)} questions wait for an answer"
+            wait = f"{counted(len(step.open), 'question')} {'waits' if len(step.open) == 1 else 'wait'}"
+            return "undecided", f"{loss} is not excluded yet, and {wait} for an answer"
         if end.reason == "proven":
             return "switch", ""
         if end.reason == "labels":

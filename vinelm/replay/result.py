@@ -10,7 +10,7 @@ from typing import Any
 from vinelm.backends.base import langsmith_names
 from vinelm.catalog import Catalog
 from vinelm.replay.plans import AnswerPlan
-from vinelm.trie.verdict import MAX_LOSS, Advice, lead_of, plain_dollars
+from vinelm.trie.verdict import MAX_LOSS, Advice, counted, lead_of, plain_dollars
 
 REQUESTS_USED = "all sampled requests are used, and more labels cannot settle it: replay a longer trace"
 
@@ -86,16 +86,16 @@ class StepResult:
         differs = f"differs in {100 * self.differing / max(self.seen, 1):.1f} % of {self.seen:,} requests"
         if self.noise is not None and self.noise[1]:
             differs += f" (today's model differs from itself in {100 * self.noise[0] / self.noise[1]:.1f} % of {self.noise[1]})"
-        counted = f"{self.labels} label{'' if self.labels == 1 else 's'}"
+        asked = counted(self.labels, "label")
         if self.skipped:
-            counted += f" ({self.skipped} skipped, counted as lost)"
+            asked += f" ({self.skipped} skipped, counted as lost)"
         if self.audit:
-            counted += f", of {100 * self.audit:g} % of the same answers, too"
+            asked += f", of {100 * self.audit:g} % of the same answers, too"
         if self.advice == "switch" and self.proven is not None:
             loses = f"loses at most {_points(self.proven)} (95 %, at any look)"
-            return f"{lead} to {self.plan}: {saves}; {differs}; {counted}: {loses}.{self._more()}"
+            return f"{lead} to {self.plan}: {saves}; {differs}; {asked}: {loses}.{self._more()}"
         if self.advice == "undecided":
-            return f"{lead}: {self.plan} {saves}; {differs}; {counted}: {self.why}.{self._more()}"
+            return f"{lead}: {self.plan} {saves}; {differs}; {asked}: {self.why}.{self._more()}"
         return f"{lead}: {self.why}. The nearest plan, {self.plan}, {saves} and {differs}."
 
     def _more(self) -> str:
@@ -106,7 +106,7 @@ class StepResult:
         if not open_ or self.why == REQUESTS_USED:
             return ""
         loss = max(open_)
-        return f" About {open_[loss]:,} label{'' if open_[loss] == 1 else 's'} more would settle {_points(loss)}."
+        return f" About {counted(open_[loss], 'label')} more would settle {_points(loss)}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""

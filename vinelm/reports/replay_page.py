@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from vinelm.replay import ReplayResult, StepResult
 from vinelm.reports.document import Card, Measure, Report, Row, Section, Table
 from vinelm.reports.formatting import percent, seconds, usd
-from vinelm.trie.verdict import LEADS, change
+from vinelm.trie.verdict import LEADS, change, counted
 
 COLUMNS = ("plan", "dollars", "differ", "share")
 """Headings of :func:`plan_rows`; the first column is text."""
@@ -82,7 +82,7 @@ def _card(found: ReplayResult, switched: list[StepResult], store: str) -> Card:
     return Card(
         word=LEADS[advice],
         rest=f"in {len(switched)} of {len(found.steps)} steps" if switched else "",
-        basis=f"cheaper plans against the recorded answers; {labels} label{'' if labels == 1 else 's'} of persons",
+        basis=f"cheaper plans against the recorded answers; {counted(labels, 'label')} of persons",
         measures=tuple(measures),
         plan="; ".join(f"{step.step}: {step.plan}" for step in switched),
         picture=None,

@@ -643,6 +643,11 @@ def dollars(per_request: float) -> str:
     return plain_dollars(1000 * per_request)
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun, such as "1 label" and "2 labels"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def plain_dollars(usd: float) -> str:
     """Return dollars with cents, below a dollar with three digits."""
     sign, size = "-" if usd < 0 else "", abs(usd)

@@ -30,6 +30,22 @@ def test_the_tables_fit_into_80_columns_and_say_where_the_money_goes(folder, cap
     assert "62.0 % of the bill is in calls whose answer is short" in out
 
 
+def test_one_call_is_not_several(folder, capsys):
+    simulated_traces.write(folder / "one.jsonl", "langfuse", simulated_traces.made(1))
+    assert main(["replay", "one.jsonl", "--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("1 call of 1 request: ")
+
+
+def test_the_sign_of_life_names_the_first_trace(folder, capsys, monkeypatch):
+    from vinelm.cli import waiting
+
+    titles = []
+    real = waiting.AtWork
+    monkeypatch.setattr(waiting, "AtWork", lambda title, *rest: titles.append(title) or real(title, *rest))
+    assert main(["replay", "trace.jsonl", "trace.jsonl", "--dry-run"]) == 0
+    assert titles == ["vinelm replay trace.jsonl"]
+
+
 def test_json_has_the_same_figures(folder, capsys):
     assert main(["replay", "trace.jsonl", "--dry-run", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

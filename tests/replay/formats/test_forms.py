@@ -463,6 +463,7 @@ def test_openai_batch_output():
     record = {"id": "batch_req_1", "custom_id": "a", "response": {"status_code": 200, "body": ANSWERED}, "error": None}
     call = call_of("openai", record)
     assert (call.model, said(call), call.tokens_in) == ("gpt-4o-2024-08-06", "Yes", 20)
+    assert call.messages == ()
     asked = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": ASKED}
     assert list(FORMATS["openai"].calls_of(asked, "")) == []
 

@@ -14,6 +14,7 @@ import simulated_traces
 
 from vinelm.errors import ConfigError
 from vinelm.replay import read_calls
+from vinelm.replay.bill import dollars_of
 from vinelm.replay.formats import records
 from vinelm.replay.formats.reading import FORMATS, TraceReading
 
@@ -301,3 +302,66 @@ def test_every_form_is_tried_by_name(tmp_path):
         path = _written(tmp_path, as_lines(rows(form, 6)))
         assert len(read(path, format=NAMED.get(form, form))[0]) == 6
     assert set(FORMATS) == {NAMED.get(form, form) for form in FORMS} | {"vinelm"}
+
+
+def batch_lines(calls, prefix="request"):
+    """The two files of a batch of OpenAI's, the responses in another order than the requests."""
+    asked, answered = [], []
+    for number, row in enumerate(rows("openai", calls)):
+        id_ = f"{prefix}-{number}"
+        asked.append({"custom_id": id_, "method": "POST", "url": "/v1/chat/completions", "body": row["request"]})
+        response = {"status_code": 200, "request_id": "r", "body": row["response"]}
+        answered.append({"id": f"batch_req_{number}", "custom_id": id_, "response": response, "error": None})
+    return asked, answered[::-1]
+
+
+@pytest.mark.parametrize("way", ["requests first", "responses first", "one file", "whole lines"])
+def test_a_batch_has_its_prompts_whichever_half_comes_first(way, tmp_path):
+    asked, answered = batch_lines(12)
+    files = {"requests first": [asked, answered], "responses first": [answered, asked], "one file": [asked + answered]}
+    whole = [{**one, "body": two["body"]} for one, two in zip(answered, asked[::-1], strict=True)]
+    for number, lines in enumerate(files.get(way, [whole])):
+        (tmp_path / f"{number}.jsonl").write_text(as_lines(lines))
+    calls, reading = read(tmp_path)
+    assert (reading.calls, reading.others, reading.broken) == (12, 0, 0)
+    made = {line["custom_id"]: line["body"]["messages"] for line in asked}
+    assert all(list(call.messages) == made[f"request-{number}"] for call in calls for number in [call.call.split("_")[-1]])
+    assert all(call.answer is not None or call.error for call in calls)
+
+
+def test_calls_of_a_batch_cost_half_of_the_list_price(tmp_path):
+    asked, answered = batch_lines(1)
+    (tmp_path / "a.jsonl").write_text(as_lines(asked + answered))
+    (call,), _ = read(tmp_path / "a.jsonl")
+    plain = replace(call, settings={}, cached_tokens=0)
+    assert dollars_of(replace(call, cached_tokens=0)) == pytest.approx(dollars_of(plain) / 2)
+
+
+def test_halves_of_several_batches_with_the_same_ids_are_not_mixed_up(tmp_path):
+    for batch in "ab":
+        asked, answered = batch_lines(3)
+        (tmp_path / f"1-{batch}.jsonl").write_text(as_lines(asked))
+        (tmp_path / f"2-{batch}.jsonl").write_text(as_lines(answered))
+    calls, reading = read(tmp_path)
+    assert [call.messages for call in calls] == [()] * 6
+    assert (reading.calls, reading.others, reading.broken) == (6, 6, 6)
+    assert "several lines have the custom_id 'request-0'" in " ".join(reading.named)
+
+
+def test_requests_without_a_response_are_no_calls(tmp_path):
+    asked, answered = batch_lines(5)
+    (tmp_path / "a.jsonl").write_text(as_lines(asked + answered[:3]))
+    assert [one.calls for _, one in [read(tmp_path)]] == [3]
+    (tmp_path / "a.jsonl").write_text(as_lines(asked))
+    with pytest.raises(ConfigError, match="5 records, none of them a call of a model"):
+        read(tmp_path)
+
+
+def test_reading_tells_how_far_it_is(tmp_path):
+    path, told = tmp_path / "trace.jsonl", []
+    path.write_text(as_lines(rows("openai", 3000)))
+    calls = read_calls(path, on_progress=lambda reading: told.append((reading.calls, reading.bytes_done, reading.bytes_total)))
+    assert len(list(calls)) == 3000
+    assert [calls for calls, _, _ in told] == sorted({calls for calls, _, _ in told})
+    assert len(told) == 3
+    assert all(0 < done <= total for _, done, total in told)

@@ -14,6 +14,7 @@ from vinelm.cli.options import flag, option, output_options, resumable
 from vinelm.cli.quantities import USD
 from vinelm.errors import ConfigError
 from vinelm.reports import percent, seconds, usd
+from vinelm.trie.verdict import counted
 
 if TYPE_CHECKING:
     from vinelm.replay import Bill, ReplayResult
@@ -61,8 +62,8 @@ def command(
     """Read the recorded LLM calls in TRACES, say where the money goes, and prove where a cheaper model answers as well.
 
     TRACES are files or folders: exports of Langfuse and LangSmith, OpenTelemetry and OpenInference spans (OTLP as JSON),
-    LiteLLM's and OpenAI's logs, or what vinelm.VineRecorder wrote; JSON, JSON lines, CSV, Parquet, also packed (.gz). Files may
-    be larger than the memory. Dollars are those of the trace, else list prices of its tokens.
+    LiteLLM's and OpenAI's logs, files of OpenAI's batches, or what vinelm.VineRecorder wrote; JSON, JSON lines, CSV, Parquet,
+    also packed (.gz). Files may be larger than the memory. Dollars are those of the trace, else list prices of its tokens.
 
     With --dry-run nothing is sent anywhere. Else cheaper models are asked recorded prompts, within --budget-usd: what goes
     where is said before. Where a plan gives the same answer as today's model, nobody has to say who is right. Where it differs
@@ -98,7 +99,8 @@ def command(
     with progress(quiet=quiet) as advance:
 
         def report(read: TraceReading) -> None:
-            advance(read.bytes_done, read.bytes_total, "reading", f"{read.calls:,} calls")
+            size = f"{read.bytes_done / 1e6:,.0f} of {read.bytes_total / 1e6:,.0f} MB"
+            advance(read.bytes_done, read.bytes_total, "reading", f"{read.calls:,} calls, {size}")
 
         bill = bill_of(traces, format=form, redact=change, on_progress=report) if dry_run or models is None else None
         if budget_usd is None or dry_run:  # a budget is missing only where nothing is asked
@@ -109,7 +111,7 @@ def command(
                 show_bill(bill)
             return
         found = replay(
-            read_calls(traces, format=form, redact=change, reading=reading),
+            read_calls(traces, format=form, redact=change, reading=reading, on_progress=report),
             kept,
             _models(models, bill),
             budget_usd=budget_usd,
@@ -177,8 +179,8 @@ def show_verdicts(found: ReplayResult, store: Path) -> None:
     simulated = " Simulated models." if found.is_simulated else ""
     say(f"{usd(found.spent_usd)} of {usd(found.budget_usd)} spent.{simulated}")
     if found.waiting:
-        questions = "1 question waits" if found.waiting == 1 else f"{found.waiting} questions wait"
-        say(f"{questions} for an answer: vinelm label {store}, then the same line.", bold=True)
+        wait = "waits" if found.waiting == 1 else "wait"
+        say(f"{counted(found.waiting, 'question')} {wait} for an answer: vinelm label {store}, then the same line.", bold=True)
 
 
 def show_bill(bill: Bill) -> None:
@@ -186,7 +188,8 @@ def show_bill(bill: Bill) -> None:
     span = bill.span_days
     month, spent = bill.a_month(bill.cost_usd), usd(bill.cost_usd)
     about = "" if bill.requests_are_exact else "about "
-    say(f"{bill.reading.calls:,} calls of {about}{bill.requests:,} requests: {spent}{_when(bill)}.", bold=True)
+    calls, requests = counted(bill.reading.calls, "call"), counted(bill.requests, "request")
+    say(f"{calls} of {about}{requests}: {spent}{_when(bill)}.", bold=True)
     if month is not None:
         say(f"That is about {usd(month)} a month (30 days).")
     shown = bill.steps[:_MOST_ROWS]
@@ -217,7 +220,7 @@ def _show_broken(reading: TraceReading) -> None:
     """Name the first lines that could not be read, and say how many there are."""
     if reading.broken:
         first = ", the first of them:" if reading.broken > len(reading.named) else ":"
-        say(f"{reading.broken:,} line{'' if reading.broken == 1 else 's'} could not be read{first}")
+        say(f"{counted(reading.broken, 'line')} could not be read{first}")
         for line in reading.named:
             echo(f"  {line}")
 
@@ -260,7 +263,8 @@ def _unknown(bill: Bill, span: float | None) -> list[str]:
         found.append(f"The trace spans {24 * span:.1f} hours: too short to say what a month costs.")
     elif span < 7 or bill.days < span / 2:
         found.append(
-            f"The trace has calls on {bill.days} of {span:.0f} days: days without calls, and weekends, may make a month differ."
+            f"The trace has calls on {bill.days} of {max(span, bill.days):.0f} days: days without calls, and weekends, may make"
+            " a month differ."
         )
     priced = sum(step.priced_usd for step in bill.steps)
     if priced:

@@ -36,7 +36,8 @@ def is_record(record: Mapping[str, Any]) -> bool:
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     """Yield the call. A request without a response that is a line of a batch to be sent yields nothing."""
     asked, answered = _parts(record)
-    if "custom_id" in record and "body" in record:
+    is_batched = "custom_id" in record
+    if is_batched and "response" not in record:
         return
     about = {**mapping(record.get("metadata")), **mapping(asked.get("metadata"))}
     response = mapping(record.get("response"))
@@ -62,11 +63,11 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
         step=step_name(first(*names)),
         model=text(first(asked.get("model"), answered.get("model"), record.get("model"))),
         provider=text(record.get("provider")),
-        messages=messages_of(asked),
+        messages=messages_of(asked) if asked else (),
         answer=answer_of(answered) if answered else None,
         tools=tools_of(asked.get("tools")),
         response_format=format_of(asked),
-        settings=settings_of(asked),
+        settings={**settings_of(asked), "service_tier": "batch"} if is_batched else settings_of(asked),
         started_at=began,
         seconds=seconds,
         tokens_in=usage.tokens_in,

@@ -12,6 +12,7 @@ from vinelm.errors import ConfigError
 from vinelm.io.file_kinds import unread
 from vinelm.replay.formats import langfuse, langsmith, litellm, openai, otel, own
 from vinelm.replay.formats.call import LoggedCall
+from vinelm.replay.formats.pairs import BatchPairs
 from vinelm.replay.formats.records import records
 
 FORMATS: Mapping[str, ModuleType] = MappingProxyType(
@@ -62,10 +63,12 @@ def read_calls(
     format: str | None = None,
     redact: Redact | None = None,
     reading: TraceReading | None = None,
+    on_progress: Callable[[TraceReading], None] = lambda reading: None,
 ) -> Iterator[LoggedCall]:
     """Yield the LLM calls of traces, one at a time, in bounded memory.
 
-    Reads Langfuse, LangSmith, OpenTelemetry, OpenInference, LiteLLM, OpenAI's requests with responses, and lines of
+    Reads Langfuse, LangSmith, OpenTelemetry, OpenInference, LiteLLM, OpenAI's requests with responses, also those of a batch
+    (joined by ``custom_id``, whichever of its files comes first), and lines of
     :class:`~vinelm.VineRecorder`; JSON, JSON lines, CSV and Parquet, also packed with gzip. A record that cannot be read is
     counted and left out.
 
@@ -74,6 +77,7 @@ def read_calls(
         format: The form (:data:`FORMATS`); None finds it out, record by record.
         redact: Is given each call before anything else is done with it, and returns what may be used of it.
         reading: Is kept up to date with what was read.
+        on_progress: Is called every 1,000 records.
 
     Raises:
         ConfigError: A path does not exist, nothing in a file can be read, there is no call at all, or ``redact`` fails.
@@ -85,24 +89,32 @@ def read_calls(
     named = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
     files = [(file, path.is_dir()) for path in named for file in _files(path)]
     reading.bytes_total = sum(file.stat().st_size for file, _ in files)
+    pairs, joins = BatchPairs(), format in (None, "openai")
     for file, is_found in files:
-        begun, calls, others, broken = reading.bytes_done, reading.calls, reading.others, reading.broken
+        begun, calls, others, broken = reading.bytes_done, reading.calls, reading.others + pairs.kept, reading.broken
 
         def advance(done: int, begun: int = begun) -> None:
             reading.bytes_done = begun + done
 
         reading.files += 1
         try:
-            for where, record in records(file, reading.note, advance):
-                for call in _calls(record, where, known, reading):
-                    yield call if redact is None else _redacted(redact, call)
+            for number, (where, record) in enumerate(records(file, reading.note, advance), start=1):
+                if number % 1000 == 0:
+                    on_progress(reading)
+                for place, whole in pairs.fed(where, record) if joins else ((where, record),):
+                    for call in _calls(whole, place, known, reading):
+                        yield call if redact is None else _redacted(redact, call)
         except OSError as error:
             raise ConfigError(f"{file}: cannot read the trace: {unread(file, error)}") from error
         reading.bytes_done = begun + file.stat().st_size
         # A folder may also hold scores, manifests and the like: their records are counted as broken, and named.
-        if not is_found and (reading.calls, reading.others) == (calls, others):
+        if not is_found and (reading.calls, reading.others + pairs.kept) == (calls, others):
             why = f"{reading.named[-1]}" if reading.broken > broken and reading.named else f"{file}: it holds no record"
             raise ConfigError(f"nothing in it can be read: {why}", code="trace-unread")
+    for place, whole in pairs.rest(reading.note):
+        for call in _calls(whole, place, known, reading):
+            yield call if redact is None else _redacted(redact, call)
+    reading.others += pairs.unanswered
     if not reading.calls:
         what = f"{reading.others:,} records, none of them a call of a model" if reading.others else "no file of a known form"
         raise ConfigError(

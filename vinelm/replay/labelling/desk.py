@@ -12,6 +12,7 @@ from typing import Any
 from vinelm.replay.kept import Kept
 from vinelm.replay.labels import LabelQuestion, next_questions, put_label, question_of, undo_label
 from vinelm.replay.same import Message, message_of
+from vinelm.trie.verdict import counted
 
 CHOICES: Mapping[str, str] = {
     "left": "left is better",
@@ -72,7 +73,7 @@ class Desk:
         with self._lock:
             labelled = {row["question_id"] for row in self._kept.rows.labels()}
             waiting = sum(row["is_open"] and row["question_id"] not in labelled for row in self._kept.rows.questions())
-        given = f"{len(labelled)} question{'' if len(labelled) == 1 else 's'} answered"
+        given = f"{counted(len(labelled), 'question')} answered"
         return f"{given}, {waiting} waiting" if waiting else f"{given}; `vinelm replay` with the same line goes on"
 
 
