@@ -7,18 +7,16 @@ the requests at the dearer one.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from vinelm.objective import Objective
+from vinelm.plans.assignment import Assignment
 from vinelm.trie.arrays import FloatArray
 
-Part = TypeVar("Part")
 LEAST_SHARE = 1e-6
 """A smaller share of the dearer plan is rounding: the cheaper one serves all requests."""
 
@@ -40,24 +38,10 @@ class Mixture(NamedTuple):
     low_bound: float
     high_bound: float
 
-    def bound_of(self, key: str) -> float:
-        """Return the bound that is drawn for the request with this key, for :meth:`Objective.drawn`."""
-        return drawn(((self.share, self.high_bound), (1.0 - self.share, self.low_bound)), key)
-
-
-def place_of(key: str) -> float:
-    """Return where a key lies in [0, 1): uniform over keys, and the same in every process."""
-    return int.from_bytes(hashlib.sha256(f"mixture:{key}".encode()).digest()[:8]) / 2**64
-
-
-def drawn(parts: Sequence[tuple[float, Part]], key: str) -> Part:
-    """Return which of several plans the request with this key follows, given the share of the requests that follow each."""
-    at = place_of(key)
-    for share, part in parts[:-1]:
-        if at < share:
-            return part
-        at -= share
-    return parts[-1][1]
+    @property
+    def bounds(self) -> Assignment[float]:
+        """The bound of each request, for :meth:`Objective.drawn`."""
+        return Assignment.of_share(self.share, self.high_bound, self.low_bound)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, SupportsFloat
 
 from vinelm.controller.planning.decision import Decision
+from vinelm.plans.assignment import Assigned
 from vinelm.requests.protocols import Invocation
 
 
@@ -24,6 +26,18 @@ class CallFollower(Protocol):
 
     def interrupted(self, path: tuple[str, ...]) -> None:
         """It has no result and will be run again."""
+
+
+class RequestFollower(CallFollower, Protocol):
+    """Told of the request's own events, too."""
+
+    __slots__ = ()
+
+    def edge(self, goes_on: bool) -> None:
+        """An edge was answered."""
+
+    def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
+        """Another run has begun the request: what it was assigned, and the dollars of each invocation so far."""
 
 
 class RequestWatcher(CallFollower):

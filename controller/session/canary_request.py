@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from vinelm.clock import Clock
 from vinelm.controller.planning.decision import Decision
+from vinelm.plans.assignment import Assigned
 from vinelm.requests.protocols import Invocation
 
 
@@ -55,9 +56,9 @@ class CanaryRequest:
         self._goes_on = goes_on
         self._seconds = self._clock.now() - self._started_at
 
-    def resumed(self, costs_usd: Sequence[float | None]) -> None:
-        """Another run has paid so much for each invocation so far."""
-        self.is_resumed = True
+    def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
+        """Another run has begun the request, and paid so much for each invocation so far."""
+        self.is_plan, self.is_resumed = assigned.is_plan, True
         self._usd += costs_usd
 
     @property

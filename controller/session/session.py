@@ -11,8 +11,7 @@ from vinelm.clock import Clock
 from vinelm.controller.load.load_view import LoadSource, SessionLoad
 from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
-from vinelm.controller.session.call_follower import CallFollower, RequestWatcher
-from vinelm.controller.session.canary_request import CanaryRequest
+from vinelm.controller.session.call_follower import CallFollower, RequestFollower, RequestWatcher
 from vinelm.controller.session.reads_ahead import chance_of_next, reads_of_a_step
 from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.request_rows import RequestRows
@@ -20,6 +19,7 @@ from vinelm.controller.session.trace import TraceStep
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
+from vinelm.plans.assignment import ALL, Assigned
 from vinelm.policies import Judge, OnError, StopRulePolicy
 from vinelm.requests.protocols import Invocation, LoadMonitor
 from vinelm.requests.workflow import Request
@@ -71,9 +71,9 @@ class Session(StopRulePolicy):
         on_spent: called with the dollars of each recorded invocation, with the lock held.
         rows: told of each invocation as it begins, waits and ends, for those who watch all requests; None if nobody does.
         evidence: makes rows of the request, as a profile would have; None if nobody keeps them.
-        follows_plan: False runs the defaults also in mode "enforce", where a plan is not proven: caps and fallbacks still hold.
-        bound: the one that was drawn for the request where requests are divided between two plans; None: its objective's.
-        canary: the request's draw, which decides in place of ``follows_plan``; told what comes of it. None without a canary.
+        assigned: what the request was assigned. Without the plan it runs the defaults also in mode "enforce": caps and
+            fallbacks still hold.
+        follower: told of all that comes of the request; None if nobody is.
     """
 
     guard: SpendGuard | None
@@ -98,9 +98,8 @@ class Session(StopRulePolicy):
         on_spent: Callable[[float], None] | None = None,
         rows: RequestWatcher | None = None,
         evidence: RequestRows | None = None,
-        follows_plan: bool = True,
-        bound: float | None = None,
-        canary: CanaryRequest | None = None,
+        assigned: Assigned = ALL,
+        follower: RequestFollower | None = None,
     ) -> None:
         if mode not in _MODES:
             raise ConfigError(f"mode is {mode!r}: use 'enforce', 'observe' or 'off'")
@@ -119,14 +118,14 @@ class Session(StopRulePolicy):
         self.planner = planner
         self.objective = objective
         self.mode: Mode = mode
-        self._canary, self.is_canary = canary, None if canary is None else canary.is_plan
-        self.follows = mode == "enforce" and (follows_plan if canary is None else canary.is_plan)
+        self.assigned, self._follower = assigned, follower
+        self.follows = mode == "enforce" and assigned.is_plan
         self.on_error: OnError = on_error
         self.falls_back = fallback and mode == "enforce"
         self._load = None if load is None else SessionLoad(load, planner)
         self._default, self._on_spent = default, on_spent
         self._rows, self.evidence = rows, evidence
-        self._followers: list[CallFollower] = [one for one in (self._load, rows, evidence, canary) if one is not None]
+        self._followers: list[CallFollower] = [one for one in (self._load, rows, evidence, follower) if one is not None]
         self.on_gate = None if rows is None else rows.gate
         self.standing = rows.standing if rows is not None and mode == "enforce" else None
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
@@ -147,7 +146,6 @@ class Session(StopRulePolicy):
             is_off=mode == "off",
             follows=self.follows,
         )
-        self.bound = bound
         self._draw()
 
     # -- the policy --------------------------------------------------------------------------------------------
@@ -201,18 +199,16 @@ class Session(StopRulePolicy):
                 self._replanner.note_stage(prefix[:k], stage)
             self._inherit(prefix, costs_usd)
             self._draw()
-            if self._canary is not None and self.is_canary is not None:
-                self._canary.is_plan = self.is_canary
-                self._canary.resumed(costs_usd)
-                self.follows = self._replanner.follows = self.mode == "enforce" and self.is_canary
+            if self._follower is not None:
+                self._follower.resumed(self.assigned, costs_usd)
 
     def _draw(self) -> None:
-        """Plan by the bound that was drawn for the request, here or by the run that began it."""
+        """Plan by what the request was assigned, here or by the run that began it."""
+        self.follows = self._replanner.follows = self.mode == "enforce" and self.assigned.is_plan
         # Where spend control or a new trie has moved the bound since the request began, the drawn one still holds.
-        if self.bound is None or not self.objective.mixes:
-            self._replanner.objectives = (self.objective,)
-        else:
-            self._replanner.objectives = (self.objective.drawn(self.bound), self.objective)
+        bound = self.assigned.bound if self.objective.mixes else None
+        own = () if bound is None else (self.objective.drawn(bound),)
+        self._replanner.objectives = (*own, self.objective)
 
     def paid(self, total_usd: float) -> None:
         """Count that earlier runs of the request have paid so much, unfinished invocations included.
@@ -255,8 +251,8 @@ class Session(StopRulePolicy):
                 goes_on = False
         if not goes_on:
             self._tell_rows("left", prefix, lambda rows: rows.left())
-        if self._canary is not None:
-            self._canary.edge(goes_on)
+        if self._follower is not None:
+            self._follower.edge(goes_on)
         return goes_on
 
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
@@ -405,7 +401,7 @@ class Session(StopRulePolicy):
         model = planned if planned is not None and self.follows else self.default_model(stage)
         if not self.follows and planned is not None:
             note = f"{self._unfollowed}: would have run {planned}"
-        elif self.is_canary:
+        elif self.assigned.is_trial and self.follows:
             note = f"canary, the plan's share; {note}" if note else "canary, the plan's share"
         if len(self._replanner.objectives) > 1 and not prefix:
             drawn = f"of two plans, the one for {self._replanner.objectives[0]} was drawn"
@@ -419,7 +415,7 @@ class Session(StopRulePolicy):
     @property
     def _unfollowed(self) -> str:
         alone = "observed only" if self.mode == "observe" else "not proven"
-        return alone if self.is_canary is None else "canary, today's share"
+        return "canary, today's share" if self.assigned.is_trial else alone
 
     def _fallback(self, failed: Invocation, tried: Collection[str]) -> str | None:
         stage, prefix = failed.stage, failed.prefix[:-1]

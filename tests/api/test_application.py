@@ -219,7 +219,7 @@ def test_a_bound_on_mean_dollars_is_corrected_but_not_that_of_the_proven_plan(wo
     objective = Objective(maximize="accuracy", max_cost_usd=bound, mix=how != "not of the plan that is proven")
     for _ in range(150):
         session = vine.session(objective)
-        drawn = session.objective if session.bound is None else session.objective.drawn(session.bound)
+        drawn = session.objective if session.assigned.bound is None else session.objective.drawn(session.assigned.bound)
         planned = session.planner.plan(drawn).path_cost_usd
         if session._on_spent is not None:
             session._on_spent(1.4 * planned)
@@ -234,6 +234,6 @@ def test_a_bound_is_not_corrected_beyond_what_is_proven(workflow, catalog):
     for _ in range(150):
         session = vine.session(objective)
         assert session.follows
-        drawn = session.objective if session.bound is None else session.objective.drawn(session.bound)
+        drawn = session.objective if session.assigned.bound is None else session.objective.drawn(session.assigned.bound)
         session._on_spent(1.4 * session.planner.plan(drawn).path_cost_usd)
     assert session.objective.max_cost_usd == 0.00201

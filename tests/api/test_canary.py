@@ -26,7 +26,7 @@ from vinelm.telemetry import ObserverGroup, Prometheus
 
 def test_a_request_draws_alike_in_every_process():
     one, other = (serving(0.3, draw_secret="of the operator's settings")[0] for _ in range(2))
-    drawn = [[vine.session(BEST, run_id=f"r{i}").is_canary for i in range(400)] for vine in (one, other)]
+    drawn = [[vine.session(BEST, run_id=f"r{i}").assigned.is_plan for i in range(400)] for vine in (one, other)]
     assert drawn[0] == drawn[1]
     assert 0.2 < np.mean(drawn[0]) < 0.4
 
@@ -34,7 +34,7 @@ def test_a_request_draws_alike_in_every_process():
 def test_a_conversation_stays_in_its_arm():
     vine, _ = serving(0.5)
     for thread in range(20):
-        drawn = {vine.session(BEST, configurable={"thread_id": f"t{thread}"}).is_canary for _ in range(5)}
+        drawn = {vine.session(BEST, configurable={"thread_id": f"t{thread}"}).assigned.is_plan for _ in range(5)}
         assert len(drawn) == 1
 
 
@@ -43,11 +43,11 @@ def test_the_plan_serves_its_share_and_today_the_rest():
     served = {name: asked(vine, app, name)["seen"] for name in map(str, range(40))}
     plan = Planner(TRIE).plan(BEST).next_model
     assert plan != "m0"
-    drawn = {name: vine.session(BEST, run_id=name).is_canary for name in served}
+    drawn = {name: vine.session(BEST, run_id=name).assigned.is_plan for name in served}
     assert {True, False} == set(drawn.values())
     for name, seen in served.items():
         assert seen[0] == (plan if drawn[name] else "m0")
-    session = next(one for one in (vine.session(BEST, run_id=name) for name in served) if not one.is_canary)
+    session = next(one for one in (vine.session(BEST, run_id=name) for name in served) if not one.assigned.is_plan)
     app.invoke({"turns": 0, "seen": []}, context=vine.context(BEST, policy=session))
     assert session.trace()[0]["note"] == f"canary, today's share: would have run {plan}"
 
@@ -146,7 +146,7 @@ def test_a_held_session_that_does_nothing_any_more_has_ended():
 def test_a_failed_request_counts_as_failed():
     vine, app = serving(0.5, usd=lambda path: None if path == ("m0",) else 0.01)
     for i in range(20):
-        drawn = vine.session(BEST, run_id=f"{i}").is_canary
+        drawn = vine.session(BEST, run_id=f"{i}").assigned.is_plan
         try:
             asked(vine, app, str(i))
         except CallError:
@@ -188,11 +188,11 @@ def test_a_resumed_request_keeps_its_draw_although_the_canary_has_gone_back():
     went_on = 0
     for i in range(10):
         config = {"configurable": {"thread_id": str(i)}}
-        drawn = one.session(BEST, run_id=f"r{i}", **config).is_canary
+        drawn = one.session(BEST, run_id=f"r{i}", **config).assigned.is_plan
         if asked(one, app, f"r{i}", **config).get("__interrupt__"):
             session = other.session(BEST, run_id=f"r{i}", **config)
             resumed.invoke(Command(resume=True), config, context=other.context(BEST, policy=session, request_id=f"r{i}"))
-            assert session.is_canary == drawn
+            assert session.assigned.is_plan == drawn
             assert (resumed.get_state(config).values["seen"][0] == plan) == drawn
             went_on += drawn
     assert went_on

@@ -23,7 +23,7 @@ def no_secret_in_the_environment(monkeypatch):
 
 
 def drawn(vine, names):
-    return [vine.session(BEST, run_id=name).is_canary for name in names]
+    return [vine.session(BEST, run_id=name).assigned.is_plan for name in names]
 
 
 NAMES = [f"r{i}" for i in range(300)]
@@ -113,7 +113,7 @@ def test_a_request_whose_id_is_anothers_conversation_moves_nobody(tenants):
     saver = InMemorySaver()
     (vine, app), (before, begun) = serving(0.5, waits=True, saver=saver), serving(0, waits=True, saver=saver)
     victims = [conversation(f"chat-{i}", theirs) for i in range(40)]
-    first = [vine.session(BEST, **one).is_canary for one in victims]
+    first = [vine.session(BEST, **one).assigned.is_plan for one in victims]
     assert {True, False} == set(first)
     for i, one in enumerate(victims):
         own = conversation(f"mine-{i}", mine)
@@ -122,19 +122,23 @@ def test_a_request_whose_id_is_anothers_conversation_moves_nobody(tenants):
         app.invoke(Command(resume=True), own, context=context)
         vine.feedback(one["configurable"]["thread_id"], False, tenant=mine)
     vine.canary  # noqa: B018 - counts what has ended
-    assert [vine.session(BEST, **one).is_canary for one in victims] == first
+    assert [vine.session(BEST, **one).assigned.is_plan for one in victims] == first
 
 
 def test_a_conversation_keeps_its_draw_whatever_its_requests_are_called():
     vine, _ = serving(0.5)
     for i in range(20):
-        turns = [vine.session(BEST, run_id=f"turn-{i}-{turn}", **conversation(f"chat-{i}")).is_canary for turn in range(6)]
+        turns = [
+            vine.session(BEST, run_id=f"turn-{i}-{turn}", **conversation(f"chat-{i}")).assigned.is_plan for turn in range(6)
+        ]
         assert len(set(turns)) == 1
 
 
 def test_tenants_draw_apart_although_they_use_the_same_ids():
     vine, _ = serving(0.5)
-    one, other = ([vine.session(BEST, **conversation(name, tenant)).is_canary for name in NAMES] for tenant in ("a", "b"))
+    one, other = (
+        [vine.session(BEST, **conversation(name, tenant)).assigned.is_plan for name in NAMES] for tenant in ("a", "b")
+    )
     assert 0.3 < np.mean([x == y for x, y in zip(one, other, strict=True)]) < 0.7
 
 

@@ -90,7 +90,7 @@ def test_the_share_follows_each_plan_and_the_mean_meets_the_bound():
         assert seen in {LOW.path, HIGH.path}
         first.append(seen == HIGH.path)
         spent.append(session.spent_usd)
-        assert session.bound in {MIXTURE.low_bound, MIXTURE.high_bound}
+        assert session.assigned.bound in {MIXTURE.low_bound, MIXTURE.high_bound}
         assert session.steps[0].note.startswith("of two plans")
     assert np.mean(first) == pytest.approx(MIXTURE.share, abs=0.08)
     expected = [float(TRIE.cost_usd[TRIE.trie.path(plan.target)].sum()) for plan in (LOW, HIGH)]
@@ -99,11 +99,11 @@ def test_the_share_follows_each_plan_and_the_mean_meets_the_bound():
 
 def test_every_process_and_every_conversation_draws_alike():
     one, other = serving()[0], serving()[0]
-    drawn = [[vine.session(BETWEEN, run_id=f"r{i}").bound for i in range(300)] for vine in (one, other)]
+    drawn = [[vine.session(BETWEEN, run_id=f"r{i}").assigned.bound for i in range(300)] for vine in (one, other)]
     assert drawn[0] == drawn[1]
     assert len(set(drawn[0])) == 2
     for thread in range(20):
-        assert len({one.session(BETWEEN, configurable={"thread_id": f"t{thread}"}).bound for _ in range(4)}) == 1
+        assert len({one.session(BETWEEN, configurable={"thread_id": f"t{thread}"}).assigned.bound for _ in range(4)}) == 1
 
 
 def test_a_resumed_request_keeps_its_plan_although_the_share_has_moved():
@@ -118,9 +118,9 @@ def test_a_resumed_request_keeps_its_plan_although_the_share_has_moved():
             continue
         drawn = MIXTURE.low_bound if begun["seen"][0] == LOW.next_model else MIXTURE.high_bound
         session = other.session(moved, run_id=f"r{i}")
-        changed += now is None or session.bound != drawn
+        changed += now is None or session.assigned.bound != drawn
         resumed.invoke(Command(resume=True), config, context=other.context(moved, policy=session, request_id=f"r{i}"))
-        assert session.bound == drawn
+        assert session.assigned.bound == drawn
         assert tuple(resumed.get_state(config).values["seen"]) == (LOW if drawn == MIXTURE.low_bound else HIGH).path
     assert changed
 
@@ -130,7 +130,7 @@ def test_without_mixing_one_plan_serves_all():
     alone = Objective(maximize="accuracy", max_cost_usd=BETWEEN.max_cost_usd, mix=False)
     seen = {tuple(app.invoke({}, context=vine.context(alone, request_id=f"r{i}"))["seen"]) for i in range(20)}
     assert len(seen) == 1
-    assert vine.session(alone, run_id="r").bound is None
+    assert vine.session(alone, run_id="r").assigned.bound is None
 
 
 def test_a_planner_that_fails_leaves_the_application_running(monkeypatch):

@@ -108,7 +108,7 @@ def test_a_served_request_takes_the_way_that_its_rows_say(profile_of, request):
     for objective, asked in product((BEST, DEAR), workflow.requests):
         session = vine.session(objective, request=asked)
         state = app.invoke(workflow.graph_input(asked), context=vine.context(policy=session, request=asked))
-        drawn = objective if session.bound is None else objective.drawn(session.bound)
+        drawn = objective if session.assigned.bound is None else objective.drawn(session.assigned.bound)
         prefix, place, is_right = replayed(planner, drawn, rows, asked)
         assert session.invocations[-1].prefix == prefix
         assert bool(workflow.score(asked, state)) is is_right
@@ -145,7 +145,7 @@ def test_an_application_that_branches_is_served_by_what_its_stages_show(branchin
     for objective, request in product((BEST, DEAR), workflow.requests):
         session = vine.session(objective, request=request)
         state = app.invoke(workflow.graph_input(request), context=vine.context(policy=session, request=request))
-        drawn = objective if session.bound is None else objective.drawn(session.bound)
+        drawn = objective if session.assigned.bound is None else objective.drawn(session.assigned.bound)
         prefix, _, is_right = replayed(planner, drawn, rows, request)
         assert session.invocations[-1].prefix == prefix
         assert bool(workflow.score(request, state)) is is_right

@@ -26,11 +26,11 @@ from vinelm.controller import FleetConfig, Planner, Session
 from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.load.load_view import LoadSource
 from vinelm.controller.load.source import load_source, never_blocks, without_blocking
-from vinelm.controller.planning.mixture import place_of
 from vinelm.controller.session.session import Mode
 from vinelm.errors import ConfigError
 from vinelm.money.spend_control import SpendControl
 from vinelm.objective import Objective
+from vinelm.plans.assignment import FOLLOWS, Assigned, Assignment
 from vinelm.plans.recommendation import is_of_verdict, recommended
 from vinelm.policies import DefaultPolicy, Judge, OnError
 from vinelm.policies.policy import Policy
@@ -401,12 +401,12 @@ class VineLM(VineInterface, LongRunning):
                 planner, objective, key=drawn_by, run_id=scoped(name, tenant), clock=clock, started_at=started_at,
                 caller=self._key(planner, "tenant", tenant, "") if tenant else "",
             )  # fmt: skip
-        follows = self._follows(planner, objective, drawn_by) if drawn is None else drawn.request.is_plan
+        follows = self._assigns(planner, objective).of(drawn_by) if drawn is None else drawn.request.is_plan
         # A batch, which hands in its planner, steers its dollars itself.
         control = self._control_of(planner, objective) if follows and not is_steered else None
         if control is not None:
             corrected = control.begin()
-            if drawn is not None or self._follows(planner, corrected, drawn_by):
+            if drawn is not None or self._assigns(planner, corrected).of(drawn_by):
                 objective = corrected
         bound, failure = self._bound(planner, objective, drawn_by)
         if control is not None:
@@ -420,7 +420,7 @@ class VineLM(VineInterface, LongRunning):
             judge=judge,
             started_at=started_at,
             mode=self.mode,
-            follows_plan=follows,
+            assigned=Assigned(follows, bound, is_trial=drawn is not None),
             on_error=self.on_error,
             fallback=self.fallback,
             load=self._load_seen,
@@ -429,8 +429,7 @@ class VineLM(VineInterface, LongRunning):
             on_spent=None if control is None else control.spent,
             rows=None if self.fleet is None else self.fleet.rows(planner, objective, configurable),
             evidence=kept,
-            bound=bound,
-            canary=None if drawn is None else drawn.request,
+            follower=None if drawn is None else drawn.request,
         )
         if failure is not None:
             session.note_failure("the draw of a plan", failure, (), None, None)
@@ -448,17 +447,15 @@ class VineLM(VineInterface, LongRunning):
             if self.on_error == "raise":
                 raise
             return None, error
-        return (None if mixture is None else mixture.bound_of(key)), None
+        return (None if mixture is None else mixture.bounds.of(key)), None
 
-    def _follows(self, planner: Planner, objective: Objective, key: str) -> bool:
-        """Whether a request runs the plan for an objective: not where it is not proven against what runs today."""
-        if self.allow_unproven or self.mode != "enforce":
-            return True
-        advised = self._advised(planner, objective)
-        # A draw of its own: which of two plans a request follows says nothing of whether it follows any.
-        if advised is None or not advised.is_today:  # there is nothing that could run in its place
-            return True
-        return place_of(f"follows:{key}") < advised.share
+    def _assigns(self, planner: Planner, objective: Objective) -> Assignment[bool]:
+        """Which requests run the plan for an objective: not all where it is not proven against what runs today."""
+        proves = not self.allow_unproven and self.mode == "enforce"
+        advised = self._advised(planner, objective) if proves else None
+        # Without what runs today there is nothing that could run in its place.
+        share = 1.0 if advised is None or not advised.is_today else advised.share
+        return Assignment.of_share(share, True, False, FOLLOWS)
 
     @cached_property
     def _draws(self) -> Draws:

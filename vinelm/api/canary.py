@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import weakref
 from collections import OrderedDict, deque
@@ -22,6 +21,7 @@ from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig
 from vinelm.estimator.drift.e_process import GroupComparison
 from vinelm.objective import Objective
+from vinelm.plans.assignment import CANARY, Assignment, place_of
 from vinelm.telemetry import CanaryEvent, ObserverGroup
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import Advice, Verdict, lead_of
@@ -227,7 +227,9 @@ class Canary:
             is_back = place in self._back
             known = self._draws.pop(key, None) if self.share and not is_back else None  # a conversation goes back, too
             if known is None:
-                known = _Draw(self._is_plan(key) and not is_back, place, is_back, is_back)
+                known = _Draw(
+                    Assignment.of_share(self.share, True, False, CANARY).of(key) and not is_back, place, is_back, is_back
+                )
             self._draws[key] = known
             self._runs.setdefault(run_id, known)  # a name that is used again is still that of the first
             for table in (self._draws, self._runs):
@@ -301,10 +303,6 @@ class Canary:
                 self._observers.canary_decided(event)
 
     # -- with the lock held ------------------------------------------------------------------------------------
-
-    def _is_plan(self, key: str) -> bool:
-        digest = hashlib.sha256(f"canary:{key}".encode()).digest()
-        return int.from_bytes(digest[:8]) < self.share * 2**64
 
     def _count(self, served: _Served) -> CanaryEvent | None:
         """Count a request once it has ended, and return what is thereby shown."""
@@ -383,7 +381,7 @@ class Canary:
 
 
 def _place(caller: str) -> int:
-    return NOBODY if not caller else int.from_bytes(hashlib.sha256(f"caller:{caller}".encode()).digest()[:8]) % CALLERS
+    return int(place_of(f"caller:{caller}") * CALLERS) if caller else NOBODY
 
 
 def promised_ratio(planner: Planner, objective: Objective) -> float:

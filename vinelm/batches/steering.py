@@ -13,9 +13,9 @@ import numpy as np
 
 from vinelm.batches.plan_shares import Drawn, PlanShares, Share
 from vinelm.controller import Planner
-from vinelm.controller.planning.mixture import drawn
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
+from vinelm.plans.assignment import Assignment
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 Finish = Literal["all", "good"]
@@ -228,7 +228,7 @@ class Steering:
     def _draw(self, place: int, shares: tuple[Share, ...], most: int) -> Drawn:
         group, (before, plan, times) = None if self._groups is None else self._groups[place], self._of_group
         if group is None or group != before or times >= most or not any(one is plan for _, one in shares):
-            plan, times = drawn([*reversed(shares)], self._keys[place]), 0
+            plan, times = Assignment(shares[::-1]).of(self._keys[place]), 0
         assert plan is not None
         self._of_group = (group, plan, times + 1)
         return plan

@@ -11,6 +11,7 @@ from typing import Any, Literal, SupportsFloat
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import ConfigError
 from vinelm.one_process import OneProcess
+from vinelm.plans.assignment import ALL, Assigned
 from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Observation, Usage
@@ -45,10 +46,8 @@ class Policy(OneProcess, ABC):
         has_judge: whether a judge decides on the end, which is the caller's own code: what it raises is the caller's.
         standing: called with a stage and the request's priority, returns the priority of its call; None: the request's own.
         locate: returns the path of the invocation at a place, where the policy knows it already, as a replay does; else None.
-        is_canary: whether a canary has drawn the plan for the request (False: what ran before); None without a canary. Stored
-            with the path, and set before :meth:`resumed` to what the run that began the request has drawn.
-        bound: the bound that was drawn for the request where requests are divided between two plans
-            (:meth:`~vinelm.objective.Objective.drawn`); None: its objective's own. Stored and set likewise.
+        assigned: what the request was assigned. Stored with the path, and set before :meth:`resumed` to what the run that
+            began the request was.
         kind: the kind that the request is planned as; None where plans do not tell kinds apart. Stored with the path.
 
     Args:
@@ -66,8 +65,7 @@ class Policy(OneProcess, ABC):
     has_judge: bool = False
     locate: Callable[[Any], tuple[str, ...]] | None = None
     standing: Callable[[str, float], SupportsFloat] | None = None
-    is_canary: bool | None = None
-    bound: float | None = None
+    assigned: Assigned = ALL
     kind: str | None = None
 
     def __init__(

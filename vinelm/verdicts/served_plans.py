@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.api.profiling import require_budget
-from vinelm.controller.planning.mixture import drawn
 from vinelm.errors import BudgetExhausted, ConfigError, EvidenceError
 from vinelm.evaluation.judging.cross_fit import Done, judged_policy
 from vinelm.evaluation.judging.fit import ChosenPolicy, PolicyName, code_of, ends_early
@@ -20,6 +19,7 @@ from vinelm.evaluation.judging.result import Evaluation
 from vinelm.evaluation.off_policy.intervals import served_scores
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.objective import Objective
+from vinelm.plans.assignment import Assignment
 from vinelm.requests.protocols import CallGuard
 from vinelm.requests.workflow import Request
 from vinelm.running.serving_record import ServedTask, ServingRecord, serving_record
@@ -95,7 +95,7 @@ class ServedPlans:
                 raise ConfigError(f"no {role} plan meets {objective}: there is nothing to compare with; loosen the bounds")
             policies[role] = _Policy(
                 serve=lambda request, budget, plan=plan: run.serve_along(  # type: ignore[misc]
-                    partial(plans.policy, drawn(plan.parts, request.id)), request, budget
+                    partial(plans.policy, Assignment(plan.parts).of(request.id)), request, budget
                 ),
                 words=plan.words,
                 promised_accuracy=plan.accuracy,

@@ -9,9 +9,10 @@ from kit.oracles.mixtures_of_plans import KINDS, check_mixture, random_objective
 from kit.tables import random_table
 
 from vinelm.controller import Planner, Session
-from vinelm.controller.planning.mixture import Hull, place_of
+from vinelm.controller.planning.mixture import Hull
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
+from vinelm.plans.assignment import Assigned, Assignment, place_of
 
 TABLE = random_table(5, n_requests=80, n_models=4, depth=3)
 TRIE = TABLE.annotate()
@@ -152,10 +153,11 @@ def test_figures_lie_between_those_of_the_two_plans():
 
 def test_the_share_is_drawn_alike_in_every_process():
     keys = [f"request {i}" for i in range(4000)]
-    drawn = np.array([place_of(key) for key in keys])
+    drawn = np.array([place_of(f"mixture:{key}") for key in keys])
     for share in (0.1, 0.5, 0.9):
         assert np.mean(drawn < share) == pytest.approx(share, abs=0.03)
-    code = "from vinelm.controller.planning.mixture import place_of; print(place_of('request 7'))"
+    assert [Assignment.of_share(0.5, 1, 0).of(key) for key in keys] == (drawn < 0.5).astype(int).tolist()
+    code = "from vinelm.plans.assignment import place_of; print(place_of('mixture:request 7'))"
     assert float(subprocess.check_output([sys.executable, "-c", code], text=True)) == drawn[7]
 
 
@@ -163,7 +165,7 @@ def test_a_session_follows_the_plan_that_was_drawn_and_says_so():
     planner = Planner(TRIE)
     objective, mixture = between(planner)
     for bound, wanted in ((mixture.low_bound, mixture.low), (mixture.high_bound, mixture.high)):
-        session, prefix = Session(planner, objective, bound=bound), ()
+        session, prefix = Session(planner, objective, assigned=Assigned(bound=bound)), ()
         path = planner.plan(wanted).path
         for model in path:
             stage = next(iter(TRIE.trie.arms(TRIE.trie.node(prefix))))
@@ -182,7 +184,7 @@ def test_where_the_drawn_plan_fits_no_more_the_whole_bound_counts():
         (model for model in TRIE.trie.models if model != low[0]), key=lambda model: TRIE.cost_usd[TRIE.trie.node((model,))]
     )
     node = TRIE.trie.node((dearest,))
-    session = Session(planner, objective, bound=mixture.low_bound)
+    session = Session(planner, objective, assigned=Assigned(bound=mixture.low_bound))
     stage = next(iter(TRIE.trie.arms(node)))
     session.next_model(stage, (dearest,))
     found = session.steps[-1].decision

@@ -13,6 +13,7 @@ from langgraph.errors import EmptyChannelError, InvalidUpdateError
 from langgraph.runtime import Runtime
 
 from vinelm.errors import WorkflowError
+from vinelm.plans.assignment import KeptAssigned
 from vinelm.template import Template
 from vinelm.template.flow import Flow
 
@@ -53,10 +54,8 @@ class Entry(TypedDict):
 
     ``request`` is the request's id where the caller gave one; ``usd`` the dollars that the run recorded since the entry before,
     failed attempts included (absent: 0, or written by a version that did not record them); ``account`` names what all runs of
-    the request have paid, beside the checkpoints; ``canary`` whether a canary has
-    drawn the plan for the request (absent: no canary); ``bound`` the one that was drawn where requests are divided between two
-    plans (absent: they are not); ``kind`` what the request is planned as; ``shown`` what the invocation showed, once a later
-    node has written it.
+    the request have paid, beside the checkpoints; ``assigned`` which plan the request was assigned (absent: that of all
+    requests); ``kind`` what the request is planned as; ``shown`` what the invocation showed, once a later node has written it.
     """
 
     k: int
@@ -65,8 +64,7 @@ class Entry(TypedDict):
     request: NotRequired[str]
     usd: NotRequired[float]
     account: NotRequired[str]
-    canary: NotRequired[bool]
-    bound: NotRequired[float]
+    assigned: NotRequired[KeptAssigned]
     kind: NotRequired[str]
     shown: NotRequired[ShownOutcome]
 
@@ -325,14 +323,10 @@ def account_of(value: PathValue | None) -> str | None:
     return next((entry["account"] for entry in path if "account" in entry), None)
 
 
-def drawn_of(value: PathValue) -> bool | None:
-    """Return whether a canary has drawn the plan for the request that wrote the path; None if that is not stored."""
-    return next((entry["canary"] for entry in reversed(value["path"]) if "canary" in entry), None)
-
-
-def bound_of(value: PathValue) -> float | None:
-    """Return the bound that was drawn for the request that wrote the path; None if none is stored."""
-    return next((entry["bound"] for entry in reversed(value["path"]) if "bound" in entry), None)
+def assigned_in(value: PathValue) -> KeptAssigned:
+    """Return what the request that wrote the path was assigned; empty if that is not stored."""
+    found = (entry["assigned"] for entry in reversed(value["path"]) if "assigned" in entry)
+    return next(found, KeptAssigned())
 
 
 def kind_in(value: PathValue) -> str | None:

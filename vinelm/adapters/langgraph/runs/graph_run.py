@@ -15,7 +15,7 @@ from vinelm.adapters.langgraph.accounts.request_account import RequestAccount
 from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, ThreadAccounts
 from vinelm.adapters.langgraph.path.inner_trails import InnerTrail
 from vinelm.adapters.langgraph.path.outcomes import RunOutcomes
-from vinelm.adapters.langgraph.path.path_channel import PathValue, bound_of, costs_of, drawn_of, kind_in, path_of, shown_of
+from vinelm.adapters.langgraph.path.path_channel import PathValue, assigned_in, costs_of, kind_in, path_of, shown_of
 from vinelm.adapters.langgraph.path.places import RunPlaces, Where
 from vinelm.adapters.langgraph.runs.run_context import RunContext
 from vinelm.adapters.tools.read_ahead import ReadAhead
@@ -405,10 +405,7 @@ class GraphRun:
             for usd in costs_usd:
                 self._stand_in.add_inherited(usd)
         told = () if self.flow is None else stages
-        if self.policy.is_canary is not None:
-            drawn = drawn_of(value)
-            self.policy.is_canary = self.policy.is_canary if drawn is None else drawn
-        self.policy.bound = bound_of(value)
+        self.policy.assigned = self.policy.assigned.going_on(assigned_in(value))
         if (kind := kind_in(value)) is not None and self.policy.kind not in (None, kind):  # inputs may have changed since
             self._guarded("begin", lambda: self.policy.begin(kind, "as the request began"), None, prefix)
         self._guarded("resumed", lambda: self.policy.resumed(prefix, costs_usd, told), None, prefix)

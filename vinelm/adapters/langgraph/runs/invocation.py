@@ -208,10 +208,8 @@ class InvocationScope(OneProcess):
             entry["usd"] = usd
         if self._run.request_account is not None:
             entry["account"] = self._run.request_account.key
-        if self._run.policy.is_canary is not None:
-            entry["canary"] = self._run.policy.is_canary
-        if self._run.policy.bound is not None:
-            entry["bound"] = self._run.policy.bound
+        if assigned := self._run.policy.assigned.kept:
+            entry["assigned"] = assigned
         if self._run.policy.kind is not None:
             entry["kind"] = self._run.policy.kind
         return entry

@@ -1,0 +1,80 @@
+"""Which requests run what: a plan, one of two, or what runs today; and what one request was assigned."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypedDict, TypeVar
+
+Part = TypeVar("Part")
+FOLLOWS, CANARY, MIXTURE = "mixture:follows:", "canary:", "mixture:"
+"""Salts: the draws of one request for different questions say nothing of each other."""
+
+
+def place_of(text: str) -> float:
+    """Return where a text lies in [0, 1): uniform over texts, and the same in every process."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
+
+
+@dataclass(frozen=True)
+class Assignment(Generic[Part]):
+    """The parts that requests are divided between, each with its share of them; the shares add up to 1.
+
+    Args:
+        parts: as above.
+        salt: what draws begin with.
+    """
+
+    parts: tuple[tuple[float, Part], ...]
+    salt: str = MIXTURE
+
+    @classmethod
+    def of_share(cls, share: float, part: Part, rest: Part, salt: str = MIXTURE) -> Assignment[Part]:
+        """Return the assignment of a share of the requests to one part, and of the rest to another."""
+        return cls(((share, part), (1.0 - share, rest)), salt)
+
+    def of(self, key: str) -> Part:
+        """Return the part of the request with this key: the same whenever and wherever it is asked for."""
+        at = place_of(self.salt + key) if len(self.parts) > 1 else 0.0
+        for share, part in self.parts[:-1]:
+            if at < share:
+                return part
+            at -= share
+        return self.parts[-1][1]
+
+
+class KeptAssigned(TypedDict, total=False):
+    """What a path keeps of an :class:`Assigned`: all that may differ when another process goes on."""
+
+    is_plan: bool
+    bound: float
+
+
+class Assigned(NamedTuple):
+    """What one request was assigned.
+
+    Attributes:
+        is_plan: whether it runs the plan; False: what runs today.
+        bound: of the two plans between which requests are divided, that of the request's own
+            (:meth:`~vinelm.objective.Objective.drawn`); None: its objective's.
+        is_trial: whether a canary has decided that: it then holds for all runs of the request.
+    """
+
+    is_plan: bool = True
+    bound: float | None = None
+    is_trial: bool = False
+
+    @property
+    def kept(self) -> KeptAssigned:
+        """What the path keeps; empty if nothing."""
+        kept: KeptAssigned = {"is_plan": self.is_plan} if self.is_trial else {}
+        return kept if self.bound is None else {**kept, "bound": self.bound}
+
+    def going_on(self, kept: KeptAssigned) -> Assigned:
+        """Return what holds for a request that another run has begun with what its path keeps."""
+        is_plan = kept.get("is_plan", self.is_plan) if self.is_trial else self.is_plan
+        return Assigned(is_plan, kept.get("bound"), self.is_trial)
+
+
+ALL = Assigned()
+"""Of a request where the plan is that of all requests."""
