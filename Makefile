@@ -108,7 +108,7 @@ floors: $(FLOORS)/.installed ## profile, run a batch and serve with the lowest v
 
 # The page about fleets needs PostgreSQL, Redis and curl: `make test-all` runs it.
 pages: $(VENV)/.dev ## run the commands that README and pages show, and compare what they print; no network
-	@TMPDIR=$(SCRATCH) $(BIN)/python scripts/page_outputs.py --check $(filter-out docs/from-one-process-to-a-fleet.md,README.md $(wildcard docs/*.md))
+	@TMPDIR=$(SCRATCH) $(BIN)/python scripts/page_outputs.py --check $(filter-out docs/fleet.md,README.md $(wildcard docs/*.md))
 
 bench: $(VENV)/.dev ## run every benchmark and print its table
 	@for script in scripts/bench_*.py; do $(BIN)/python $$script || exit 1; done

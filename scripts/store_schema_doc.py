@@ -53,7 +53,7 @@ equal answers.
 
 ## A store grows
 
-The workflow, the dataset and the catalog may change between two runs ([profiling](rows.md#growing-a-store)). Which rows
+The workflow, the dataset and the catalog may change between two runs ([profiling](profiling.md#growing-a-store)). Which rows
 hold is decided by comparing what each was executed with (`observations.identity_id`, key into `identities`) with what is
 current (`meta`):
 
@@ -80,7 +80,7 @@ tokens. [Two tries compared](estimators.md#other-prices-and-two-tries-compared) 
 ## What a row showed
 
 `signal`, `answer` and `answer_class` follow `Workflow(signal=, answer=, agree=)`
-([profiling](rows.md#signals-and-answers)). They decide no row: when one of them changes, the next profile makes them anew
+([profiling](profiling.md#growing-a-store)). They decide no row: when one of them changes, the next profile makes them anew
 without a call, signals and answers from the states, classes from the answers. `signals` in `meta` holds what they were made
 with.
 

@@ -31,7 +31,6 @@ FENCED = re.compile(r"^(```.*?^```)", re.DOTALL | re.MULTILINE)
 PICTURE = re.compile(r"!\[([^\]]*)\]\((pictures/[\w-]+\.svg)\)")
 MERMAID = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 ROLE = re.compile(r":(?:class|func|meth|attr|data|mod|exc):<code>~?([\w.]+)</code>")
-DECISIONS = "decisions/*"
 
 
 def slug(heading: str, separator: str = "-") -> str:
@@ -47,16 +46,18 @@ def repository(root: Path = ROOT) -> str | None:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Anchors as on GitHub, and every decision in the navigation."""
+    """Anchors as on GitHub."""
     config.mdx_configs["toc"]["slugify"] = slug
-    decisions = sorted(Path(config.docs_dir).glob(DECISIONS))
-    entries = [f"decisions/{path.name}" for path in decisions]
-    for section in config.nav or []:
-        for pages in section.values():
-            if isinstance(pages, list):
-                pages[:] = [{"Decisions": entries} if page == {"Decisions": DECISIONS} else page for page in pages]
     config.watch.append(str(ROOT / "vinelm"))
     return config
+
+
+def decisions(folder: Path) -> str:
+    """A list of the decisions with their titles, for the page about the architecture."""
+    pages = sorted(folder.glob("*.md"))
+    titles = [path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ") for path in pages]
+    listed = [f"- [{title}](decisions/{path.name})" for path, title in zip(pages, titles, strict=True)]
+    return "\n".join(["## Decisions", "", *listed, ""])
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -85,6 +86,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     del files
     if page.file.src_uri == "cli.md":
         markdown += "\n" + cli_reference()
+    if page.file.src_uri == "architecture.md":
+        markdown += "\n" + decisions(Path(config.docs_dir) / "decisions")
     markdown = MERMAID.sub(lambda found: layers_picture(found[1]), markdown)
     markdown = PICTURE.sub(lambda found: inline(Path(config.docs_dir) / found[2], found[1]), markdown)
     return leaving_docs(markdown, posixpath.join("docs", posixpath.dirname(page.file.src_uri)))
@@ -116,6 +119,8 @@ def leaving_docs(text: str, folder: str) -> str:
             target = FROM_ROOT[path]
         elif folder == "" and path.startswith("docs/"):
             target = path.removeprefix("docs/")
+        elif path.endswith(".ipynb"):
+            return f"[{label}]({target.removesuffix('.ipynb')}.md)"
         elif path.startswith("docs/"):
             return found[0]
         elif address := repository():

@@ -37,7 +37,7 @@ def test_no_page_installs_what_is_not_published():
 
 
 def test_the_entry_pages_begin_with_the_clone():
-    for name in ("README.md", "docs/index.md", "docs/try.md", "docs/installing.md", "docs/tutorial.md", "docs/your-own-app.md"):
+    for name in ("README.md", "docs/index.md", "docs/try.md", "docs/replay.md", "docs/your-own-app.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
         first = min(text.find(start) for start in ("make demo", "pip install") if start in text)
         assert "clone" in text[:first], name

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUN_HERE = {"your-own-app.md": "test_your_own_app.py runs it", "datasets.md": "test_datasets.py reads each example"}
 """Pages that a test of their own runs."""
-FLEET = "from-one-process-to-a-fleet.md"
+FLEET = "fleet.md"
 SHOWN = ("", "text", "console", "shell", "bash", "{.text}")
 COMMAND = re.compile(r"^(?:\$ )?(?:\S+=\S+ |env .*? )?(vinelm(?: (?:.*\\\n)*.*)?)$", re.MULTILINE)
 COMMAND_LINE = re.compile(

@@ -16,7 +16,7 @@ from vinelm.catalog.litellm_routes import ROUTES
 from vinelm.cli.main import main
 from vinelm.errors import FailureKind
 
-PAGE, CALLS = ((Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8") for name in ("providers.md", "calls.md"))
+PAGE, CALLS = ((Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8") for name in ("providers.md", "serve.md"))
 LITELLM = (Path(__file__).parents[2] / "docs" / "litellm.md").read_text(encoding="utf-8")
 CATALOGS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 NOT_OF_A_PROVIDER = {"unexpected_arm", "tool", "crash", "state", "budget"}

@@ -286,7 +286,7 @@ def test_the_page_names_every_tool_that_is_ahead_of_vinelm_and_no_other():
     """The tables themselves are held by tests/docs/test_result_tables.py; here the sentence that says who is ahead."""
     root = SCRIPTS.parent
     found = json.loads((root / "results" / "peers.json").read_text(encoding="utf-8"))
-    page = (root / "docs" / "comparison.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "measurements.md").read_text(encoding="utf-8")
     assert set(found["apps"]) == KNOWN
     for app, figures in found["apps"].items():
         ahead = {"it": set(), "other": set(), "neither": set()}
