@@ -74,7 +74,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if page not in files.src_uris:
             text = (ROOT / name).read_text(encoding="utf-8")
             content = leaving_docs(text, "") if page.endswith(".md") else text
-            files.append(File.generated(config, page, content=content, inclusion=InclusionLevel.INCLUDED))
+            inclusion = InclusionLevel.NOT_IN_NAV if page.endswith(".md") else InclusionLevel.INCLUDED
+            files.append(File.generated(config, page, content=content, inclusion=inclusion))
     for notebook in sorted(Path(config.docs_dir).glob("notebooks/*.ipynb")):
         page = f"notebooks/{notebook.stem}.md"
         files.append(File.generated(config, page, content=notebook_page(notebook)))
