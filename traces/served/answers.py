@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
-from sqlalchemy import Column, Float, Integer, MetaData, String, Table, insert, inspect, select
+from sqlalchemy import Column, Float, Integer, MetaData, Row, Select, String, Table, func, insert, inspect, select
 
 from vinelm.errors import FailureKind
 from vinelm.traces.databases import schema
@@ -33,6 +34,15 @@ answers = Table(
     Column("detail", String, comment="one line about the failure, without prompt or key"),
     comment="Requests that `vinelm batch` has answered. Made with the first of them.",
 )
+equal_metadata = MetaData()
+equal_calls = Table(
+    "equal_calls",
+    equal_metadata,
+    Column("key", String, primary_key=True, comment="of the answer"),
+    Column("equal_calls", Integer, nullable=False, comment="its calls that an equal one has answered, for $0"),
+    Column("saved_usd", Float, nullable=False, comment="dollars that they would have cost"),
+    comment="What answers of a batch did not pay, beside their entries in the ledger. Made with the first of them.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +57,8 @@ class Answer:
         answer: What the graph returned, as JSON; None for a failed request.
         failure: Kind of the failure; None if the graph returned.
         detail: The failure's message.
+        equal_calls: Calls of it that an equal one has answered.
+        saved_usd: Dollars that these would have cost.
     """
 
     key: str
@@ -56,9 +68,16 @@ class Answer:
     answer: str | None = None
     failure: FailureKind | None = None
     detail: str | None = None
+    equal_calls: int = 0
+    saved_usd: float = 0.0
+
+    @property
+    def list_usd(self) -> float:
+        """Dollars that it would have cost alone."""
+        return self.cost_usd + self.saved_usd
 
 
-_KEPT = tuple(field.name for field in fields(Answer))
+_KEPT = tuple(field.name for field in fields(Answer) if field.name in answers.c)
 _ADD = insert(answers)
 _BRIEF = [answers.c[name] for name in _KEPT if name != "answer"]
 
@@ -73,7 +92,7 @@ class Answers:
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database
         with self._database.transaction() as connection:
-            self._is_there = inspect(connection).has_table(answers.name)
+            self._is_there, self._has_equal = map(inspect(connection).has_table, (answers.name, equal_calls.name))
 
     def add(self, entry_id: int, answer: Answer) -> None:
         """Add an answer that was paid under an entry of the ledger. Joins the caller's transaction."""
@@ -84,6 +103,21 @@ class Answers:
                 metadata.create_all(connection)
                 self._is_there = True
             connection.execute(_ADD, values)
+            if answer.equal_calls:
+                if not self._has_equal:
+                    equal_metadata.create_all(connection)
+                    self._has_equal = True
+                row = {name: getattr(answer, name) for name in ("key", "equal_calls", "saved_usd")}
+                connection.execute(insert(equal_calls), row)
+
+    def equal(self) -> tuple[int, float]:
+        """Return how many calls equal ones have answered, and the dollars that they would have cost."""
+        if not self._has_equal:
+            return 0, 0.0
+        query = select(func.sum(equal_calls.c.equal_calls), func.sum(equal_calls.c.saved_usd))
+        with self._database.transaction() as connection:
+            calls, saved_usd = connection.execute(query).one()
+            return int(calls or 0), float(saved_usd or 0.0)
 
     def outputs(self) -> list[str]:
         """Return the digests of the files of lines that were written from these answers, the latest one last."""
@@ -102,8 +136,8 @@ class Answers:
         if not self._is_there:
             return
         with self._database.transaction() as connection:
-            for row in connection.execute(select(*_BRIEF).order_by(answers.c.entry_id)):
-                yield Answer(**{**row._mapping, "prefix": decode_prefix(row.prefix)})
+            for row in connection.execute(self._with_equal(select(*_BRIEF).order_by(answers.c.entry_id))):
+                yield _answer(row)
 
     def of(self, keys: Iterable[str]) -> dict[str, Answer]:
         """Return the answers to these requests, at most :data:`READ_AT_ONCE` of them; those that have none are left out."""
@@ -111,5 +145,14 @@ class Answers:
             return {}
         query = select(*_BRIEF, answers.c.answer).where(answers.c.key.in_(list(keys)))
         with self._database.transaction() as connection:
-            found = connection.execute(query)
-            return {row.key: Answer(**{**row._mapping, "prefix": decode_prefix(row.prefix)}) for row in found}
+            return {row.key: _answer(row) for row in connection.execute(self._with_equal(query))}
+
+    def _with_equal(self, query: Select[Any]) -> Select[Any]:
+        if not self._has_equal:
+            return query
+        columns = [func.coalesce(equal_calls.c[name], 0).label(name) for name in ("equal_calls", "saved_usd")]
+        return query.add_columns(*columns).outerjoin(equal_calls, equal_calls.c.key == answers.c.key)
+
+
+def _answer(row: Row[Any]) -> Answer:
+    return Answer(**{**row._mapping, "prefix": decode_prefix(row.prefix)})

@@ -29,9 +29,11 @@ class ModelResolver:
 
     Attributes:
         rate_limiters: rate limits by model where they are not this process's own.
+        equal: answers equal calls once; None: each call is made.
     """
 
     rate_limiters: Mapping[str, RateLimiter] = MappingProxyType({})
+    equal: Any = None
 
     def __init__(self, models: Catalog, backends: Mapping[str, Backend] | None = None) -> None:
         self.catalog = models
@@ -107,6 +109,8 @@ class ModelResolver:
         backend, entry = self._found.get(name) or self._backend_and_entry(name)
         if name in self.rate_limiters:
             call = replace(call, rate_limiter=self.rate_limiters[name])
+        if self.equal is not None:
+            call = replace(call, equal=self.equal)
         return backend.chat_model(entry.model_copy(update=limits) if limits else entry, call)
 
     def least_call_usd(self, model: str) -> float:

@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +37,7 @@ from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases import opening
 from vinelm.traces.databases.address import StoreAddress, address_of
 from vinelm.traces.served.answers import Answers
+from vinelm.traces.served.kept_calls import AGE_S, kept_in
 from vinelm.traces.store.batches import BatchRecords
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
@@ -59,6 +60,8 @@ def batch(
     finish: Finish = "all",
     workers: int = WORKERS,
     store: str | Path | None = None,
+    cache: str | Path | None = None,
+    cache_age_s: float | None = None,
     seed: int = 0,
     batch_prices: bool | BatchTimes = False,
     dry_run: bool = False,
@@ -88,6 +91,9 @@ def batch(
         finish: Near the end of the money or the time: the cheapest plans finish all requests, or the rest stays unanswered.
         workers: Requests under way at a time.
         store: Store of answers and dollars, or postgresql://...; the same line continues it. None: the output with .db.
+        cache: Store of answers to calls, or postgresql://..., which several runs share one after the other: a call equal to an
+            earlier one costs nothing (docs/batch.md#equal-calls). None: this batch's own store.
+        cache_age_s: Answers to calls that are older are not used again: 7d, 12h. In Python seconds. None: 7d.
         seed: Seed of samples, splits and simulated answers.
         batch_prices: Buy calls in the providers' batches: half the price, up to a day for each invocation of a request, as far
             as ``deadline_s`` leaves the time. In Python also how long to wait for them.
@@ -127,6 +133,12 @@ def batch(
         raise ConfigError(f"workers is {workers}: at least one request must be under way")
     if cluster is not None and batch_prices:
         raise ConfigError("calls at batch prices wait for their provider and need no cluster: leave one of the two out")
+    cache_age_s = AGE_S if cache_age_s is None else cache_age_s
+    if not (cache_age_s >= 0 and math.isfinite(cache_age_s)):
+        raise ConfigError(f"the age of answers is {cache_age_s} s: it must be a number of seconds >= 0")
+    if cache is not None and (cluster is not None or batch_prices):
+        other = "calls of a cluster's nodes" if cluster is not None else "calls in providers' batches"
+        raise ConfigError(f"{other} have no common cache: leave one of the two out")
     if cluster is not None and isinstance(name, Workflow):
         raise ConfigError("other machines cannot load a Workflow object: name it as module:attribute")
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
@@ -147,6 +159,8 @@ def batch(
             forecast, in_waves = in_batches(forecast, annotated.template, times)
         return BatchResult(forecast=forecast, in_batches=in_waves, **settings)
     require_budget(made.backends, budget_usd)
+    if cache is not None and made.is_simulated:
+        raise ConfigError("simulated models answer by the request, not by the prompt, so no call is equal: leave the cache out")
     address = address_of(store or output.with_suffix(".db"))
     _require_output(output, dataset, address)
     _require_enough(forecast, steered, len(made.found.order))
@@ -156,7 +170,10 @@ def batch(
         source = {"workflow": name, "dataset": dataset, "columns": columns, "folder": folder, "seed": seed}
         serving = on_nodes(made.served, annotated, cluster, on_note, **source)
     with serving as made.served:  # before the store: the deadline counts from its first moment
-        return made.run(address, steered, settings, on_done)
+        calls = (
+            None if cluster is not None or times is not None else (None if cache is None else address_of(cache), cache_age_s)
+        )
+        return made.run(address, steered, settings, on_done, calls)
 
 
 class Steered(NamedTuple):
@@ -266,11 +283,23 @@ class _Batch:
         )
 
     def run(
-        self, address: StoreAddress, steered: Steered, settings: dict[str, Any], on_done: Callable[[int, int], None]
+        self,
+        address: StoreAddress,
+        steered: Steered,
+        settings: dict[str, Any],
+        on_done: Callable[[int, int], None],
+        calls: tuple[StoreAddress | None, float] | None,
     ) -> BatchResult:
-        """Answer what the store has no answer to, and write the lines."""
-        with opened_record(address, self.identity()) as store, store.exclusive():
+        """Answer what the store has no answer to, and write the lines.
+
+        ``calls``: where answers of calls are kept, None for the store itself, and for how long; None: each call is made.
+        """
+        with ExitStack() as stack:
+            store = stack.enter_context(opened_record(address, self.identity()))
+            stack.enter_context(store.exclusive())
             require_own(settings["output"], Answers(store))
+            if calls is not None:
+                self.served.keep_calls(stack.enter_context(kept_in(calls[0], store, calls[1])))
             run = self._begun(store, steered)
             _require_time(run, steered.deadline_s)
             try:
@@ -280,8 +309,11 @@ class _Batch:
                     self.gate.end()
                 if run.because == INTERRUPTED or run.is_over:
                     write_lines(settings["output"], self.workflow.requests, self.found.keys, Answers(store), run.because)
+            equal_calls, saved_usd = Answers(store).equal()
             return BatchResult(
                 forecast=None,
+                equal_calls=equal_calls,
+                saved_usd=saved_usd,
                 spent_usd=run.committed_usd,
                 elapsed_s=run.elapsed_s,
                 unanswered_because=run.because,

@@ -34,6 +34,8 @@ class BatchResult:
         unanswered_because: Why requests have no answer; None if all have one.
         reasons: Requests that failed, by reason, the most frequent ones first.
         calls_by_model: Invocations by model, those of equal requests once.
+        equal_calls: Calls that an equal one has answered, for nothing; part of these invocations.
+        saved_usd: Dollars that they would have cost.
         spent_usd: Dollars spent, by interrupted runs too; calls of unknown outcome count at their upper bound.
         budget_usd: The most that it may cost; None: no limit.
         elapsed_s: Seconds since it was first started; with simulated models those of the requests, divided among the workers.
@@ -54,6 +56,8 @@ class BatchResult:
     unanswered_because: str | None = None
     reasons: Mapping[str, int] = field(default_factory=dict)
     calls_by_model: Mapping[str, int] = field(default_factory=dict)
+    equal_calls: int = 0
+    saved_usd: float = 0.0
     spent_usd: float = 0.0
     budget_usd: float | None
     elapsed_s: float = 0.0

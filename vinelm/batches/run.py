@@ -12,6 +12,7 @@ from typing import Any
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.api import VineLM
+from vinelm.backends.remote.equal_calls import EqualCalls, KeepsCalls
 from vinelm.batches.ordered_models import OrderedModels
 from vinelm.batches.plan_shares import Drawn
 from vinelm.batches.requests import BatchRequests
@@ -75,7 +76,12 @@ class Served:
         """Let calls that wait for an engine's limits go in the order of these requests, by their ids; returns who is told."""
         models = self.vine.models
         self.vine.adapter.models = ordered = OrderedModels(models.catalog, models.backends, requests)
+        ordered.equal = models.equal
         return ordered
+
+    def keep_calls(self, kept: KeepsCalls) -> None:
+        """Have equal calls answered once, from now on."""
+        self.vine.models.equal = EqualCalls(kept, self.vine.adapter.deterministic)
 
     def answer(self, key: str, request: Request, drawn: Drawn) -> Answer:
         """Run one request; a failure of its calls or of the application's own code is an answer, too."""
@@ -88,7 +94,16 @@ class Served:
         text = None
         if failure is None:
             text, failure, detail = self._text(request, state)
-        return Answer(key=key, answer=text, failure=failure, detail=detail, **measured(policy))
+        equal = [usage for done in policy.invocations for usage in done.usages if usage.is_equal]
+        return Answer(
+            key=key,
+            answer=text,
+            failure=failure,
+            detail=detail,
+            equal_calls=len(equal),
+            saved_usd=sum(usage.list_usd or 0.0 for usage in equal),
+            **measured(policy),
+        )
 
     def _text(self, request: Request, state: Any) -> tuple[str | None, FailureKind | None, str | None]:
         """What the graph returned, as JSON; or why that cannot be kept."""

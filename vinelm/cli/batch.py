@@ -27,7 +27,12 @@ MOST_REASONS = 5
 @click.argument("workflow")
 @option("--trie VINE", "What `vinelm estimate` made of the application's profile.", Path, required=True)
 @objective_options
-@declared("vinelm.batches.batch:batch", "cluster", deadline_s=("--deadline TIME", DURATION))
+@declared(
+    "vinelm.batches.batch:batch",
+    "cluster",
+    deadline_s=("--deadline TIME", DURATION),
+    cache_age_s=("--cache-age TIME", DURATION),
+)
 @option("-o --output FILE", "The answers: JSON lines in the order of the data set.", Path, required=True)
 @cluster_options
 @option("--report HTML", "Write a page about the batch, too.", Path, into="page")
@@ -141,4 +146,6 @@ def _show(found: BatchResult) -> None:
     simulated = " Simulated models." if found.is_simulated else ""
     used = f"{usd(found.spent_usd)}{of_budget} spent, {seconds(found.elapsed_s)}{of_time} taken"
     say(f"{found.requests:,} requests{equal}. {used}.{simulated}")
+    if found.equal_calls:
+        say(f"{found.equal_calls:,} calls were equal to others and cost nothing: {usd(found.saved_usd)} saved.")
     echo(f"Wrote {found.output}")

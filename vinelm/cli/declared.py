@@ -20,6 +20,7 @@ from vinelm.cli.quantities import FRACTION, POINTS, RATE, SECONDS, USD, Count
 WRITTEN: dict[str, tuple[str, Any]] = {
     "audit": ("SHARE", FRACTION),
     "budget_calls": ("N", Count()),
+    "cache": ("DB", str),
     "calls_per_hour": ("N", RATE),
     "check": ("MODULE:FUNCTION", str),
     "checkpoints": ("URL", str),

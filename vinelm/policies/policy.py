@@ -263,7 +263,8 @@ def observed_row(
     good = [one for one in attempts if one.failure is None]
     counted = good or list(attempts[-1:])
     usages = [usage for one in attempts for usage in one.usages]
-    is_batched = any(usage.list_usd is not None for usage in usages)
+    is_listed = any(usage.list_usd is not None for usage in usages)
+    is_batched = any(usage.list_usd is not None and not usage.is_equal for usage in usages)
     return Observation(
         request_id=request_id,
         prefix=prefix,
@@ -277,7 +278,7 @@ def observed_row(
         ttft_s=usages[0].ttft_s if usages else None,
         calls=len(usages),
         retries=sum(usage.retries for usage in usages) + len(attempts) - len(counted),
-        list_usd=sum(_list_usd(usage) for usage in usages) if is_batched else None,
+        list_usd=sum(_list_usd(usage) for usage in usages) if is_listed else None,
         **known,
     )
 
@@ -287,8 +288,12 @@ def _list_usd(usage: Usage) -> float:
 
 
 def _without_waiting(invocation: Invocation) -> float:
-    """Seconds of the stage less those its calls spent on rate limits, failed attempts and backoff."""
-    return max(invocation.latency_s - math.fsum(usage.waited_s for usage in invocation.usages), 0.0)
+    """Seconds of the stage less those its calls spent on rate limits, failed attempts and backoff.
+
+    A call that an equal one has answered took no time here, and has that one's seconds.
+    """
+    equal_s = math.fsum(usage.latency_s for usage in invocation.usages if usage.is_equal)
+    return max(invocation.latency_s - math.fsum(usage.waited_s for usage in invocation.usages), 0.0) + equal_s
 
 
 def known_total(counts: Sequence[int | None]) -> int | None:

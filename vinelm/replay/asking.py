@@ -11,6 +11,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 
 from vinelm.backends.base import langsmith_names
+from vinelm.backends.remote.equal_calls import EqualCalls
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, Model
 from vinelm.catalog.billed_settings import LIMITS
@@ -24,6 +25,7 @@ from vinelm.rows.observation import Usage
 from vinelm.running.crew import Crew
 from vinelm.running.request_ledger import RequestLedger
 from vinelm.traces.served.answers import Answer
+from vinelm.traces.served.kept_calls import KeptCalls
 
 SENT = (
     "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "reasoning_effort",
@@ -135,6 +137,7 @@ class Asker:
     ) -> None:
         self._kept, self._catalog, self._workers, self._on_progress = kept, catalog, workers, on_progress
         self._models = ModelResolver(catalog, backends)
+        self._models.equal = EqualCalls(KeptCalls(kept.store))
         self._ledger = RequestLedger(kept.store, budget_usd)
         self._budget_usd = budget_usd
         self._missed: dict[tuple[int, str], str] = {}
@@ -254,7 +257,10 @@ class Asker:
             NotImplementedError,
         ) as error:  # of LangChain's packages, before anything is sent
             failure, detail = "malformed", f"its package does not take the recorded call ({type(error).__name__})"
+        equal = [usage for usage in usages if usage.is_equal]
         return Answer(
+            equal_calls=len(equal),
+            saved_usd=sum(usage.list_usd or 0.0 for usage in equal),
             key=key_of(unit.unit_id, model),
             prefix=(model,),
             cost_usd=sum(usage.cost_usd for usage in usages),

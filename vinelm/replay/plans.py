@@ -112,7 +112,7 @@ class Follower:
 
     def _done(self, unit: ReplayUnit, model: str | None, asked: Sequence[str]) -> PlanAnswer:
         answers = [one for name in asked if (one := self._kept.answers.get((unit.unit_id, name))) is not None]
-        usd, seconds = sum(one.cost_usd for one in answers), sum(one.latency_s for one in answers)
+        usd, seconds = sum(one.list_usd for one in answers), sum(one.latency_s for one in answers)
         if model is not None:
             return PlanAnswer(model, usd, seconds)
         return PlanAnswer(None, usd + unit.cost_usd, None if unit.latency_s is None else seconds + unit.latency_s)

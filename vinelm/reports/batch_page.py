@@ -20,6 +20,8 @@ def batch_page(found: BatchResult, objective: Objective) -> Report:
     findings = [f"{usd(found.spent_usd)}{of_budget} spent, {seconds(found.elapsed_s)}{of_time} taken."]
     if found.equal:
         findings.append(f"{found.equal:,} requests are equal to others and share their answers.")
+    if found.equal_calls:
+        findings.append(f"{found.equal_calls:,} calls were equal to others and cost nothing: {usd(found.saved_usd)} saved.")
     if found.unanswered_because is not None:
         findings.append(f"{found.by_status['unanswered']:,} requests are unanswered: {found.unanswered_because}.")
     if found.shared is not None:

@@ -104,6 +104,8 @@ class CallContext:
             raise, or None. None if nobody asks.
         own: the application's own chat model that makes the call; None without one. Where it is the entry's model (``entry``),
             the object is called, with its own key.
+        equal: answers repeatable calls once (:class:`vinelm.backends.remote.equal_calls.EqualCalls`); None: each call is made.
+            Backends whose answers do not follow from the prompt do not ask it.
     """
 
     stage: str
@@ -120,6 +122,7 @@ class CallContext:
     on_tool_call: Callable[[str, Mapping[str, Any]], None] | None = None
     on_text: Callable[[], Callable[[str], None] | None] | None = None
     own: Any = None
+    equal: Any = None
 
 
 @runtime_checkable

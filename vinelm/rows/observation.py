@@ -37,7 +37,8 @@ class Usage:
         response_model: The model that the provider says has answered, often a dated version; secrets are replaced. Not stored.
         price_id: ``PROVIDER/MODEL`` of the list price that ``cost_usd`` was computed with; None if the price was given.
         failure: Why the call failed; None if it succeeded.
-        list_usd: Dollars at the ordinary price, where the call was bought at the price of a batch; else None.
+        list_usd: Dollars at the ordinary price, where the call was bought at the price of a batch, or an equal one has answered
+            it, whose seconds it has then; else None.
     """
 
     model: str
@@ -58,6 +59,11 @@ class Usage:
     price_id: str | None = None
     failure: FailureKind | None = None
     list_usd: float | None = None
+
+    @property
+    def is_equal(self) -> bool:
+        """True if the call was not made: an equal one has answered it."""
+        return self.list_usd is not None and not math.isnan(self.latency_s)
 
     def __post_init__(self) -> None:
         _check_amount("cost_usd", self.cost_usd)

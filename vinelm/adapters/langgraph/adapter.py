@@ -77,6 +77,7 @@ class GraphInterface(OneProcess):
         default: str | None = None,
         optional: bool = False,
         eager: Callable[[Any], CallsInText] | None = None,
+        deterministic: bool = False,
     ) -> Node: ...
     @overload
     def stage(
@@ -88,6 +89,7 @@ class GraphInterface(OneProcess):
         default: str | None = None,
         optional: bool = False,
         eager: Callable[[Any], CallsInText] | None = None,
+        deterministic: bool = False,
     ) -> Callable[[Node], Node]: ...
     def stage(
         self,
@@ -98,6 +100,7 @@ class GraphInterface(OneProcess):
         default: str | None = None,
         optional: bool = False,
         eager: Callable[[Any], CallsInText] | None = None,
+        deterministic: bool = False,
     ) -> Any:
         """Return a graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the planned model.
 
@@ -114,13 +117,17 @@ class GraphInterface(OneProcess):
             eager: finds calls of read-only tools in the text that the model writes, such as a program, so that they start while
                 it still streams (docs/tools.md): called with the state as an answer begins, it returns a function that takes
                 the next piece and returns the ``(tool, arguments)`` that are complete with it. What it raises is passed over.
+            deterministic: equal calls may have one answer whatever their temperature: ``batch``, ``profile`` and ``replay`` buy
+                it once (docs/batch.md#equal-calls). Calls at temperature 0 need not say so.
 
         Raises:
             WorkflowError: ``fn`` cannot be wrapped, or is optional and chooses the next node itself.
             ConfigError: the catalog lacks the default model.
         """
         if fn is None:
-            return lambda given: self.stage(name, given, state=state, default=default, optional=optional, eager=eager)
+            return lambda given: self.stage(
+                name, given, state=state, default=default, optional=optional, eager=eager, deterministic=deterministic
+            )
         label = f"stage {name!r}"
         asked = injected_parameters(fn, label, INJECTED)
         if "model" not in asked.names:
@@ -131,6 +138,8 @@ class GraphInterface(OneProcess):
         if optional and is_command(asked.returns):
             raise WorkflowError(f"{label} chooses the next node by Command: it cannot be optional, move the choice to an edge")
         self.adapter.declare(name, default, optional=optional)
+        if deterministic:
+            self.adapter.deterministic.add(name)
         return make_stage(
             self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type, default=default, eager=eager
         )

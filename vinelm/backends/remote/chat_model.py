@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
@@ -20,6 +21,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableMap, Run
 from vinelm.backends.base import BoundChatModel, bound_instance, estimate_tokens
 from vinelm.backends.limits.replica_gate import ReplicaPermit
 from vinelm.backends.remote.conversation import must_not_think
+from vinelm.backends.remote.equal_calls import answer_in, kept_text
 from vinelm.backends.remote.failures import NO_ANSWER, SettingRefused, failed
 from vinelm.backends.remote.inner import InnerChat, limit_of, package_of, setting_of
 from vinelm.backends.remote.marks import prompt_parts
@@ -53,6 +55,8 @@ REPLICA_FAULTS = frozenset[FailureKind]({"rate_limit", "server", "timeout"})
 """Failures after which another replica is preferred."""
 MOST_SETTINGS = 4
 """Settings that a model may refuse, one after the other, within one call."""
+LONGEST_WAIT_S = 900.0
+"""An equal call that is under way is waited for that long, and then made again."""
 _NO_CACHE = PromptCall("")
 """Of every prompt that no cache is asked to keep; nothing of it changes."""
 _NO_TEMPERATURE = re.compile(r"(^|/)(o\d|gpt-5(?!.*chat))")
@@ -360,7 +364,12 @@ class _Account:
         self._inner = bound.inner
         self._held: list[Piece] = []
         self._answer: ChatResult | None = None
-        self._keeps = not is_handed_out or bound.call.on_exchange is not None
+        equal = bound.call.equal if bound.chosen is None and bound.list_price is None else None
+        self._equal = equal
+        self._digest = None if equal is None else equal.digest(bound.call.stage, bound.model, bound.inner, request)
+        self._leads = False
+        self._usage: Usage | None = None  # of a call that an equal one has answered
+        self._keeps = not is_handed_out or bound.call.on_exchange is not None or self._digest is not None
 
     def answer(self) -> ChatResult:
         """Return the whole answer, as the chat model inside gave it."""
@@ -372,6 +381,10 @@ class _Account:
         bound, metered = self._bound, self._metered
         sleep = bound.call.clock.sleep
         with self:
+            if (known := self._known) is not None:
+                if self._is_handed_out:
+                    yield chunk_of(known)
+                return
             for entry in entries_of(bound.model):
                 bound.sender.ready(entry).sync()
             for attempt in bound.policy.sync(self._may_repeat, sleep):
@@ -396,6 +409,10 @@ class _Account:
         bound, metered = self._bound, self._metered
         sleep = _sleeper(bound.call)
         async with self:
+            if (known := self._known) is not None:
+                if self._is_handed_out:
+                    yield chunk_of(known)
+                return
             for entry in entries_of(bound.model):
                 await bound.sender.ready(entry).here()
             async for attempt in bound.policy.asynchronous(self._may_repeat, sleep):
@@ -535,16 +552,78 @@ class _Account:
     # -- the call's money --------------------------------------------------------------------------------------------
 
     def __enter__(self) -> _Account:
-        if self._bound.call.guard is not None:
-            with self._owed():
-                self._permit = self._bound.call.guard.authorize(self._upper_usd())
+        self._take(self._waited(leads=False))
+        if self._known is None:
+            if self._bound.call.guard is not None:
+                with self._owed():
+                    self._permit = self._bound.call.guard.authorize(self._upper_usd())
+            with self._closed_on_error():
+                self._take(self._waited(leads=True))
         return self
 
     async def __aenter__(self) -> _Account:
-        if self._bound.call.guard is not None:
-            with self._owed():
-                self._permit = await aauthorized(self._bound.call.guard, self._upper_usd())
+        self._take(await self._awaited(leads=False))
+        if self._known is None:
+            if self._bound.call.guard is not None:
+                with self._owed():
+                    self._permit = await aauthorized(self._bound.call.guard, self._upper_usd())
+            with self._closed_on_error():
+                self._take(await self._awaited(leads=True))
         return self
+
+    # -- equal calls: see vinelm.backends.remote.equal_calls ---------------------------------------------------------
+
+    def _waited(self, *, leads: bool) -> str | None:
+        """What is kept of an equal call, once none is under way; None where this one is to be made."""
+        try:
+            with self._joined_to(leads=leads) as future:
+                # Where an event loop runs in this thread, what is waited for may need it.
+                return None if future is None else future.result(0 if _loop_runs() else LONGEST_WAIT_S)
+        except TimeoutError:
+            self._digest = None  # this call neither leads nor joins
+            return None
+
+    async def _awaited(self, *, leads: bool) -> str | None:
+        try:
+            with self._joined_to(leads=leads) as future:
+                return None if future is None else await asyncio.wait_for(asyncio.wrap_future(future), LONGEST_WAIT_S)
+        except TimeoutError:
+            self._digest = None
+            return None
+
+    @contextmanager
+    def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
+        """Ask for an equal call; one that is not waited for to its end is forgotten."""
+        if self._equal is None or self._digest is None:
+            yield None
+            return
+        future = self._equal.ask(self._digest, leads=leads)
+        try:
+            yield future
+            self._leads = leads and future.result() is None
+        except BaseException:
+            if not future.cancel() and leads and future.result() is None:  # it came to lead just now
+                self._equal.end(self._digest, None)
+            raise
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:  # nothing was sent: it cost nothing
+            self.__exit__(type(error), error, None)
+            raise
+
+    def _take(self, said: str | None) -> None:
+        """Take the answer of an equal call, if there is one, for this call's."""
+        if said is not None:
+            self._answer, usage = answer_in(said)
+            waited_s = max(self._bound.call.clock.now() - self._metered.asked_s, 0.0)
+            self._usage = replace(usage, model=self._bound.model.name, waited_s=waited_s)
+
+    @property
+    def _known(self) -> ChatResult | None:
+        return None if self._usage is None else self._answer
 
     @contextmanager
     def _owed(self) -> Iterator[None]:
@@ -567,11 +646,14 @@ class _Account:
         failure: FailureKind | None = error.kind if isinstance(error, AttemptFailed) else None
         if isinstance(error, Exception) and not is_ours:
             failure = "unknown"
+        usage = self._usage or self._metered.usage(failure)
         try:
-            self._report(self._metered.usage(failure))
+            self._report(usage)
         finally:
             if self._permit is not None:
                 self._permit.close()
+            if self._leads and self._equal is not None and self._digest is not None:
+                self._equal.end(self._digest, None if error is not None or self._last else kept_text(self._answer, usage))
         return is_ours
 
     def _report(self, usage: Usage) -> None:
@@ -581,6 +663,14 @@ class _Account:
         call.on_usage(usage)
         if call.on_exchange is not None:
             call.on_exchange(self._request.messages, message_of(self._answer or self._joined()))
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _served_by(model: Model, ticket: RatePermit) -> Model:

@@ -276,7 +276,7 @@ class MeteredCall:
     billed: int = 0
     is_complete: bool = False
     seen: SeenAnswer = field(default_factory=SeenAnswer)
-    _asked_s: float = 0.0
+    asked_s: float = 0.0
     _started_s: float = 0.0
     _ended_s: float | None = None
     _ttft_s: float | None = None
@@ -288,7 +288,7 @@ class MeteredCall:
     _hear: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
-        self._asked_s = self._started_s = self.context.clock.now()
+        self.asked_s = self._started_s = self.context.clock.now()
 
     def begin(self) -> None:
         """Start a new attempt."""
@@ -447,7 +447,7 @@ class MeteredCall:
             ttft_s=self._ttft_s,
             provider_latency_s=self.seen.provider_latency_s,
             retries=max(self.attempts - 1, 0),
-            waited_s=max((self._started_s if self.attempts else now_s) - self._asked_s, 0.0),
+            waited_s=max((self._started_s if self.attempts else now_s) - self.asked_s, 0.0),
             finish_reason=self.seen.reason if self.is_complete or failure else None,
             provider_request_id=self.seen.request_id,
             response_model=self.seen.response_model,

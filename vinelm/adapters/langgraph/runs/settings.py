@@ -62,6 +62,7 @@ class AdapterSettings:
         self.account_of: Callable[[RunContext], CallGuard | None] | None = None
         self.declared: dict[str, str | None] = {}
         self.optional: dict[str, str | None] = {}
+        self.deterministic: set[str] = set()
         self.agains: list[str] = []
         self.ends: set[str] = set()
         self.has_finish = self.returns_earlier = False

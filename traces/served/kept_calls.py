@@ -1,0 +1,106 @@
+"""Answers of repeatable calls, by digest: an equal call is answered from here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Column, Float, MetaData, String, Table, inspect, select
+from sqlalchemy.dialects.postgresql import insert
+
+from vinelm.traces.databases import opening
+from vinelm.traces.databases.address import StoreAddress
+from vinelm.traces.databases.identity import StoreIdentity
+from vinelm.traces.store.group_commit import GroupCommit
+from vinelm.traces.store.store import ObservationStore
+
+DAY_S = 86_400.0
+AGE_S = 7 * DAY_S
+"""How old an answer may be that is used again, if nobody says otherwise."""
+
+metadata = MetaData()
+kept_calls = Table(
+    "kept_calls",
+    metadata,
+    Column("digest", String, primary_key=True, comment="of who was asked, how it was set, and what it was asked"),
+    Column("said", String, nullable=False, comment="the answer and what it took, JSON"),
+    Column("kept_s", Float, nullable=False, comment="when it was answered, Unix time"),
+    comment="Answers of calls that are repeatable. Made with the first of them.",
+)
+
+
+class KeptCalls:
+    """The kept answers of a store; see :class:`vinelm.backends.remote.equal_calls.EqualCalls`. Thread-safe.
+
+    Args:
+        store: Held by the caller.
+        age_s: Older answers are not used.
+    """
+
+    def __init__(self, store: ObservationStore, age_s: float = AGE_S) -> None:
+        self._database, self._age_s = store.database, age_s
+        self._commits = GroupCommit(store)
+        with self._database.transaction() as connection:
+            self._is_there = inspect(connection).has_table(kept_calls.name)
+
+    def find(self, digest: str) -> str | None:
+        """Return what a call was answered; None where nothing is kept, or it is too old."""
+        if not self._is_there:
+            return None
+        query = select(kept_calls.c.said).where(kept_calls.c.digest == digest, kept_calls.c.kept_s >= time.time() - self._age_s)
+        with self._database.transaction() as connection:
+            found: str | None = connection.execute(query).scalar()
+            return found
+
+    def keep(self, digest: str, said: str) -> None:
+        """Keep what a call was answered, in place of what is too old. Durable when it returns."""
+        row = {"said": said, "kept_s": time.time()}
+
+        def write() -> None:
+            self._database.require_held()
+            with self._database.transaction() as connection:
+                if not self._is_there:
+                    metadata.create_all(connection)
+                    self._is_there = True
+                statement = insert(kept_calls).values(digest=digest, **row)
+                connection.execute(statement.on_conflict_do_update(index_elements=["digest"], set_=row))
+
+        self._commits.run(write)
+
+
+@contextmanager
+def kept_in(address: StoreAddress | None, own: ObservationStore, age_s: float) -> Iterator[KeptCalls]:
+    """Yield the kept answers of a store that several runs share one after the other, created if missing; None: of ``own``.
+
+    Raises:
+        StoreError: It is no store, or another process holds it.
+    """
+    if address is None or _is(address, own):
+        yield KeptCalls(own, age_s)
+        return
+    is_there = opening.exists(address)
+    store = ObservationStore.open(address) if is_there else ObservationStore.create(address, _nobodys())
+    with store, store.exclusive():
+        yield KeptCalls(store, age_s)
+
+
+def _is(address: StoreAddress, own: ObservationStore) -> bool:
+    place = own.database.path
+    if isinstance(address, Path) and isinstance(place, Path):
+        return address.resolve() == place.resolve()
+    return address == place
+
+
+def _nobodys() -> StoreIdentity:
+    return StoreIdentity(
+        workflow="(answers of calls)",
+        template={},
+        catalog={},
+        dataset_digest="",
+        fingerprint={},
+        is_simulated=False,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )

@@ -1,0 +1,169 @@
+"""Equal calls are answered once: kept answers are found by digest, and a call under way is joined.
+
+The way of a repeatable call::
+
+    asked       known: answered, for $0       under way: wait, then known, or go on
+       |
+    authorized  only a call that has its money leads: those who wait for it may hold what it would wait for
+       |
+    leads       no other leads: the call is made, its answer kept, and whoever waits is told
+                another leads: wait, then known, or lead in its place
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any, Protocol
+
+from langchain_core.messages import AIMessage, message_to_dict, messages_from_dict
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from vinelm.backends.remote.inner import KEPT, InnerChat, setting_of
+from vinelm.backends.remote.meter import ModelRequest
+from vinelm.catalog import Model
+from vinelm.errors import StoreError
+from vinelm.rows.observation import Usage
+
+_PLACES = ("extra_body", "model_kwargs", "inferenceConfig")
+"""Settings that hold others, which are sent over those beside them."""
+
+
+class KeepsCalls(Protocol):
+    """Keeps what calls were answered; :class:`vinelm.traces.served.kept_calls.KeptCalls` in a store."""
+
+    def find(self, digest: str) -> str | None:
+        """Return what is kept of a call; None where nothing is, or it is too old."""
+
+    def keep(self, digest: str, said: str) -> None:
+        """Keep what a call was answered, durably."""
+
+
+class EqualCalls:
+    """Answers of repeatable calls, kept and under way. Thread-safe, and safe across event loops.
+
+    Args:
+        kept: What is kept.
+        deterministic: Stages whose calls are repeatable at any temperature; may grow.
+    """
+
+    def __init__(self, kept: KeepsCalls, deterministic: Collection[str] = ()) -> None:
+        self._kept, self._deterministic = kept, deterministic
+        self._lock = threading.Lock()
+        self._waiting: dict[str, list[tuple[Future[str | None], bool]]] = {}
+
+    def digest(self, stage: str, model: Model, inner: InnerChat, request: ModelRequest) -> str | None:
+        """Return the digest of a call; None if it is not repeatable."""
+        if request.answers != 1 or not (stage in self._deterministic or _is_cold(inner, request)):
+            return None
+        return digest_of(model, inner, request)
+
+    def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
+        """Return what is kept of a call, once it is known.
+
+        None: nothing is, and none that is under way was answered. With ``leads`` the caller makes the call then, and has to
+        :meth:`end` it.
+        """
+        future: Future[str | None] = Future()
+        with self._lock:
+            others = self._waiting.get(digest)
+            if others is not None:
+                others.append((future, leads))
+                return future
+            found = self._kept.find(digest)
+            if found is None and leads:
+                self._waiting[digest] = []
+        future.set_result(found)
+        return future
+
+    def end(self, digest: str, said: str | None) -> None:
+        """End a call that leads: keep its answer, and tell it to whoever waits; None: the first of these leads now."""
+        if said is not None:
+            with suppress(StoreError):  # the price of the call cannot be written either, and that is told
+                self._kept.keep(digest, said)
+        with self._lock:
+            waiting = self._waiting.pop(digest)
+        heir_at = None
+        for at, (future, leads) in enumerate(waiting):
+            if said is None and leads and heir_at is not None:
+                continue
+            if not future.set_running_or_notify_cancel():  # it waits no more
+                continue
+            if said is None and leads:
+                heir_at = at
+                with self._lock:  # whoever came in between waits for the heir, too
+                    self._waiting[digest] = [one for one in waiting[at + 1 :] if one[1]] + self._waiting.get(digest, [])
+            future.set_result(said)
+
+
+def digest_of(model: Model, inner: InnerChat, request: ModelRequest) -> str:
+    """Return the digest of what decides the answer of a call: who is asked, how it is set, and what it is asked."""
+    body = request.options.get("extra_body")
+    if isinstance(body, Mapping) and "priority" in body:  # when it is answered, not what
+        body = {key: one for key, one in body.items() if key != "priority"}
+        rest = {key: one for key, one in request.options.items() if key != "extra_body"}
+        request = replace(request, options={**rest, "extra_body": body} if body else rest)
+    told = [
+        [model.provider, model.model_id, model.engine, dict(model.options), _set(inner)],
+        [(message.type, message.name, getattr(message, "tool_call_id", None)) for message in request.messages],
+        [request.prompt, request.stop, request.limit, sorted(request.dropped)],
+    ]
+    plain = json.dumps(told, default=repr, sort_keys=True)
+    return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _set(inner: InnerChat) -> dict[str, Any]:
+    """The settings of the chat model inside that have a form as text: not its clients, nor its keys."""
+    return {name: one for name, value in vars(inner.given).items() if name not in KEPT and (one := _plain(value)) is not None}
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return json.loads(json.dumps(value, sort_keys=True))
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_cold(inner: InnerChat, request: ModelRequest) -> bool:
+    """Whether a call is asked at temperature 0, wherever that is said."""
+    if "temperature" in request.dropped:
+        return False
+    places = [request.options, *(request.options.get(name) for name in _PLACES)]
+    asked = [one["temperature"] for one in places if isinstance(one, Mapping) and one.get("temperature") is not None]
+    if not asked:
+        places = [setting_of(inner.given, name) for name in _PLACES]
+        asked = [one["temperature"] for one in places if isinstance(one, Mapping) and one.get("temperature") is not None]
+        own = setting_of(inner.given, "temperature")
+        asked += [] if own is None else [own]
+    return bool(asked) and all(one == 0 for one in asked)
+
+
+def kept_text(result: ChatResult | None, usage: Usage) -> str | None:
+    """Return an answer and what it took, as text to keep; None for an answer that has no such form."""
+    if result is None or len(result.generations) != 1:
+        return None
+    generation = result.generations[0]
+    told = {"message": message_to_dict(generation.message), "info": generation.generation_info, "output": result.llm_output}
+    measured = {key: one for key, one in asdict(usage).items() if one is not None}
+    try:
+        return json.dumps({**told, "usage": measured}, allow_nan=False)
+    except (TypeError, ValueError):
+        return None
+
+
+def answer_in(said: str) -> tuple[ChatResult, Usage]:
+    """Return a kept answer as a new message without an id, and its usage: for $0, at the dollars and seconds of the first."""
+    told = json.loads(said)
+    (message,) = messages_from_dict([told["message"]])
+    message.id = None  # two messages with one id are one for LangGraph
+    if not isinstance(message, AIMessage):
+        raise ValueError("no answer of a chat model")
+    result = ChatResult(generations=[ChatGeneration(message=message, generation_info=told["info"])], llm_output=told["output"])
+    first = Usage(**told["usage"])
+    paid_usd = first.cost_usd if first.list_usd is None else first.list_usd
+    return result, replace(first, cost_usd=0.0, list_usd=paid_usd, retries=0, waited_s=0.0, provider_request_id=None)
