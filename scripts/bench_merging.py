@@ -25,11 +25,11 @@ from simulated_agent_graph import profiled_agent
 from studies import Options, study
 
 from vinelm.controller import Planner
-from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.estimator import make_estimator
 from vinelm.evaluation.tries.promises import merging_optimism
 from vinelm.objective import Objective
 from vinelm.plans import StaticPlans
+from vinelm.plans.plan import Plan
 from vinelm.plans.promise import SelectionOptimism
 from vinelm.template import Template
 from vinelm.trie import DecisionGraph, MergedTrie, Trie
@@ -231,7 +231,7 @@ def judge_tree(tree: Tree, annotated: AnnotatedTrie) -> dict[str, float]:
     }
 
 
-def path_of(plan: ContingentPlan) -> tuple[str, ...]:
+def path_of(plan: Plan) -> tuple[str, ...]:
     """The models that a plan over one loop runs, until it ends the request."""
     steps, path = plan.to_dict()["steps"], []
     while steps and steps[0]["model"] is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNIT
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.io.frames import html_table
-from vinelm.plans.promise import Promise
+from vinelm.plans.expected import Expected
 from vinelm.plans.recommendation import recommended
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
@@ -68,7 +68,7 @@ class BoundUse(NamedTuple):
 
 
 @dataclass  # not frozen: setting the fields of a frozen object takes as long as the rest of a plan
-class Decision(ABC):
+class Decision(Expected):
     """The plan for a request at one moment: run ``next_model`` now and then what the plan says. Do not modify.
 
     Everything beyond the fields is computed when first read.
@@ -139,38 +139,8 @@ class Decision(ABC):
 
     @property
     @abstractmethod
-    def words(self) -> str:
-        """The plan from the root in one line."""
-
-    @property
-    @abstractmethod
     def steps(self) -> list[dict[str, Any]]:
         """The plan as a tree of JSON types: stage, model (None: the end), probability, and the steps after it."""
-
-    @property
-    @abstractmethod
-    def accuracy(self) -> float:
-        """Expected accuracy of the plan: the estimate itself, also if the objective sets ``confidence``."""
-
-    @property
-    @abstractmethod
-    def path_cost_usd(self) -> float:
-        """Expected dollars of the plan."""
-
-    @property
-    @abstractmethod
-    def path_latency_s(self) -> float:
-        """Seconds of the longest way through the plan, at zero load."""
-
-    @property
-    @abstractmethod
-    def expected_latency_s(self) -> float:
-        """Expected seconds at zero load."""
-
-    @property
-    @abstractmethod
-    def standard_error(self) -> float | None:
-        """Standard error of the accuracy; None where the trie has none."""
 
     @property
     @abstractmethod
@@ -194,23 +164,13 @@ class Decision(ABC):
 
     @property
     @abstractmethod
-    def promise(self) -> Promise:
-        """The accuracy to expect from serving the plan: the estimate less the optimism of the choice, and its interval."""
-
-    @property
-    @abstractmethod
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of the expected figures, where errors are known."""
-
-    @property
-    @abstractmethod
     def slack(self) -> dict[str, float]:
         """What each bound leaves unused, in seconds, dollars or as a fraction; negative if it is violated."""
 
     @property
-    @abstractmethod
     def bounds(self) -> list[BoundUse]:
         """The bounds that :attr:`slack` is about."""
+        return [BoundUse(bound, None, None) for bound in self.slack]
 
     @property
     @abstractmethod
@@ -226,11 +186,6 @@ class Decision(ABC):
     def sentences(self) -> str:
         """The same as a sentence, with what else is to be said of the choice."""
         return f"{self.reason[0].upper()}{self.reason[1:]}."
-
-    @property
-    @abstractmethod
-    def shown(self) -> tuple[str, ...]:
-        """The plan for people, in one or several parts."""
 
     @property
     @abstractmethod
@@ -257,25 +212,19 @@ class Decision(ABC):
     def facts(self) -> dict[str, Any]:
         """Return the plan alone as JSON types."""
 
-    @abstractmethod
+    @property
+    def _now(self) -> dict[str, Any]:
+        """What runs next, as JSON types."""
+        return {"next_model": self.next_model}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan, its expected values and its reason as JSON types; seconds are None if the trie has no latencies."""
+        return {"node": self.node, **self._now, **self._figures(), **self.facts()}
 
     @property
     def parts(self) -> tuple[tuple[float, Decision], ...]:
         """The plans that requests are divided between, each with the share of the requests that follow it."""
         return ((1.0, self),)
-
-    @property
-    def right_by_fit(self) -> FloatArray | None:
-        """The accuracy by fit to resampled requests, shape (fits,); None where the trie has none."""
-        return None
-
-    @property
-    def cost_error_usd(self) -> float | None:
-        """Standard error of the expected dollars, as if all ends of the plan erred alike; None where the trie has none."""
-        errors = self.annotated.cost_se
-        return None if errors is None else float(sum(errors[node] for node in self.ends))
 
     def _repr_html_(self) -> str:
         """The plan, its expected metrics and the slack of each bound as a table, for notebooks."""

@@ -8,10 +8,13 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
-from vinelm.controller.planning.decision import Alternative, BoundUse, Decision, spare
+import numpy as np
+
+from vinelm.controller.planning.decision import Alternative, Decision, spare
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, UNITS
 from vinelm.objective import Objective
-from vinelm.plans.promise import Promise, error_between_fits
+from vinelm.plans.expected import Errors, Figures, mean_of
+from vinelm.plans.promise import Promise
 from vinelm.trie.arrays import FloatArray
 
 
@@ -51,35 +54,15 @@ class MixedDecision(Decision):
         both = ((1.0 - self.share, self.low), (self.share, self.high))
         return both if self.share < 0.5 else both[::-1]
 
-    @property
-    def accuracy(self) -> float:
-        """See :attr:`Decision.accuracy`."""
-        return self._mean(lambda plan: plan.accuracy)
-
-    @property
-    def path_cost_usd(self) -> float:
-        """See :attr:`Decision.path_cost_usd`."""
-        return self._mean(lambda plan: plan.path_cost_usd)
-
-    @property
-    def path_latency_s(self) -> float:
-        """See :attr:`Decision.path_latency_s`: of the slower plan."""
-        return max(self.low.path_latency_s, self.high.path_latency_s)
-
-    @property
-    def expected_latency_s(self) -> float:
-        """See :attr:`Decision.expected_latency_s`."""
-        return self._mean(lambda plan: plan.expected_latency_s)
+    @cached_property
+    def figures(self) -> Figures:
+        """The means of both."""
+        return super().figures
 
     @cached_property
-    def standard_error(self) -> float | None:
-        """Of the accuracy: by fit where the trie has fits, else as if both plans erred alike, which is an upper bound."""
-        return self._error(self.low.right_by_fit, self.high.right_by_fit, self.low.standard_error, self.high.standard_error)
-
-    @property
-    def cost_error_usd(self) -> float | None:
-        """The same of the dollars."""
-        return self._error(None, None, self.low.cost_error_usd, self.high.cost_error_usd)
+    def errors(self) -> Errors:
+        """Those of the means."""
+        return super().errors
 
     @property
     def remaining_cost_usd(self) -> float:
@@ -99,40 +82,33 @@ class MixedDecision(Decision):
     @property
     def ahead(self) -> tuple[float, float, float]:
         """See :attr:`Decision.ahead`."""
-        success, cost_usd, latency_s = (self._mean(lambda plan, at=at: plan.ahead[at]) for at in range(3))  # type: ignore[misc]
+        success, cost_usd, latency_s = np.sum([share * np.array(plan.ahead) for share, plan in self.parts], axis=0).tolist()
         return success, cost_usd, latency_s
-
-    @cached_property
-    def promise(self) -> Promise:
-        """See :attr:`Decision.promise`: the estimate, its optimism and the advantage at the share."""
-        low, high = self.low.promise, self.high.promise
-        usual = high if self.share >= 0.5 else low
-
-        def between(name: str) -> float | None:
-            return self._between(getattr(low, name), getattr(high, name))
-
-        return replace(
-            usual,
-            estimate=self.accuracy,
-            standard_error=self.standard_error,
-            optimism=between("optimism"),
-            advantage=between("advantage") or 0.0,
-            advantage_optimism=between("advantage_optimism"),
-        )
-
-    @property
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """See :attr:`Decision.intervals`."""
-        found = {} if self.promise.interval is None else {"accuracy": self.promise.interval}
-        low, high = self.low.intervals.get("path_cost_usd"), self.high.intervals.get("path_cost_usd")
-        if low is not None and high is not None:
-            found["path_cost_usd"] = self._at(low[0], high[0]), self._at(low[1], high[1])
-        return found
 
     @property
     def reached(self) -> FloatArray:
         """See :attr:`Decision.reached`."""
-        return (1.0 - self.share) * self.low.reached + self.share * self.high.reached
+        return np.asarray(np.sum([share * plan.reached for share, plan in self.parts], axis=0))
+
+    @cached_property
+    def promise(self) -> Promise:
+        """See :attr:`Decision.promise`: the estimate, its optimism and the advantage at the share."""
+        promises = [(share, plan.promise) for share, plan in self.parts]
+        return replace(
+            promises[0][1],
+            estimate=self.accuracy,
+            standard_error=self.standard_error,
+            optimism=mean_of(promises, lambda one: one.optimism),
+            advantage=mean_of(promises, lambda one: one.advantage) or 0.0,
+            advantage_optimism=mean_of(promises, lambda one: one.advantage_optimism),
+        )
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """See :attr:`Decision.intervals`; that of the dollars from both."""
+        costs = [(share, plan.intervals.get("path_cost_usd")) for share, plan in self.parts]
+        low, high = mean_of(costs, lambda cost: cost and cost[0]), mean_of(costs, lambda cost: cost and cost[1])
+        return super().intervals | ({} if low is None or high is None else {"path_cost_usd": (low, high)})
 
     @property
     def ends(self) -> list[int]:
@@ -144,16 +120,6 @@ class MixedDecision(Decision):
         """See :attr:`Decision.path`: what both plans begin with."""
         pairs = zip(self.low.path, self.high.path, strict=False)
         return tuple(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-    @property
-    def words(self) -> str:
-        """See :attr:`Decision.words`."""
-        return "; ".join(self.shown)
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """See :attr:`Decision.shown`: one part for each plan."""
-        return tuple(f"{share:.0%} of requests: {plan.words}" for share, plan in self.parts)
 
     @property
     def steps(self) -> list[dict[str, Any]]:
@@ -196,11 +162,6 @@ class MixedDecision(Decision):
         return found
 
     @property
-    def bounds(self) -> list[BoundUse]:
-        """See :attr:`Decision.bounds`."""
-        return [BoundUse(bound, None, None) for bound in self.slack]
-
-    @property
     def binding(self) -> str:
         """See :attr:`Decision.binding`: the bound that is mixed for."""
         return COST_CAP if self.request.objective.target == "accuracy" else FLOOR
@@ -237,10 +198,6 @@ class MixedDecision(Decision):
             ]
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """See :meth:`Decision.to_dict`."""
-        return {"node": 0, "next_model": self.next_model, **self._figures(), **self.facts()}
-
     @property
     def _mean_cap(self) -> str | None:
         """The cost cap where it bounds a mean."""
@@ -248,17 +205,4 @@ class MixedDecision(Decision):
         return COST_CAP if objective.max_cost_usd is not None and objective.cost_budget == "population" else None
 
     def _mean(self, figure: Callable[[Decision], float]) -> float:
-        return self._at(figure(self.low), figure(self.high))
-
-    def _at(self, low: float, high: float) -> float:
-        return low + self.share * (high - low)
-
-    def _between(self, low: float | None, high: float | None) -> float | None:
-        return None if low is None or high is None else self._at(low, high)
-
-    def _error(
-        self, low_fits: FloatArray | None, high_fits: FloatArray | None, low: float | None, high: float | None
-    ) -> float | None:
-        if low_fits is None or high_fits is None:
-            return self._between(low, high)
-        return float(error_between_fits(low_fits + self.share * (high_fits - low_fits)))
+        return sum(share * figure(plan) for share, plan in self.parts)

@@ -12,6 +12,7 @@ from vinelm.controller.planning.decision import EFFORT, Alternative, BoundUse, D
 from vinelm.controller.planning.frontier import Frontier
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS, Metric
 from vinelm.controller.planning.subtree import SubtreeView
+from vinelm.plans.expected import Errors, Figures
 from vinelm.plans.promise import Z90, Promise
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
@@ -81,31 +82,19 @@ class PathDecision(Decision):
             found = [{"stage": stage, "model": model, "probability": comes, "steps": found}]
         return found
 
-    @property
-    def accuracy(self) -> float:
-        """Expected accuracy of ending at ``target``: the estimate itself, also if the objective sets ``confidence``."""
-        return float(self.metrics.annotated.accuracy[self.target])
+    @cached_property
+    def figures(self) -> Figures:
+        """What is expected from the root on: dollars discounted by early stops, seconds of a whole path."""
+        at = self.target
+        seconds = float(self.metrics.mean(Metric.LATENCY)[at])
+        return Figures(float(self.annotated.accuracy[at]), float(self.metrics.mean(Metric.COST)[at]), seconds, seconds)
 
     @property
-    def path_cost_usd(self) -> float:
-        """Expected dollars from the root, discounted by early stops."""
-        return float(self.metrics.mean(Metric.COST)[self.target])
-
-    @property
-    def path_latency_s(self) -> float:
-        """Expected seconds from the root at zero load, for a request that runs the whole path."""
-        return float(self.metrics.mean(Metric.LATENCY)[self.target])
-
-    @property
-    def expected_latency_s(self) -> float:
-        """Expected seconds from the root at zero load; here those of the whole path."""
-        return self.path_latency_s
-
-    @property
-    def standard_error(self) -> float | None:
-        """Standard error of the accuracy; None where the trie has none."""
-        errors = self.annotated.accuracy_se
-        return None if errors is None else float(errors[self.target])
+    def errors(self) -> Errors:
+        """Those of the path."""
+        known = self.annotated.accuracy_se, self.annotated.cost_se
+        accuracy, cost_usd = (None if errors is None else float(errors[self.target]) for errors in known)
+        return Errors(accuracy, cost_usd)
 
     @cached_property
     def remaining_cost_usd(self) -> float:
@@ -202,15 +191,9 @@ class PathDecision(Decision):
     def _short(self) -> str:
         return " with ".join(f"{bound} = {getattr(self.request.objective, bound):g}{UNITS[bound]}" for bound in self.relaxed)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan, its expected values and its reason as JSON types; seconds are None if the trie has no latencies."""
-        return {
-            "node": self.node,
-            "target": self.target,
-            "next_model": self.next_model,
-            **self._figures(),
-            **self.facts(),
-        }
+    @property
+    def _now(self) -> dict[str, Any]:
+        return {"target": self.target, **super()._now}
 
     def facts(self) -> dict[str, Any]:
         """Return the plan alone as JSON types."""

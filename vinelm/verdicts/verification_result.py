@@ -87,7 +87,7 @@ class Verification:
     @property
     def promised_cost_interval(self) -> Interval | None:
         """90 % interval of the mean dollars of so many requests; None without standard errors or below two requests."""
-        error = self.decision.cost_error_usd
+        error = self.decision.errors.cost_usd
         if error is None or not math.isfinite(error) or len(self.rows) < 2:
             return None
         sampling = float(np.var([row.cost_usd for row in self.rows], ddof=1)) / len(self.rows)

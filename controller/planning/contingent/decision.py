@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.plan import ContingentPlan, OfPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
-from vinelm.controller.planning.decision import EFFORT, Alternative, BoundUse, Decision, spare
+from vinelm.controller.planning.decision import EFFORT, Alternative, Decision, spare
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
+from vinelm.plans.expected import Errors, Figures
+from vinelm.plans.plan import Plan
 from vinelm.plans.promise import Z90, Promise, SelectionOptimism
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.decision_graph import END, NOTHING
@@ -60,14 +61,14 @@ def explained(options: list[Option]) -> list[Option]:
 
 
 @dataclass
-class ContingentDecision(OfPlan, Decision):
+class ContingentDecision(Decision):
     """A plan with a model for each arm. ``target`` is the request's node: there is no one node where the plan ends.
 
     Accuracy, dollars and seconds are those of a request that is at ``node`` and goes on there to one of the arms; from the root
     on, those of every request.
     """
 
-    plan: ContingentPlan = field(compare=False, repr=False)
+    plan: Plan = field(compare=False, repr=False)
     problem: Problem = field(compare=False, repr=False)
     goal: PlanGoal = field(compare=False, repr=False)
 
@@ -96,7 +97,7 @@ class ContingentDecision(OfPlan, Decision):
         return self.accuracy, self.remaining_cost_usd, self.remaining_latency_s
 
     def lines(self, limit: int | None = None) -> list[str]:
-        """See :meth:`ContingentPlan.lines`."""
+        """See :meth:`Plan.lines`."""
         return self.plan.lines(limit)
 
     @property
@@ -109,25 +110,36 @@ class ContingentDecision(OfPlan, Decision):
         }
 
     @property
+    def figures(self) -> Figures:
+        """See :attr:`Plan.figures`."""
+        return self.plan.figures
+
+    @cached_property
+    def errors(self) -> Errors:
+        """Those of the plan; where its dollars have none by fit, as if all ends erred alike."""
+        found, errors = self.plan.errors, self.annotated.cost_se
+        alike = None if errors is None else float(sum(errors[node] for node in self.ends))
+        return found if found.cost_usd is not None else found._replace(cost_usd=alike)
+
+    @property
     def ends(self) -> list[int]:
         """The nodes at which the plan may end."""
         return self.plan.ends
 
     @property
     def words(self) -> str:
-        """See :attr:`ContingentPlan.words`."""
+        """See :attr:`Plan.words`."""
         return self.plan.words
 
     @property
-    def right_by_fit(self) -> FloatArray | None:
-        """See :attr:`ContingentPlan.right_by_fit`."""
-        return self.plan.right_by_fit
+    def steps(self) -> list[dict[str, Any]]:
+        """See :attr:`Plan.steps`."""
+        return self.plan.steps
 
     @property
-    def cost_error_usd(self) -> float | None:
-        """The same of the expected dollars; on a trie of what requests show, what its fits differ by."""
-        found = self.plan.cost_error_usd
-        return super().cost_error_usd if found is None else found
+    def reached(self) -> FloatArray:
+        """See :attr:`Plan.reached`."""
+        return self.plan.reached
 
     @property
     def remaining_cost_usd(self) -> float:
@@ -167,14 +179,14 @@ class ContingentDecision(OfPlan, Decision):
             reference=None if single is None else single[0],
         )
 
-    def _best_single_model(self) -> tuple[str, ContingentPlan] | None:
+    def _best_single_model(self) -> tuple[str, Plan] | None:
         """The most accurate plan on one model that is neither dearer nor slower; None if there is none, or it is this plan."""
-        graph, found = self.plan.graph, list[tuple[str, ContingentPlan]]()
+        graph, found = self.plan.graph, list[tuple[str, Plan]]()
         for index, name in enumerate(self.metrics.trie.models):
             choice = np.where(graph.source_may_end, END, NOTHING)
             edges = np.flatnonzero(graph.model == index)
             choice[graph.group_of_edge[edges]] = edges
-            plan = ContingentPlan(graph, 0, {group: int(choice[group]) for group in graph.groups_at(0)}, choice)
+            plan = Plan(graph, 0, {group: int(choice[group]) for group in graph.groups_at(0)}, choice)
             is_within = plan.cost_usd <= self.plan.cost_usd and plan.latency_s <= self.plan.latency_s
             if np.array_equal(plan.runs, self.plan.runs):
                 return None
@@ -211,11 +223,6 @@ class ContingentDecision(OfPlan, Decision):
         if COST_CAP in means:
             found[COST_CAP] = spare(objective.max_cost_usd or 0.0, self.plan.cost_usd)
         return found
-
-    @property
-    def bounds(self) -> list[BoundUse]:
-        """See :attr:`Decision.bounds`."""
-        return [BoundUse(bound, None, None) for bound in self.slack]
 
     @cached_property
     def binding(self) -> str | None:
@@ -297,7 +304,7 @@ class ContingentDecision(OfPlan, Decision):
             for edge in graph.edges_of(group):
                 outcome = self.problem.beginning_with(group, edge, self.goal)
                 if outcome.first[group] != NOTHING or chosen == edge:
-                    plan = ContingentPlan(graph, self.plan.start, outcome.first, outcome.choice)
+                    plan = Plan(graph, self.plan.start, outcome.first, outcome.choice)
                     plan = self._arm(group) if chosen == edge else plan
                     name = models[graph.model[edge]]
                     root_s = float(self.metrics.annotated.latency_s[0]) if self.node == 0 else 0.0
@@ -306,19 +313,13 @@ class ContingentDecision(OfPlan, Decision):
             found += explained(here)
         return found
 
-    def _arm(self, group: int) -> ContingentPlan:
+    def _arm(self, group: int) -> Plan:
         """The plan for a request that goes on to one arm."""
-        return ContingentPlan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
+        return Plan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan, its expected values and its reason as JSON types; seconds are None if the trie has no latencies."""
-        return {
-            "node": self.node,
-            "next_model": self.next_model,
-            "next_models": self.next_models,
-            **self._figures(),
-            **self.facts(),
-        }
+    @property
+    def _now(self) -> dict[str, Any]:
+        return {**super()._now, "next_models": self.next_models}
 
     def facts(self) -> dict[str, Any]:
         """Return the plan alone as JSON types."""

@@ -21,7 +21,7 @@ from typing import Self
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.plan import ContingentPlan
+from vinelm.plans.plan import Plan
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.decision_graph import DecisionGraph, Integers
 
@@ -111,11 +111,11 @@ class GridCap:
         # no answer fits any more.
         return np.asarray(enough - self.use[edges] - self.need[target] >= -_ROUNDING * max(self.whole, _TINY))
 
-    def holds(self, plan: ContingentPlan) -> bool:
+    def holds(self, plan: Plan) -> bool:
         """True if every history of a plan is within the limit."""
         return plan.longest(self.use) <= self.limit
 
-    def most_used(self, plan: ContingentPlan) -> float:
+    def most_used(self, plan: Plan) -> float:
         """The use of a plan's longest (or most expensive) history on average, at zero load."""
         return plan.longest(self.mean)
 

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.metric import COST_CAP, LATENCY_CAP, Metric, Remaining, bounded_quantities
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
+from vinelm.plans.plan import Plan
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.decision_graph import DecisionGraph, Integers, Span
 
@@ -85,11 +85,11 @@ class Cap:
         """Where the histories are within the limit."""
         return self.used(low, high) <= self.limit
 
-    def most_used(self, plan: ContingentPlan) -> float:
+    def most_used(self, plan: Plan) -> float:
         """The use of a plan's longest (or most expensive) history."""
         return float(self.used(0, len(self.totals.graph.nodes))[self.totals.graph.position[plan.runs]].max(initial=0.0))
 
-    def holds(self, plan: ContingentPlan) -> bool:
+    def holds(self, plan: Plan) -> bool:
         """True if every history of a plan is within the limit."""
         return self.most_used(plan) <= self.limit
 

@@ -10,7 +10,6 @@ from typing import Self
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.grid_problem import GridProblems
 from vinelm.controller.planning.contingent.hull import Curve
-from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.population import Population, RootPlan
 from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.problems import Problems, check_plannable
@@ -22,6 +21,7 @@ from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
+from vinelm.plans.plan import Plan
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.arrays import BoolArray
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
@@ -131,7 +131,7 @@ class ContingentPlanner:
         request: PlanRequest,
         policy: RootPlan,
         relaxed: tuple[str, ...],
-        found: tuple[str | None, ContingentPlan, Problem],
+        found: tuple[str | None, Plan, Problem],
     ) -> ContingentDecision:
         return ContingentDecision(
             request.node, request.node, found[0], relaxed, self.metrics, request, found[1], found[2], policy.goal
@@ -247,7 +247,7 @@ class ContingentPlanner:
         if NOTHING in choices or (END in choices and not problem.can_end):
             return None
         if caps:
-            plan = ContingentPlan(self.graph, problem.start, first, outcome.choice)
+            plan = Plan(self.graph, problem.start, first, outcome.choice)
             if plan.lost or not problem.admits(plan):
                 return None
         return replace(outcome, first=first, goal=policy.goal)

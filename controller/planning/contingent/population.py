@@ -10,13 +10,13 @@ from statistics import NormalDist
 import numpy as np
 
 from vinelm.controller.planning.contingent.hull import Curve
-from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, bounds_averages
 from vinelm.controller.planning.mixture import Hull
 from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.objective import Objective
+from vinelm.plans.plan import Plan
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.decision_graph import Integers
@@ -41,7 +41,7 @@ class RootPlan:
     relaxed: tuple[str, ...] = ()
     best: float = float("nan")
     within_s: float | None = None
-    looked_up: dict[object, tuple[str | None, ContingentPlan, Problem]] = field(default_factory=dict, compare=False, repr=False)
+    looked_up: dict[object, tuple[str | None, Plan, Problem]] = field(default_factory=dict, compare=False, repr=False)
     """The next model, plan and problem by node, arms and whether the request may end, where only these matter."""
 
 
@@ -202,7 +202,7 @@ class Population:
     def _followed(self, plan: int) -> Solution:
         choice = self.fixed.choice(plan)
         first = {group: int(choice[group]) for group in self.problem.groups}
-        found = ContingentPlan(self.problem.graph, 0, first, choice)
+        found = Plan(self.problem.graph, 0, first, choice)
         return Solution(first, lambda: choice, found.accuracy, found.cost_usd, found.lost)
 
     # -- lower bounds ------------------------------------------------------------------------------------------
@@ -218,10 +218,10 @@ class Population:
         error = self._error(self._plan(corner))
         return max(corner.accuracy - self._z * error, 0.0) if not math.isnan(error) else 0.0
 
-    def _error(self, plan: ContingentPlan) -> float:
+    def _error(self, plan: Plan) -> float:
         if plan.standard_error is None:
             raise no_standard_errors(self.problem.graph.annotated)
         return plan.standard_error
 
-    def _plan(self, corner: Solution) -> ContingentPlan:
+    def _plan(self, corner: Solution) -> Plan:
         return corner.plan(self.problem.graph, 0)

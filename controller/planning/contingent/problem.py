@@ -10,9 +10,9 @@ from itertools import combinations
 import numpy as np
 
 from vinelm.controller.planning.contingent.limits import Admissible, Cap, least_of_the_longest, within_all
-from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.values import Best, Induction, PlanGoal, Worth
 from vinelm.controller.planning.metric import UNITS
+from vinelm.plans.plan import Plan
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
@@ -48,9 +48,9 @@ class Solution:
         """The choice of every group below the start, by group."""
         return self.below()
 
-    def plan(self, graph: DecisionGraph, start: int) -> ContingentPlan:
+    def plan(self, graph: DecisionGraph, start: int) -> Plan:
         """Return the plan with its figures."""
-        return ContingentPlan(graph, start, self.first, lambda: self.choice)
+        return Plan(graph, start, self.first, lambda: self.choice)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Problem:
         within = within_all(self.caps.values(), len(self.graph.nodes)) if self.caps else None
         return StaticPlans(self.graph, self.admission.servable, within)
 
-    def admits(self, plan: ContingentPlan) -> bool:
+    def admits(self, plan: Plan) -> bool:
         """True if every history of a plan is within the caps."""
         return all(cap.holds(plan) for cap in self.caps.values())
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from kit.worlds.outcomes import every_history, path_trie, random_outcome_trie, random_predictive
 
-from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.estimator.signals.build import signals_trie
+from vinelm.plans.plan import Plan
 from vinelm.plans.promise import error_between_fits
 from vinelm.trie.decision_graph import END, DecisionGraph
 from vinelm.vinefile.structure import check_annotated
@@ -105,7 +105,7 @@ def test_ending_after_the_first_answer(case):
     everywhere = np.full(len(graph.source), END)
     (group,) = graph.groups_at(0)
     for edge in graph.edges_of(group):
-        plan = ContingentPlan(graph, 0, {group: edge}, everywhere)
+        plan = Plan(graph, 0, {group: edge}, everywhere)
         first = [max(of.values(), default=0.0) for h, of in right.items() if len(h) == 1 and h[0][0] == graph.model[edge]]
         assert plan.accuracy == pytest.approx(sum(first), abs=1e-12)
 
@@ -120,7 +120,7 @@ def test_the_worth_of_any_plan_is_that_of_its_histories(case):
     for _ in range(20):
         choice = np.array([rng.choice([END, *graph.edges_of(g)]) for g in range(len(graph.source))])
         choice[root] = rng.choice([*graph.edges_of(root)])
-        plan = ContingentPlan(graph, 0, {root: int(choice[root])}, choice)
+        plan = Plan(graph, 0, {root: int(choice[root])}, choice)
         wanted = {}  # by history: the model that goes on, or None
         for group in range(len(graph.source)):
             history = arm_of.get((int(graph.nodes[graph.source[group]]), int(graph.stage[group])), ())

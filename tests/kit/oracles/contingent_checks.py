@@ -12,11 +12,11 @@ from kit.oracles.contingent_brute_force import ContingentQuestion, Measured, ran
 from vinelm.controller.planner import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.limits import Admissible
-from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
+from vinelm.plans.plan import Plan
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.decision_graph import DecisionGraph
 
@@ -26,7 +26,7 @@ PRICES = (0.0, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0, 2.0, 8.0)
 _AVERAGES = ("min_accuracy", "max_cost_usd")
 
 
-def plan_at(annotated: AnnotatedTrie, price: float) -> ContingentPlan:
+def plan_at(annotated: AnnotatedTrie, price: float) -> Plan:
     """Return the best plan from the root on by accuracy less ``price`` times dollars, over a trie of any kind."""
     graph = DecisionGraph.of(annotated)
     problem = Problem(graph, 0, graph.groups_at(0), Admissible(graph, {}, None), may_stop=False)

@@ -28,11 +28,11 @@ from vinelm.evaluation.off_policy.planned_steps import (
 )
 from vinelm.evaluation.off_policy.steps import StepPolicy, StepsByKind
 from vinelm.evaluation.plans.graph_plans import GraphPlans, StagePlan
-from vinelm.evaluation.plans.plans import FixedPlan
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.rivals.base import Evidence, TriedPolicies
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, UntilTwoAgree, VoteOfK, VotePolicy
 from vinelm.objective import Objective
+from vinelm.plans.expected import Expected
 from vinelm.rows.kinds import untitled
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
@@ -96,7 +96,7 @@ def _served(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
     return found.get("signals") or found.get("paths")
 
 
-def _chosen(plan: FixedPlan, parts: Iterable[tuple[float, StepPolicy | StepsByKind]]) -> ChosenPolicy:
+def _chosen(plan: Expected, parts: Iterable[tuple[float, StepPolicy | StepsByKind]]) -> ChosenPolicy:
     return ChosenPolicy(
         parts=tuple(parts), words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd,
         code=code_of(plan), ends_early=ends_early(plan),
@@ -261,7 +261,7 @@ class Fit:
         kinds = {kind: steps(along(planner, self._first, kind)) for kind in planner.annotated.template.kinds or ("",)}
         return kinds.get("") or StepsByKind(kinds)
 
-    def following(self, plan: FixedPlan) -> ChosenPolicy:
+    def following(self, plan: Expected) -> ChosenPolicy:
         """Return a fixed plan over the trie of :attr:`plain`, or a mixture of two, as a policy."""
         plans = self.plain.plans
         locate = along_stages(plans.planner, self._first)

@@ -12,8 +12,9 @@ import numpy as np
 from vinelm.controller import Decision
 from vinelm.errors import ConfigError
 from vinelm.evaluation.judging.fit import Fit
-from vinelm.evaluation.plans.plans import FixedPlan, Plans
+from vinelm.evaluation.plans.plans import Plans
 from vinelm.objective import Objective
+from vinelm.plans.expected import Expected
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie.verdict import LEAST_ROWS
@@ -39,7 +40,7 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
     )
 
 
-def worth_proving(today: FixedPlan, plans: Plans[Any], tried: Plans[Any]) -> list[Decision]:
+def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list[Decision]:
     """Return the plans that a profile runs: the most accurate within 70 % of today's dollars, and within all of them.
 
     The first comes last if it is expected to lose more than :data:`HARDLY` against what runs today, and the other is not.

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vinelm.controller import Decision, Planner
-from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.evaluation.off_policy.steps import Rest, Seen, Step
 from vinelm.objective import Objective
+from vinelm.plans.plan import Plan
 from vinelm.signals import Outcome
 from vinelm.template.template import stage_title
 from vinelm.trie import Trie
@@ -103,7 +103,7 @@ class ContingentSteps:
         locate: How a request moves through the plan's trie.
     """
 
-    plan: ContingentPlan
+    plan: Plan
     locate: Locate
     _rests: dict[tuple[int, str | None], Rest] = field(default_factory=dict, init=False)
 
@@ -123,12 +123,12 @@ class ContingentSteps:
             self._rests[where] = Rest(below.accuracy, below.cost_usd, below.expected_latency_s)
         return self._rests[where]
 
-    def _below(self, at: TriePosition) -> ContingentPlan:
+    def _below(self, at: TriePosition) -> Plan:
         graph = self.plan.graph
         position = int(graph.position[at.node])
         groups = graph.groups_at(position, None if at.stage is None else (at.stage,))
         first = {group: self.plan.first.get(group, int(self.plan.choice[group])) for group in groups}
-        return ContingentPlan(graph, position, first, self.plan.choice)
+        return Plan(graph, position, first, self.plan.choice)
 
 
 @dataclass(frozen=True, eq=False)

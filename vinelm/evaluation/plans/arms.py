@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.controller.planning.contingent.plan import ContingentPlan
+from vinelm.plans.plan import Plan
 from vinelm.plans.promise import Z90
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -122,13 +122,13 @@ def by_kind(decision: Any) -> list[PlanOfKind]:
     return [_of_kind(kind, shares[kind], plans, stages) for kind in often]
 
 
-def _of_kind(kind: str, share: float, plans: Sequence[tuple[float, ContingentPlan]], stages: Sequence[str]) -> PlanOfKind:
+def _of_kind(kind: str, share: float, plans: Sequence[tuple[float, Plan]], stages: Sequence[str]) -> PlanOfKind:
     accuracy = cost_usd = 0.0
     first: dict[str, float] = defaultdict(float)
     for part, plan in plans:
         graph, trie = plan.graph, plan.graph.annotated.trie
         own = {group: edge for group, edge in plan.first.items() if stages[graph.stage[group]] == kind}
-        below = ContingentPlan(graph, 0, own, plan.choice)
+        below = Plan(graph, 0, own, plan.choice)
         accuracy, cost_usd = accuracy + part * below.accuracy, cost_usd + part * below.cost_usd
         for edge in own.values():
             first[trie.models[graph.model[edge]]] += part / len(own)

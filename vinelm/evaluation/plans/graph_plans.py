@@ -12,13 +12,14 @@ import numpy as np
 
 from vinelm.controller import Decision
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.controller.planning.contingent.plan import ContingentPlan, OfPlan
 from vinelm.controller.planning.mixture import Hull
 from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.evaluation.off_policy.planned_steps import ContingentSteps, Locate
 from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFrontier, Plans, Role, thinned
 from vinelm.objective import Objective
-from vinelm.plans.promise import Z90, Promise
+from vinelm.plans.expected import Errors, Expected, Figures
+from vinelm.plans.plan import Plan
+from vinelm.plans.promise import Z90
 from vinelm.plans.static_plans import NEVER, StaticPlans
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
@@ -29,7 +30,7 @@ N_BUDGETS = 24
 
 
 @dataclass(frozen=True)
-class StagePlan(OfPlan):
+class StagePlan(Expected):
     """A model for each stage, and what the trie expects of it. Compares equal to the same models and the same end.
 
     Attributes:
@@ -41,15 +42,25 @@ class StagePlan(OfPlan):
 
     models: dict[str, str]
     most_invocations: int | None
-    plan: ContingentPlan = field(compare=False)
+    plan: Plan = field(compare=False)
 
     def __hash__(self) -> int:
         return hash((*self.models.items(), self.most_invocations))
 
     @property
-    def is_feasible(self) -> bool:
-        """True: static plans that do not meet the bounds are left out."""
-        return True
+    def parts(self) -> tuple[tuple[float, StagePlan], ...]:
+        """Itself."""
+        return ((1.0, self),)
+
+    @property
+    def figures(self) -> Figures:
+        """See :attr:`Plan.figures`."""
+        return self.plan.figures
+
+    @property
+    def errors(self) -> Errors:
+        """That of its accuracy."""
+        return Errors(self.plan.standard_error, None)
 
     @property
     def words(self) -> str:
@@ -62,25 +73,6 @@ class StagePlan(OfPlan):
     def annotated(self) -> AnnotatedTrie:
         """The trie."""
         return self.plan.graph.annotated
-
-    @cached_property
-    def promise(self) -> Promise:
-        """The accuracy to expect from serving it; no correction for having chosen it among the static plans."""
-        return Promise(
-            estimate=self.accuracy, standard_error=self.plan.standard_error, optimism=None, advantage=0.0,
-            advantage_optimism=None, reference=None,
-        )  # fmt: skip
-
-    @property
-    def parts(self) -> tuple[tuple[float, StagePlan], ...]:
-        """See :attr:`~vinelm.evaluation.plans.plans.FixedPlan.parts`."""
-        return ((1.0, self),)
-
-    @property
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """The 90 % interval of ``accuracy``; empty without standard errors."""
-        found = self.promise.interval
-        return {} if found is None else {"accuracy": found}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan and its figures as plain JSON types."""
@@ -273,7 +265,7 @@ class GraphPlans(Plans[StagePlan]):
         trie, graph = self.annotated.trie, fixed.graph
         row, cut = divmod(index, fixed.depth)
         choice = fixed.choice(index)
-        plan = ContingentPlan(graph, 0, {group: int(choice[group]) for group in graph.groups_at(0)}, choice)
+        plan = Plan(graph, 0, {group: int(choice[group]) for group in graph.groups_at(0)}, choice)
         can_end = bool((graph.may_end & (np.diff(graph.first_group) > 0)).any())
         return StagePlan(
             models={
@@ -301,7 +293,7 @@ def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
     return found
 
 
-def _plan_on(graph: DecisionGraph, plan: ContingentPlan) -> ContingentPlan | None:
+def _plan_on(graph: DecisionGraph, plan: Plan) -> Plan | None:
     """The plan over another graph of the workflow; None where that lacks a model which the plan runs."""
     there, before = matched(plan.graph, graph), plan.graph
     choice = np.where(graph.source_may_end, END, NOTHING)
@@ -322,7 +314,7 @@ def _plan_on(graph: DecisionGraph, plan: ContingentPlan) -> ContingentPlan | Non
             choice[group] = edge
             if at == 0:
                 first[group] = edge
-    return ContingentPlan(graph, 0, first, choice)
+    return Plan(graph, 0, first, choice)
 
 
 def _stage(graph: DecisionGraph, group: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from vinelm.controller import Decision, Planner
 from vinelm.controller.planning.mixture import Hull
@@ -13,7 +13,7 @@ from vinelm.errors import InfeasibleError
 from vinelm.evaluation.off_policy.planned_steps import Locate
 from vinelm.evaluation.off_policy.steps import StepPolicy
 from vinelm.objective import Objective
-from vinelm.plans.promise import Promise
+from vinelm.plans.expected import Expected
 from vinelm.policies import StaticPolicy
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -40,105 +40,19 @@ PATHS = "VineLM over paths"
 """Display name of VineLM's plans over paths, beside those over what requests show."""
 
 
-class FixedPlan(Protocol):
-    """A plan that does not depend on what happens, and what is expected of it: a path, or a model for each stage."""
-
-    @property
-    def words(self) -> str:
-        """The plan in one line."""
-
-    @property
-    def accuracy(self) -> float:
-        """Expected accuracy."""
-
-    @property
-    def standard_error(self) -> float | None:
-        """Of the accuracy; None where the trie has none."""
-
-    @property
-    def path_cost_usd(self) -> float:
-        """Expected dollars per request."""
-
-    @property
-    def path_latency_s(self) -> float:
-        """Expected seconds of a request that runs the longest way through the plan, at zero load."""
-
-    @property
-    def expected_latency_s(self) -> float:
-        """Expected seconds per request at zero load."""
-
-    @property
-    def is_feasible(self) -> bool:
-        """True if the plan meets every bound of the objective."""
-
-    @property
-    def parts(self) -> tuple[tuple[float, Any], ...]:
-        """The plans that requests are divided between, each with its share of the requests; itself if they are not."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan and its figures as plain JSON types."""
-
-
 @dataclass(frozen=True, slots=True)
-class MixedFixed:
-    """Two fixed plans between which requests are divided as they are between VineLM's own: see :class:`FixedPlan`."""
+class MixedFixed(Expected):
+    """Two fixed plans between which requests are divided as they are between VineLM's own."""
 
     parts: tuple[tuple[float, Any], ...]
-    is_feasible: bool = True
-
-    @property
-    def words(self) -> str:
-        """See :attr:`FixedPlan.words`."""
-        return "; ".join(f"{share:.0%} of requests: {plan.words}" for share, plan in self.parts)
-
-    @property
-    def accuracy(self) -> float:
-        """See :attr:`FixedPlan.accuracy`."""
-        return self._mean("accuracy")
-
-    @property
-    def standard_error(self) -> float | None:
-        """As if both plans erred alike, an upper bound."""
-        return None if any(plan.standard_error is None for _, plan in self.parts) else self._mean("standard_error")
-
-    @property
-    def path_cost_usd(self) -> float:
-        """See :attr:`FixedPlan.path_cost_usd`."""
-        return self._mean("path_cost_usd")
-
-    @property
-    def path_latency_s(self) -> float:
-        """See :attr:`FixedPlan.path_latency_s`: of the slower plan."""
-        return float(max(plan.path_latency_s for _, plan in self.parts))
-
-    @property
-    def expected_latency_s(self) -> float:
-        """See :attr:`FixedPlan.expected_latency_s`."""
-        return self._mean("expected_latency_s")
-
-    @property
-    def promise(self) -> Promise:
-        """The estimate itself: two of few plans, between which nothing was chosen, gain nothing by chance."""
-        return Promise(
-            estimate=self.accuracy, standard_error=self.standard_error, optimism=None, advantage=0.0,
-            advantage_optimism=None, reference=None,
-        )  # fmt: skip
-
-    @property
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """The 90 % interval of ``accuracy``; empty without standard errors."""
-        return {} if self.promise.interval is None else {"accuracy": self.promise.interval}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan and its figures as plain JSON types."""
         figures = {name: getattr(self, name) for name in ("is_feasible", "accuracy", "path_cost_usd", "path_latency_s")}
         return figures | {"mixed_plans": [{"share": share, **plan.to_dict()} for share, plan in self.parts]}
 
-    def _mean(self, name: str) -> float:
-        return float(sum(share * getattr(plan, name) for share, plan in self.parts))
 
-
-Fixed = TypeVar("Fixed", bound=FixedPlan)
+Fixed = TypeVar("Fixed", bound=Expected)
 Item = TypeVar("Item")
 
 
@@ -203,7 +117,7 @@ class Plans(ABC, Generic[Fixed]):
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
         """Return the hull of those plans, for an objective that mixes plans; None if none meets the other bounds."""
 
-    def mixed_fixed(self, objective: Objective, role: Role) -> FixedPlan | None:
+    def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:
         """Return the best of these plans, or the best mixture of two where the objective mixes plans; None: none."""
         hull = self.fixed_hull(objective, role) if objective.mixes else None
         mixture = None if hull is None else hull.mixture(objective)
@@ -268,13 +182,13 @@ class Plans(ABC, Generic[Fixed]):
         """Return a policy that follows a plan; ``settings`` are ``clock``, ``request`` and ``judge``."""
         return StaticPolicy(self.annotated.template.base, **self.settings(plan), **settings)
 
-    def of_role(self, objective: Objective, role: Role) -> FixedPlan | None:
+    def of_role(self, objective: Objective, role: Role) -> Expected | None:
         """Return VineLM's plan or a fixed one; None if none meets the bounds.
 
         Raises:
             InfeasibleError: VineLM has no plan that meets the bounds, and the objective asks to raise then.
         """
-        found: FixedPlan | None = self.decision(objective) if role == "vinelm" else self.mixed_fixed(objective, role)
+        found: Expected | None = self.decision(objective) if role == "vinelm" else self.mixed_fixed(objective, role)
         return found if found is not None and found.is_feasible else None
 
     def compare(self, objective: Objective) -> list[PlannedPolicy]:

@@ -8,9 +8,9 @@ from kit.tries import routed
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
+from vinelm.plans.plan import Plan
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.decision_graph import DecisionGraph
 
@@ -187,7 +187,7 @@ def test_the_error_of_a_fixed_plan_is_that_of_the_same_contingent_plan(requests)
     fixed = StaticPlans(graph, None)
     for number in range(len(fixed.accuracy)):
         choice = fixed.choice(number)
-        plan = ContingentPlan(graph, 0, {0: int(choice[0])}, choice)
+        plan = Plan(graph, 0, {0: int(choice[0])}, choice)
         assert plan.accuracy == pytest.approx(fixed.accuracy[number])
         assert plan.cost_usd == pytest.approx(fixed.cost_usd[number])
         assert plan.latency_s == fixed.longest_s[number]

@@ -10,10 +10,10 @@ from kit.worlds.outcomes import random_outcome_trie
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.limits import Admissible
-from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.objective import Objective
+from vinelm.plans.plan import Plan
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.decision_graph import END, DecisionGraph
 
@@ -44,7 +44,7 @@ def wrong_prices(annotated):
     plans, wrong = question.plans(), []
     for price in PRICES:
         outcome = problem.best(PlanGoal("accuracy", price))
-        plan = ContingentPlan(graph, 0, outcome.first, outcome.choice)
+        plan = Plan(graph, 0, outcome.first, outcome.choice)
         found = question.measure(plan.next_model)
         best = max(plan.accuracy - price * plan.cost_usd for plan in plans)
         same = abs(found.accuracy - plan.accuracy) + abs(found.cost_usd - plan.cost_usd) <= TOLERANCE
@@ -152,7 +152,7 @@ def test_fixed_plans_run_one_model_for_each_invocation_and_end_where_the_check_p
         assert (accuracy, cost) == pytest.approx((plan.accuracy, plan.cost_usd), abs=TOLERANCE)
         assert fixed.longest_s[number] == pytest.approx(plan.longest_s + annotated.latency_s[0])
         choice = fixed.choice(number)
-        same = ContingentPlan(graph, 0, {0: int(choice[0])}, choice)
+        same = Plan(graph, 0, {0: int(choice[0])}, choice)
         assert same.accuracy == pytest.approx(accuracy, abs=TOLERANCE)
         assert same.standard_error == pytest.approx(fixed.error[number], abs=1e-7)
         assert (choice[graph.checked] == END).all()

@@ -11,12 +11,12 @@ from kit.tries import random_merged
 
 from vinelm.controller.planning.contingent.grid_problem import GridProblems
 from vinelm.controller.planning.contingent.limits import Admissible
-from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.objective import Objective
+from vinelm.plans.plan import Plan
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.trie import Trie
@@ -71,7 +71,7 @@ def test_the_figures_of_a_plan_are_what_following_every_history_gives(case, seed
             if child is not None:
                 choice[group] = next(e for e in graph.edges_of(group) if graph.target[e] == child)
         for node in (0, trie.children(0)[0]):
-            plan = ContingentPlan(graph, node, {group: int(choice[group]) for group in graph.groups_at(node)}, choice)
+            plan = Plan(graph, node, {group: int(choice[group]) for group in graph.groups_at(node)}, choice)
             accuracy, cost, longest = worth(annotated, plans[at], rates, node)
             if node:  # of a request that goes on there
                 accuracy, cost = (
@@ -209,7 +209,7 @@ def test_a_plan_is_judged_by_its_own_requests():
             accuracy += float(mass @ known.stop_success[node]) * (k + 1 < turns)
             mass = mass * (1.0 - known.stop[node])
         choice = fixed.choice(number)
-        plan = ContingentPlan(graph, 0, {0: int(choice[0])}, choice)
+        plan = Plan(graph, 0, {0: int(choice[0])}, choice)
         assert (fixed.accuracy[number], fixed.cost_usd[number]) == pytest.approx((accuracy, cost), abs=1e-12)
         assert (plan.accuracy, plan.cost_usd) == pytest.approx((accuracy, cost), abs=1e-12)
         assert plan.latency_s == pytest.approx(fixed.longest_s[number], abs=1e-12)
@@ -253,7 +253,7 @@ def test_standard_errors_add_up():
 
     def plan(turns):
         choice = fixed.choice(turns - 1)
-        return ContingentPlan(graph, 0, {0: int(choice[0])}, choice)
+        return Plan(graph, 0, {0: int(choice[0])}, choice)
 
     assert plan(1).standard_error == pytest.approx(0.03)
     assert 0.0 < plan(3).standard_error <= 0.03 * (plan(3).mass.sum() - 1.0)

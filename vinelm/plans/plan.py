@@ -10,16 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vinelm.plans.expected import Errors, Figures
 from vinelm.plans.promise import contingent_standard_error, error_between_fits, merged_standard_error
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers
 
 _DEEPEST = 10_000
-"""Most steps of a plan in :attr:`ContingentPlan.steps`."""
+"""Most steps of a plan in :attr:`Plan.steps`."""
 
 
 @dataclass(frozen=True, eq=False)
-class ContingentPlan:
+class Plan:
     """The model to run after each history, given the arm that the application takes.
 
     Its figures are those of a request that is at the start and goes on there: from the root, of every request. They are
@@ -70,7 +71,7 @@ class ContingentPlan:
         """Return the choice of a group: an edge, or that the request ends."""
         return self.first[group] if group in self.first else int(self.choice[group])
 
-    def is_same_as(self, other: ContingentPlan) -> bool:
+    def is_same_as(self, other: Plan) -> bool:
         """True if another plan over the same graph chooses the same after every history that may happen."""
         pairs = zip(self._arms, other._arms, strict=False)
         return len(self._arms) == len(other._arms) and all(
@@ -83,6 +84,16 @@ class ContingentPlan:
     def accuracy(self) -> float:
         """Expected accuracy."""
         return sum(share * part._accuracy() for share, part in self._parts)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What is expected of a request that is at the start and goes on there; from the root on, of every request."""
+        return Figures(self.accuracy, self.cost_usd, self.latency_s, self.expected_latency_s)
+
+    @cached_property
+    def errors(self) -> Errors:
+        """The standard errors of the figures."""
+        return Errors(self.standard_error, self.cost_error_usd, self.right_by_fit)
 
     @property
     def promised_accuracy(self) -> float:
@@ -340,7 +351,7 @@ class ContingentPlan:
         return float(values[0]) if self.start == 0 else 0.0
 
     @cached_property
-    def _parts(self) -> tuple[tuple[float, ContingentPlan], ...]:
+    def _parts(self) -> tuple[tuple[float, Plan], ...]:
         """The share of the requests of each difficulty, and the plan with their rates; from the root on only."""
         if self.start or len(self.graph.mixture) == 1:
             return ((1.0, self),)
@@ -408,44 +419,3 @@ class _Arms(NamedTuple):
     edge: Integers
     chance: FloatArray
     right: FloatArray
-
-
-class OfPlan:
-    """The figures of a contingent plan as those of a decision."""
-
-    plan: ContingentPlan
-
-    @property
-    def steps(self) -> list[dict[str, Any]]:
-        """The plan as a tree; see :attr:`ContingentPlan.steps`."""
-        return self.plan.steps
-
-    @property
-    def reached(self) -> FloatArray:
-        """See :attr:`ContingentPlan.reached`."""
-        return self.plan.reached
-
-    @property
-    def accuracy(self) -> float:
-        """Expected accuracy of the plan: the estimate itself, also if the objective sets ``confidence``."""
-        return self.plan.accuracy
-
-    @property
-    def path_cost_usd(self) -> float:
-        """Expected dollars of the plan from its start on."""
-        return self.plan.cost_usd
-
-    @property
-    def path_latency_s(self) -> float:
-        """Seconds of the plan's longest history from its start on, at zero load."""
-        return self.plan.latency_s
-
-    @property
-    def expected_latency_s(self) -> float:
-        """Expected seconds of the plan from its start on, at zero load."""
-        return self.plan.expected_latency_s
-
-    @property
-    def standard_error(self) -> float | None:
-        """Standard error of the accuracy; see :attr:`ContingentPlan.standard_error`."""
-        return self.plan.standard_error

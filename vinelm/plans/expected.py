@@ -1,0 +1,122 @@
+"""What is expected of a plan, or of several that requests are divided between."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vinelm.plans.promise import Promise, error_between_fits
+from vinelm.trie.arrays import FloatArray
+
+
+class Figures(NamedTuple):
+    """The figures of a plan: accuracy, dollars per request, seconds of its longest way, expected seconds, at zero load."""
+
+    accuracy: float
+    cost_usd: float
+    longest_s: float
+    expected_s: float
+
+
+class Errors(NamedTuple):
+    """Standard errors of the accuracy and the dollars; None where the trie has none.
+
+    ``by_fit`` is the accuracy by fit to resampled requests, shape (fits,); None where the trie has none.
+    """
+
+    accuracy: float | None
+    cost_usd: float | None
+    by_fit: FloatArray | None = None
+
+
+class Expected(ABC):
+    """What requests may be assigned to. Each share of the requests follows one of its parts: the figures are their means."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> Sequence[tuple[float, Any]]:
+        """The plans that requests are divided between, each with its share of the requests; itself if they are not."""
+
+    @property
+    def figures(self) -> Figures:
+        """What is expected of it. The longest way is that of the slowest part."""
+        shares, figures = [share for share, _ in self.parts], np.array([part.figures for _, part in self.parts])
+        accuracy, cost_usd, _, expected_s = (shares @ figures).tolist()
+        return Figures(accuracy, cost_usd, float(figures[:, 2].max()), expected_s)
+
+    @property
+    def errors(self) -> Errors:
+        """Its errors: by fit where every part has fits, else as if all parts erred alike, which is an upper bound."""
+        parts = [(share, part.errors) for share, part in self.parts]
+        if any(errors.by_fit is None for _, errors in parts):
+            return Errors(mean_of(parts, lambda errors: errors.accuracy), mean_of(parts, lambda errors: errors.cost_usd))
+        by_fit = sum(share * errors.by_fit for share, errors in parts)
+        error = float(error_between_fits(np.asarray(by_fit)))
+        return Errors(error, mean_of(parts, lambda errors: errors.cost_usd), np.asarray(by_fit))
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The plan for people, in one or several parts."""
+        return tuple(f"{share:.0%} of requests: {part.words}" for share, part in self.parts)
+
+    @property
+    def words(self) -> str:
+        """The plan from the root in one line."""
+        return "; ".join(self.shown)
+
+    @property
+    def is_feasible(self) -> bool:
+        """True if the plan meets every bound of the objective."""
+        return True
+
+    @property
+    def accuracy(self) -> float:
+        """Expected accuracy: the estimate itself, also if the objective sets ``confidence``."""
+        return self.figures.accuracy
+
+    @property
+    def path_cost_usd(self) -> float:
+        """Expected dollars of the plan."""
+        return self.figures.cost_usd
+
+    @property
+    def path_latency_s(self) -> float:
+        """Seconds of the longest way through the plan, at zero load."""
+        return self.figures.longest_s
+
+    @property
+    def expected_latency_s(self) -> float:
+        """Expected seconds at zero load."""
+        return self.figures.expected_s
+
+    @property
+    def standard_error(self) -> float | None:
+        """Standard error of the accuracy; None where the trie has none."""
+        return self.errors.accuracy
+
+    @property
+    def promise(self) -> Promise:
+        """The accuracy to expect from serving it: the estimate itself, where it was not chosen as the best of many."""
+        return Promise(
+            estimate=self.accuracy, standard_error=self.standard_error, optimism=None, advantage=0.0,
+            advantage_optimism=None, reference=None,
+        )  # fmt: skip
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """90 % intervals of the expected figures, where errors are known."""
+        found = self.promise.interval
+        return {} if found is None else {"accuracy": found}
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan and its figures as JSON types; seconds are None if the trie has no latencies."""
+
+
+def mean_of(parts: Sequence[tuple[float, Any]], value: Callable[[Any], float | None]) -> float | None:
+    """Return the mean of a value over parts by their shares; None where one is not known."""
+    found = [(share, value(part)) for share, part in parts]
+    return None if any(one is None for _, one in found) else sum(share * one for share, one in found if one is not None)
