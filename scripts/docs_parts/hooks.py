@@ -85,6 +85,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Fill in what is generated, put pictures into the page, and redirect links to files outside of the site."""
     del files
+    if page.file.inclusion.is_not_in_nav():
+        page.meta["search"] = {"boost": 0.3}  # who searches for a word wants the page of the menu before the decision
     if page.file.src_uri == "cli.md":
         markdown += "\n" + cli_reference()
     if page.file.src_uri == "architecture.md":
