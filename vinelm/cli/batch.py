@@ -63,6 +63,9 @@ def command(
 
     Example: vinelm batch app.py:workflow --trie app.vine --maximize accuracy --budget-usd 40 --deadline 2d --batch-prices
     --finish good --models models.toml --workers 100 --store answers.db -o answers.jsonl --report batch.html --dry-run
+
+    Example: vinelm batch app.py:workflow --trie app.vine --minimize cost --budget-usd 40 --cache calls.db --cache-age 1d
+    -o monday.jsonl
     """
     from vinelm.batches import batch
 
