@@ -52,7 +52,10 @@ class BlockIndex:
         size = len(bounded[0])
         if group is None or visits is None:
             group, visits = np.zeros(size, np.uint16), None
+        # Wide blocks skip more ends per comparison, but only ends with the same engine visits may share a block: their delay
+        # under any load is then one number, so that the block's minimum is exact.
         width = MANY if visits is None or size >= 2 * MANY * len(visits) else FEW
+        # Stable, so that within a group ends stay best first: the first end of a block is its best.
         order = np.argsort(group, kind="stable")
         sizes = np.bincount(group)
         column = (np.arange(size) - np.repeat(np.cumsum(sizes) - sizes, sizes)) % width
@@ -81,12 +84,15 @@ class BlockIndex:
         """Position of the first end whose quantities are within the limits, -1 if there is none."""
         best, low, high = _NONE, 0, FIRST
         while low < len(self.earliest) and self.earliest[low] < best:
+            # Blocks are sorted by their best end. Once an end is found, blocks that begin after it cannot hold a better one,
+            # so the search looks at few blocks first and at four times as many only if it has to.
             delay_s = None if load_s is None or self.visits is None else self.visits[low:high].dot(load_s)
             blocks = within([values[low:high] for values in self.least], limits, delay_s).nonzero()[0]
             count = AT_ONCE
             while len(blocks):
                 now, blocks = blocks[:count], blocks[count:]
                 best = min(best, self._first_in(now + low, limits, None if delay_s is None else delay_s[now, None]))
+                # Of the candidates that are left, only those that begin before the end found may still win.
                 if best < _NONE and len(blocks):
                     blocks = blocks[: self.earliest[blocks + low].searchsorted(best)]
                 count *= 4
@@ -127,6 +133,7 @@ def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends:
         return ends[_kept(keys, None)]
     if not keys:
         return ends[:1]
+    # With one quantity a running minimum is exact: an end stays if it is cheaper than all better ones.
     best_before = np.minimum.accumulate(np.concatenate(([np.inf], keys[0])))[:-1]
     return ends[keys[0] < best_before]
 
@@ -147,6 +154,8 @@ def _dominated(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> BoolAr
     size = len(keys[0])
     dominated = np.zeros(size, np.bool_)
     for lag in range(1, min(LAGS, size - 1) + 1):
+        # Ends are sorted by the target, so one that comes before is no worse in it: only the bounded quantities are compared.
+        # A full comparison is quadratic; nearby predecessors find nearly all, and what stays costs memory only.
         beaten = keys[0][:-lag] <= keys[0][lag:]
         for values in keys[1:]:
             beaten &= values[:-lag] <= values[lag:]

@@ -60,8 +60,12 @@ class GroupComparison:
         value, is_new = np.minimum(np.asarray(value, np.float64) / most, 1.0), np.asarray(is_new, np.bool_)
         # Every shift leaves the mean as it is, if it is decided before the value is seen: this one lessens the variance.
         old = np.clip(np.where(self._count > 0, self._sum / np.maximum(self._count, 1.0) / most, 0.5), 0.0, 1.0)
+        # A request is in one group only, so its value counts with 1 / (chance of that group): the mean over the draw is then
+        # the difference of the groups, whatever the mix of requests.
         kept = 1.0 - self.share
         score = np.where(is_new, (value - ratio * old) / self.share, -ratio * (value - old) / kept)
+        # Scores may be negative, bets of MeanAbove need values >= 0: shifted by the least possible score, which is known
+        # ahead.
         least = -ratio * np.maximum(old / self.share, (1.0 - old) / kept)
         self.log_wealth = self._process.add((score - least) / (self.margin - least), counts)
         self._sum = self._sum + np.where(is_new | ~np.asarray(counts), 0.0, value * most)
@@ -176,13 +180,18 @@ class EProcess:
             factors = np.where(np.asarray(counts)[..., None], factors, 0.0)
         self.count += 1
         n = self.count
+        # `waiting` is the weight of all bets that have not begun: 1/log2(j) - 1/log2(j + 1) telescopes, so that the
+        # infinitely many later starts cost one number instead of one each.
         waiting = 1.0 / log2(n + 1)
         if n >= 2:
             self._later = np.logaddexp(self._later, log(1.0 / log2(n) - waiting)) + factors
         self._start = self._start + factors
+        # The lowest point of a bet's wealth dates the change: before it the bet lost, since it only gained.
         lower = self._start < self._low
         self._low = np.where(lower, self._start, self._low)
         self._low_at = np.where(lower, n, self._low_at)
+        # Money of the first start, of the later ones, and what still waits (it has stayed 1). Means of fair bets are fair, so
+        # the mixture over stakes and starts is one too, and Ville's bound holds for it.
         both = np.logaddexp(self._start, np.logaddexp(self._later, log(waiting)))
         top = both.max(-1)
         self.log_wealth = np.asarray(top + np.log(np.exp(both - top[..., None]).mean(-1)) - log(2.0))

@@ -144,6 +144,8 @@ class _ExpectationMaximization:
     def expect(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """E step: (posterior of each request over the grid, P(right) of each cell)."""
         known = self.probabilities(of_all=False)
+        # For each cell, the log chance of what was seen (stopped or not) together with a right answer, and with a wrong one.
+        # Looked up by node and outcome, since all cells of a node share them.
         if_right = (_log(known.right) + _log_stop(known.stop_if_right)).reshape(-1, len(self.grid))[self._outcome]
         if_wrong = (_log(1.0 - known.right) + _log_stop(known.stop_if_wrong)).reshape(-1, len(self.grid))[self._outcome]
         of_first = None
@@ -160,6 +162,8 @@ class _ExpectationMaximization:
             either = np.logaddexp(if_right, if_wrong)
             belief = np.where(self._known[:, None], belief, np.exp(if_right - either))
             log_likelihood = np.where(self._known[:, None], log_likelihood, either)
+        # Given the difficulty, a request's cells are independent, so their log chances add up; the prior weight is added
+        # once.
         log = np.log(weights) + self._by_request @ log_likelihood
         if of_first is not None:
             log += of_first
@@ -169,14 +173,18 @@ class _ExpectationMaximization:
 
     def maximize(self, posterior: FloatArray, belief: FloatArray, *, with_variances: bool) -> None:
         """M step: one Newton step of every regression on the expected counts."""
+        # A request counts at each difficulty with its posterior chance, and a cell without a label partly as right and partly
+        # as wrong. These expected counts stand where a regression on known data would have whole ones.
         weight, stop = posterior[self.cells.request], self.cells.stop[:, None]
         right, wrong = self._sum(weight * belief), self._sum(weight * (1.0 - belief))
+        # Yes and asked of the three questions: right of all answers; stopped of the right ones; stopped of the wrong ones.
         counts = (
             (right, (right + wrong) * self._is_asked[:, None]),
             (self._sum(weight * belief * stop), right),
             (self._sum(weight * (1.0 - belief) * stop), wrong),
         )
         for regression, (yes, asked) in zip(self.regressions, counts, strict=True):
+            # One step each and not to convergence: the E step changes the counts anyway.
             if regression is not None:
                 regression.step(self._features, yes, asked)
                 if with_variances:

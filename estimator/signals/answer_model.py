@@ -244,6 +244,7 @@ class Labelings:
         bounds = np.searchsorted(table.request, np.arange(len(table.requests) + 1))
         for r in range(len(table.requests)):
             here = slice(bounds[r], bounds[r + 1])
+            # Requests that show the same have the same labelings and the same likelihood: each pattern is enumerated once.
             firsts: dict[int, int] = {}  # a key of labelings: classes numbered in the order of rows
             kinds = tuple(-1 if kind < 0 else firsts.setdefault(kind, len(firsts)) for kind in table.kind[here].tolist())
             key = (kinds, *(getattr(table, name)[here].tobytes() for name in ("context", "right", "evidence")))
@@ -255,6 +256,8 @@ class Labelings:
             for column, score, weight in zip(verdicts.column[here], table.right[here], table.evidence[here], strict=True):
                 for at, share in verdicts.counts_of(int(column), float(score)) if column >= 0 else ():
                     base[width + at] += weight * share
+            # What the labels settle goes into the base: right answers, missing ones, and wrong answers that agree with a
+            # right one. Only wrong classes remain open, and these are what is enumerated.
             right_class = {int(k) for k, right in zip(table.kind[here], table.right[here], strict=True) if right >= 1.0}
             of_class: dict[int, npt.NDArray[np.float64]] = {}
             givers: dict[int, set[str]] = {}
@@ -274,6 +277,8 @@ class Labelings:
                     continue
                 of_class.setdefault(int(kind), np.zeros(len(table.contexts)))[context] += weight * (1.0 - right)
                 givers.setdefault(int(kind), set()).add(table.contexts[context].model)
+            # A class that two models gave cannot be a mistake of one's own: U agrees with nothing. That rule is in the
+            # assignments.
             for types in _assignments([len(givers[kind]) > 1 for kind in of_class], may_be_alike=not right_class):
                 row = base.copy()
                 for type_, counts in zip(types, of_class.values(), strict=True):
@@ -347,11 +352,15 @@ class _Fit:
         if any(context.after for context in model.contexts):
             model = self._begun(model)
         for _ in range(iterations):
+            # E step: how probable each way to read a request (types of its wrong classes, latent point) is, given all that it
+            # shows.
             posterior = self.posterior(model)
             every, of_types = self.transposed @ posterior, len(model.contexts) * N_TYPES
             counts = every[:of_types].reshape(len(model.contexts), N_TYPES, -1)
             said = every[of_types:].reshape(*model.verdicts.shape, every.shape[1])
             # The prior counts as requests do, so that few of them cannot empty a grid point.
+            # M step: effects by one Newton step on expected counts, shares (alike, none, second) by counts with pseudo-
+            # counts.
             of_grid = posterior.sum(axis=0) + GRID_PRIOR * np.exp(model.grid.log_prior)
             model = replace(
                 model,
@@ -379,6 +388,7 @@ class _Fit:
 
         What a stage has found comes before easiness: the fit would else take requests for hard where nothing was found.
         """
+        # For a beginning the first labeling of each pattern will do.
         of_types = self.weights @ self.counts[self.starts][:, : len(model.contexts) * N_TYPES]
         counts = of_types.reshape(len(model.contexts), N_TYPES, 1)
         counts = counts * np.exp(model.grid.log_prior)

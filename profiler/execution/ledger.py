@@ -157,6 +157,7 @@ class Ledger:
             # no more than that, no budget is asked: its answers are paid, and fetching them is what makes room.
             is_held = upper_usd <= replaced_usd and replaced_usd > 0
             upper_usd = max(upper_usd, replaced_usd)
+            # Checked and written under one lock and in one transaction: two threads can never both take the last dollars.
             reason = self.refusal(-math.inf if is_held else upper_usd - replaced_usd, upper_calls)
             if reason is not None and not is_paid:
                 raise BudgetExhausted(reason)
@@ -178,6 +179,7 @@ class Ledger:
         with self._lock, self._locked():
             if self.refusal(extra) is not None:
                 return False
+            # Durable before the call is made: if the process dies during it, the store already charges its bound.
             self._store.raise_reservation(reservation.entry, upper_usd)
             reservation.upper_usd = upper_usd
             self._reserve(extra)
@@ -207,6 +209,8 @@ class Ledger:
         with self._lock:
             paid = observation.cost_usd + observation.tool_cost_usd if paid_usd is None else paid_usd
             with self._locked():
+                # Row, checkpoint and price together: after a kill there is either all of it or an open reservation, never a
+                # row that was not paid or a price without its row.
                 self._store.add(observation, checkpoint)
                 self._store.settle(reservation.entry, paid)
                 if self._batches is not None:
@@ -215,6 +219,7 @@ class Ledger:
                     StoredPrompts(self._store).add(observation.request_id, observation.prefix, shapes)
                 if judgement is not None:
                     Judgements(self._store).add(observation.request_id, observation.prefix, judgement)
+            # In memory only after the transaction: if the store refuses it, the sums still hold the whole reservation.
             self._close(reservation, paid, observation.calls)
 
     def settle_without_row(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> None:
@@ -251,5 +256,6 @@ class Ledger:
 
     def _close(self, reservation: Reservation, paid_usd: float, calls: int) -> None:
         self.reserved_usd -= reservation.upper_usd
+        # `committed` holds settled prices and open bounds alike, so closing replaces the bound by the price.
         self.committed_usd += paid_usd - reservation.upper_usd
         self.calls += calls - reservation.upper_calls

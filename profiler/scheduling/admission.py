@@ -85,6 +85,8 @@ class _Scan:
         while (self._free > 0 or self._waiting) and (index < len(self._paths.active) or self._paths.take()):
             path = self._paths.active[index]
             index += 1
+            # Paths are walked in canonical order. Everything before the path at hand is either known, in flight, or counted
+            # at its most below; so a unit that starts here would also start in a run of one worker.
             length = path.next_length(self._cells.rows, self._rule)
             self._pass_executed(path)
             if length is None:
@@ -116,12 +118,16 @@ class _Scan:
         extra_usd = upper_usd - replaced_usd
         if replaced_usd and extra_usd <= 0:  # it is reserved or paid since an earlier run
             extra_usd = -math.inf
+        # The ledger counts what is reserved. On top come the earlier cells that have not started, at their bounds: they are
+        # first in order, and this unit must not take their money.
         refusal = ledger.refusal(self._earlier_usd + extra_usd, self._earlier_calls + upper_calls)
         if refusal is not None:
             # Final only where no earlier cell is open: a unit before this one may settle below its bound and leave enough.
             if not self._earlier:
                 self._state.stop("budget", ledger.refusal(extra_usd, upper_calls) or refusal)
             return None
+        # Money is not the only thing that may end the run before this unit: an earlier cell may reach the coverage, or show
+        # that a stage is broken. Then it waits until these cells are known.
         if self._earlier and self._may_stop_before():
             return None
         return self._state.start(cell, upper_usd, upper_calls, Purchase(path.round, path.probability, is_timed))
@@ -138,6 +144,7 @@ class _Scan:
         """Decide on a top-up request if the answer is certain; otherwise the units before it must be settled first."""
         request = self._waiting.pop(cell)
         extra_usd = max(request.upper_usd - self._state.running[cell].upper_usd, 0.0)
+        # No answer yet, and no refusal either: once earlier units settle below their bounds there may be room.
         if self._earlier and self._state.ledger.refusal(self._earlier_usd + extra_usd) is not None:
             return
         self._requests.waiting.remove(request)
@@ -301,6 +308,7 @@ class CoverageUpperBound:
         """The bound; 1.0 where none is known."""
         extra, continued, certain = self._upper_usd, self._continued_usd, float(self._totals.paid.sum())
         is_free = self._coverage.is_free
+        # An upper bound of a fraction: the numerator takes all that may be paid, the denominator the least that may remain.
         if is_free and (extra > 0 or continued > 0):
             return 1.0  # the first dollar decides whether coverage is measured in dollars or cells
         if is_free:

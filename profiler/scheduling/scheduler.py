@@ -116,6 +116,7 @@ class Scheduler:
                     break
                 continue
             # Back to the loop at once: this unit holds its worker until it has an answer.
+            # A unit that asks for money is still running; one that has finished frees its worker.
             if isinstance(message, TopUpRequest):
                 self._admission.waiting.append(message)
                 break
@@ -223,9 +224,12 @@ class CanonicalCommit:
         cells, rule = self._state.cells, self._state.template.stop
         # Before the path's own cells: the bound of the next block is copied here, and may have learned from whole paths alone.
         cells.price_bounds.reached(path.number)
+        # Committed means: shown to the sampler and counted towards coverage and stops. It was written long before.
         while path.committed < path.resolve(cells.rows, rule):
             cell = path.cell(path.committed + 1)
             row = cells.rows.get(cell)
+            # The first cell without a row stops the commit, even if later cells have rows: they count when their turn comes.
+            # This is what makes a resumed run, and one with more workers, stop at the same row.
             if row is None:
                 return False
             self._observations[cell] = row

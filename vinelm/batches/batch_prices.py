@@ -153,6 +153,8 @@ class BatchPricedRun(BatchRun):
                     return found
                 if not (self._left or self._parked or self._put_off or self._active):
                     return None
+                # Put off means that the budget had no room. As long as others run or wait, they may end below their bounds
+                # and make room.
                 if self._put_off and not (self._parked or self._active):
                     self._take_up()  # nothing is left that could make room: the ledger decides
                 elif not self._left or (self._put_off and not self._may_fetch()):
@@ -216,6 +218,8 @@ class BatchPricedRun(BatchRun):
             with self._lock:
                 self._parked.add(key)
             waiting = begun.unit.pending
+            # The run is over and keeps nothing but its answered calls in the store: waiting for hours costs neither a thread
+            # nor memory.
             for future in waiting:
                 future.add_done_callback(partial(self._answered, key))
             if not waiting:

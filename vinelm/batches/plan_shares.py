@@ -105,6 +105,9 @@ class PlanShares:
             raise ConfigError("the trie knows no seconds of its models, so that no deadline can be planned for: leave it out")
         if seconds is None and self.objective.target == "accuracy":
             return self._mixed(usd)
+        # Column generation: solve for the shares of the plans known so far, read off what a second is worth there, and let
+        # the planner find the best plans at that price. If the price is one that was tried, no plan improves the shares any
+        # more.
         self._plans = {key: plan for key, plan in self._plans.items() if key in self._best}  # the others keep planners alive
         price, tried = self._near if seconds is not None else None, set()
         while True:
@@ -170,6 +173,8 @@ class PlanShares:
             over.append([0.0, -part] if name == "accuracy" else [-part, 0.0])
         target = [plan.usd if is_cost else -plan.accuracy for plan in plans]
         scale = max(map(abs, target)) or 1.0
+        # Two further columns may exceed the bounds at a high price: there is always a solution, and what cannot be kept is
+        # missed by the same part in dollars and seconds.
         found = linprog(
             [*(value / scale for value in target), _OVER, _BELOW],
             A_ub=np.hstack([np.array(rows), np.array(over)]),
@@ -186,6 +191,7 @@ class PlanShares:
         self, marginals: Sequence[float], plans: Sequence[Drawn], usd: float | None, seconds: float | None, scale: float
     ) -> float:
         """The dollars that a second is worth by the marginal values of both bounds."""
+        # The marginal of a bound is what the target gains per unit of it; their ratio is the price of a second in dollars.
         of_usd, of_second = -float(marginals[0]), -float(marginals[1])
         if seconds is None or of_second <= 0.0:
             return 0.0

@@ -144,7 +144,10 @@ class Wealth:
         return (threshold - float(self.log[at])) / float(growth[at]) * labels
 
     def _settle(self, value: float, weight: float, told: int) -> None:
+        # The stakes are those chosen before this unit was known; `_bet` comes after. This order is all that the guarantee
+        # needs.
         self.log = self.log + np.log1p(self.stakes * weight * (value + self.margins))
+        # Once 1/alpha was reached the proof stands, even if wealth falls later: Ville's inequality is about ever reaching it.
         self.highest = np.maximum(self.highest, self.log)
         self.units += 1
         self.asked += told
@@ -154,10 +157,14 @@ class Wealth:
     def _bet(self) -> None:
         """Stake what would have grown most on the pseudo-past and the past."""
         mode = int(self.uses_judge)
+        # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen
+        # again.
         if self._equal:
             self._same += self._equal * np.log1p(self._stakes * self.margins[:, None])
             self._equal = 0
         imagined = self._imagined(mode)
+        # Differing answers without a label (with a judge) are taken to be like the labelled ones, hence the factor. The
+        # pseudo-past keeps the first stakes from being all or nothing.
         total = self._same[mode] + self._told[mode] * (self._differing / max(1, self._told_units)) + imagined
         at = total.argmax(axis=1)[:, None]
         self._growth: FloatArray = total.max(axis=1) / (self._before + self.units)
@@ -170,6 +177,8 @@ class Wealth:
                 self._past = self._past_of(self._stakes[0], np.array([1.0, -1.0, 0.0]), np.array([BETTER, WORSE, TIED]))
             return self._past
         # A judge of this R²: his calibrated guesses of +s and -s are right with probability (1 + s) / 2.
+        # With a judge, persons are asked about a share p only, and x becomes g + (L/p)(x - g): unbiased whatever the judge
+        # says, but an asked answer counts 1/p times its surprise, which is what makes the largest loss larger.
         s, p = self.judge_r2**0.5, JUDGE_SHARE
         right, wrong = s + (1.0 - s) / p, -s + (1.0 + s) / p  # what an asked answer is worth that is better than today's
         drawn = p * np.array([1.0 + s, 1.0 - s]) / 2.0

@@ -135,6 +135,7 @@ class RequestLedger:
     def _served(
         self, paying: Paying, answer: Callable[[UnitBudget], Served], keep: Callable[[int, Served], None]
     ) -> Served | None:
+        # It begins with nothing reserved: the first call asks for its bound.
         budget = UnitBudget(0.0, paying.top_up, before=partial(self._require_held, paying))
         try:
             request = answer(budget)
@@ -147,6 +148,8 @@ class RequestLedger:
         budget.close()  # a thread that the request has left behind makes no call any more
         budget.note_recorded(request.cost_usd)
 
+        # What is settled is what calls cost, what is still open of them (a thread left behind may be billed), and what was
+        # bought in a batch and never asked for. Answer and price are one transaction: no answer is paid twice after a kill.
         def settle() -> Reservation | None:
             reservation = paying.reservation or self._ledger.reserve(
                 paying.name, (), 0.0, is_paid=True, is_batched=paying.is_batched
@@ -178,6 +181,8 @@ class RequestLedger:
         self._usual_usd = usual_usd = max(paying.needed_usd, _FADING * self._usual_usd)
         if paying.is_batched or not paying.needed_usd or self._left() <= len(self._spare):
             return None
+        # Only with ample room: near the end of a budget, money held for a request to come would keep a waiting one from
+        # ending.
         if self._ledger.refusal(AHEAD_ROOM * self._under_way * usual_usd) is not None:
             return None
         return self._ledger.reserve(AHEAD, (), usual_usd)
@@ -201,9 +206,12 @@ class RequestLedger:
             ended = self._ended
             if self._commits.run(partial(self._raise, paying, upper_usd), is_one_statement=True):
                 return True
+            # Money reserved ahead belongs to no request yet, so it is given up before anybody waits or is refused.
             if self._release():
                 continue
             paying.on_full()
+            # Bounds are several times the prices. A request that does not fit now mostly fits when another has ended, so it
+            # waits; only if all wait for each other one has to be refused, or they would wait for ever.
             if not self._waits(ended):
                 return False
 

@@ -221,6 +221,8 @@ class Verdict:
             return "not enough data", None, 0.0
         passed = failed = None
         shown = [plan for plan in self.plans if plan.is_identified and not plan.is_same and plan.is_rung]
+        # Ordered by promised dollars, which no judged answer decides. Each test is at 5 % and the first failure ends the
+        # ladder, so that a wrong switch needs one particular test to fail: 5 % in all, however many plans there are.
         for plan in self.rungs:
             if not (plan.gain_low > -self.max_loss and plan.is_saving):
                 failed = plan

@@ -293,6 +293,8 @@ class DollarLease(Chore):
                 self._tell(account, _clock_problem(status, int(day)))
             elif status == GRANTED and nano_usd:
                 where = (account.tenant, int(day))
+                # Redis has counted the slice; the journal has to have it before a cent is spent. A Redis that forgets is then
+                # restored from the journal and never grants the same dollars twice.
                 if not self._journaled(link, where, nano_usd):
                     self._restore(link)  # the journal is of a later generation than this Redis and this process
                     continue
@@ -335,6 +337,7 @@ class DollarLease(Chore):
     def _accept(self, link: RedisLink, account: TenantAccount, where: TenantDay, nano_usd: int) -> int:
         """Let the account spend a grant that is written down; return what was left of other days."""
         self._held[where] = self._amount(where) + nano_usd
+        # A clock may come back to a day whose rest was returned: then this is one holding again, not two.
         self._past.pop(where, None)
         self._slice[account.tenant] = nano_usd
         self._seen = where[1], self._elapsed_s()
@@ -361,12 +364,15 @@ class DollarLease(Chore):
 
     def _restore(self, link: RedisLink) -> None:
         """Tell Redis what the journal says is spent or leased, under a new generation; or learn that another process has."""
+        # Another process may have restored already. Its generation is the newer one: taking it over is enough.
         current = self._journal.generation()
         if current != self._generation and current:
             known = link.fields(MONEY, "generation")[0]
             self._generation = current
             if known is not None and int(known) == current:
                 return  # whether it is of this run, the next grant tells
+        # The journal counts the generation up in the same step. Grants of the old generation that are on their way are
+        # refused by it, so that they cannot be spent on top of the sums that are restored now.
         found = self._journal.restore()
         grants = [item for grant in found.grants for item in grant]
         link.run_script(RESTORE, [MONEY], [found.generation, found.last_day, found.back, found.carry, *grants])

@@ -219,6 +219,8 @@ class RateLease(Chore):
         )
         self.epoch, self._heard_s = epoch.decode(), self._share.clock.now()
         self._share.cut_off("")
+        # A right is "at most so many calls in any minute", so it is used again as calls leave the window: what comes back is
+        # the whole right, not an addition to it.
         granted = RateAmounts(*answer[0:2])
         # Both, to hold exactly what Redis counts, whatever an answer that was lost has left here.
         self._share.cut(granted)

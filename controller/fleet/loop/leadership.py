@@ -98,10 +98,14 @@ class Leadership:
     def stand(self) -> bool:
         """Lead if nobody does, and go on leading; return whether this loop leads."""
         lock_ms = int(LEADS_FOR_S * 1000)
+        # The largest number that this loop has seen goes along: a Redis that was restored from an old file then counts on
+        # from it, and no number is given out twice.
         leader, epoch, fence = self._link.run_script(
             ELECT, [LOCK, FENCE], [self.name, lock_ms, self.fence, secrets.token_hex(8)]
         )
         self.leader, self.fence = leader.decode(), int(fence)
+        # Kept apart from `fence`: a loop that only stood for election sees the winner's number, and must not install under
+        # it.
         if self.leads:
             self._elected = epoch.decode(), self.fence
         return self.leads

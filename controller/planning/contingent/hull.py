@@ -35,6 +35,8 @@ class Curve:
 
     def __init__(self, problem: Problem, *, answers_first: bool = False) -> None:
         self._problem, self._answers_first = problem, answers_first
+        # Two inductions give the ends of the hull: least dollars, and most accuracy at any price. All other corners lie
+        # between.
         cheapest = problem.best(PlanGoal("cost"))
         self.corners: list[Solution] = [cheapest]
         self._closed: set[tuple[int, int]] = set()  # neighbours, by id, between which an induction has found no corner

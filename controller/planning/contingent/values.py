@@ -129,12 +129,17 @@ class Induction:
         low, high = span.edges
         if low == high or below is None:
             return _nothing((*self._grid, span.groups[1] - span.groups[0]), with_latency)
+        # `below` is ordered by node. Edges of a merged loop share targets, so the worth is fetched edge by edge; in a tree
+        # the order is the same and nothing is copied.
         at = graph.of_targets(span, self.spans[depth + 1])
         if at is not None:
             below = below.take(at)
         if self.left is not None:
+            # On the grid an edge is first averaged over the seconds that it may take, then moved by what it uses for certain:
+            # only after both does it say what is left *before* the edge.
             left, edges = self.left, slice(low, high)
             below = over_times(below, left, edges).each(lambda values: left.shifted(values, edges))
+        # Accuracy needs no addend: an edge itself answers nothing, its target does. Dollars and seconds are the edge's own.
         longest = None if below.longest_s is None else below.longest_s + graph.latency_s[low:high]
         worth = Worth(below.accuracy, below.cost_usd + graph.cost_usd[low:high], below.lost, longest)
         best = self.best_of(span, worth, None if self._admitted is None else self._admitted[depth])
@@ -144,6 +149,8 @@ class Induction:
     def best_of(self, span: Span, worth: Worth, admitted: BoolArray | None) -> Best:
         """The best edge of each group of a span, given what following each of its edges is worth."""
         low, high = span.edges
+        # A group is a stage that comes next; its edges are the models. The plan picks one edge a group, independently of all
+        # other groups, which is why the induction may go level by level.
         starts = self.graph.first_edge[span.groups[0] : span.groups[1]] - low
         grid, size = worth.accuracy.shape[:-1], worth.accuracy.size
         shape = (*grid, len(starts))
@@ -186,14 +193,17 @@ class Induction:
             return Worth(right, zeros, self._lost(span, None, zeros[..., :0], none, none), zeros if with_latency else None)
         arm = graph.arm[groups]
         nothing = best.edge == NOTHING
+        # Where nothing is admitted but the request has an answer, it ends with it: a cap gives up calls, not answers.
         ends = graph.source_may_end[groups] & (nothing | self.prefers_to_end(graph.chance_right[groups], best.worth))
         runs = ~(ends | nothing)
         if self.left is None:
             choice = best.edge.copy()
             choice[ends] = END
             self.choice[groups] = choice
+        # Values are conditional on reaching the node; `arm` is the chance that the application takes this way from here.
         going_on = runs * arm
         longest = None
+        # The longest history is a maximum over the ways that may happen, not a mean: it is what a deadline has to hold.
         if with_latency and best.worth.longest_s is not None:
             longest = self._per_node(span, (going_on > 0.0) * best.worth.longest_s, np.maximum)
         return Worth(
@@ -209,6 +219,7 @@ class Induction:
         if goal.late is not None:
             return np.asarray(self._value(Worth(right, np.zeros(right.shape), None, None)) >= self._value(on))
         if goal.target == "cost":
+            # The cheapest plan pays for nothing that a floor does not ask for; among free ways it takes the more accurate.
             better: BoolArray = (on.cost_usd > 0.0) | (right >= on.accuracy)
         elif self._price:
             value = on.accuracy - self._price * on.cost_usd
@@ -297,11 +308,14 @@ class _Search:
         left = admitted
         alive = count = len(self._starts)
         items: Integers = np.empty(0, np.intp)
+        # Each key only decides among the items that tied by all keys before. Mostly one key is enough, so later ones are
+        # computed only if needed: they are functions, not arrays.
         for turn, key in enumerate(keys):
             values = key()
             if left is not None:
                 values = values - _FAR * ~left
             best = self._highest(values)
+            # What is not admitted stays in the arrays, far below: selecting it away would cost more than comparing it.
             if left is not None and turn == 0:
                 alive = int(np.count_nonzero(best > -_FAR / 2))
             tied = values == self._spread(best)
@@ -313,6 +327,7 @@ class _Search:
             return _Found(items, False, False)
         chosen = np.full(count, -1)
         group = items // self._width if self._width else np.searchsorted(self._starts, items, side="right") - 1
+        # Written backwards, the first of equal items is the one that stays: ties go to trie order on every machine.
         chosen[group[::-1]] = items[::-1]
         return _Found(chosen, alive < count, len(items) > alive)
 

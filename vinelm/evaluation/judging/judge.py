@@ -468,6 +468,7 @@ def best_of(found: Sequence[Moments], seed: int) -> float:
     spread = np.sqrt(square)
     # Draws on the residuals have this correlation, so that they need not be made for each request.
     values, vectors = np.linalg.eigh(together / np.outer(spread, spread))
+    # Rounding may leave tiny negative eigenvalues where plans are nearly the same.
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     most = (np.random.default_rng([seed, len(found)]).standard_normal((DRAWS, len(found))) @ root.T).max(axis=1)
     return max(float(np.quantile(most, LEVEL)) / Z95, 1.0)

@@ -155,6 +155,8 @@ def moments(halves: Sequence[HalfScores], target: str, bound: float | None = Non
             continue
         scores = half.policy.utility(target) - (0.0 if half.reference is None else half.reference.utility(target))
         both = (half.policy,) if half.reference is None else (half.policy, half.reference)
+        # The chances of rows are shares of these very requests. Regressing the scores on their columns takes out what these
+        # shares happened to be; taken as known, intervals were a fifth too wide.
         residuals[i] = centred = _residuals(scores - scores.mean(), {k: v for one in both for k, v in one.balance.items()})
         value += float(scores.sum()) / n
         square += float(centred @ centred)
@@ -165,6 +167,8 @@ def moments(halves: Sequence[HalfScores], target: str, bound: float | None = Non
     if not any(unlike):
         return None
     if bound is not None and heaviest < math.inf:
+        # The allowance for what was not seen: one more request that is lost (scores that never varied may vary), or two more
+        # of those that vary most (a few large weights carry the variance).
         more = max((bound * heaviest) ** 2, 2.0 * fourth / square if square > 0.0 else 0.0)
         square, fourth = square + more, fourth + more**2
     return Moments(

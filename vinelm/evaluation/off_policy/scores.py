@@ -113,6 +113,8 @@ class _Walk:
         step, rest = self.start
         total, weight = rest.copy(), 1.0
         while step.model is not None:
+            # The chance that this row exists is the share of the requests at the same place for which it was bought: samplers
+            # choose requests without looking at them, so these requests are exchangeable.
             chance = self.bought.chance(seen, step.model, self.kind)
             if chance == 0.0:
                 return (*total, 0.0, weight)
@@ -122,6 +124,7 @@ class _Walk:
             if row is None:
                 # Not drawn for this request: its score ends with the estimate, and the requests that were drawn count for more.
                 return (*total, 0.0, 0.0)
+            # Each request whose row exists stands for 1 / chance requests, those without a row included.
             weight, seen = weight / chance, (*seen, row)
             step = self.policy.step(seen)
             if step.model is None:

@@ -457,6 +457,8 @@ class RunFinder:
         run = self.runs.known(opening, None if runtime is None else runtime.control)
         if run is not None and run.path is not None:
             return RunPath(run, run.path, run.stages)
+        # No run in memory: this process resumes what another one began, or the edge runs before any stage of this process.
+        # The path is then in the checkpoint, and the runtime tells which run it is.
         runtime = current_runtime()  # resumed behind the stage
         if runtime is None or runtime.control is None:
             return None
