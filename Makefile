@@ -119,7 +119,7 @@ lock: ## rewrite requirements/ from pyproject.toml (needs uv); newer versions: U
 	@$(LOCK) -c requirements/dev.txt pyproject.toml -o requirements/runtime.txt
 	@$(LOCK) -c requirements/dev.txt --extra ray pyproject.toml -o requirements/ray.txt
 	@$(LOCK) -c requirements/dev.txt --extra demo pyproject.toml -o requirements/demo.txt
-	@$(LOCK) -c requirements/dev.txt --extra demo --extra fleet --extra metrics --extra postgres pyproject.toml -o requirements/serve.txt
+	@$(LOCK) -c requirements/dev.txt --extra demo --extra fleet --extra gateway --extra metrics --extra postgres pyproject.toml -o requirements/serve.txt
 	@$(LOCK) --resolution lowest-direct --extra demo pyproject.toml -o requirements/floors.txt
 	@$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | $(LOCK) -c requirements/dev.txt - -o requirements/build.txt
 	@$(LOCK) --group audit -o requirements/audit.txt

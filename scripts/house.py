@@ -35,7 +35,7 @@ LEVELS = (
     ("api",),
     ("running", "scaffold"),
     ("verdicts", "batches", "replay"),
-    ("reports",),
+    ("reports", "gateway"),
     ("demo", "trying"),
     ("cli",),
 )

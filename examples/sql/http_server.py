@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from examples.sql.http_limits import HttpLimits, bounded_protocol
 from examples.sql.http_service import Answer, HttpService
 from vinelm.errors import ConfigError, InputError, VineLMError
 from vinelm.extras import required_extra
@@ -23,6 +22,8 @@ with required_extra("demo", "the example service"):
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import Response
     from starlette.routing import Route
+
+    from vinelm.gateway import HttpLimits, bounded_protocol
 
 LIMITS = HttpLimits()
 MAX_BODY_BYTES = LIMITS.body_bytes

@@ -201,3 +201,18 @@ def test_addresses_with_passwords_come_from_the_environment(service, monkeypatch
     options = service.parser().parse_args(["my_app:workflow", "--models=m.toml", "--trie=t.vine", "--daily-usd=*=5"])
     assert service.fleet_config(options, service.Tenants(None)).url == "redis://:geheim@h:6379"
     assert options.journal == "postgresql://ann:geheim@h/d"
+
+
+def test_the_gateways_command_is_one(tmp_path):
+    """Its options are those of `vinelm gateway`, and the ports agree."""
+    from vinelm.cli.commands.gateway import command
+
+    [service] = yaml.safe_load((DEPLOY / "gateway.yaml").read_text(encoding="utf-8"))["services"].values()
+    program, name, *options = service["command"]
+    assert (program, name) == ("vinelm", "gateway")
+    read = command.make_context(name, options).params
+    assert (read["host"], read["keys"].parent) == ("0.0.0.0", read["record"].parent)
+    assert service["ports"] == [f"127.0.0.1:{read['port']}:{read['port']}"]
+    assert f":{read['port']}/health" in service["healthcheck"]["test"][-1]
+    mounted = {volume.split(":")[1] for volume in service["volumes"]}
+    assert {str(read["keys"].parent), read["models"]} <= mounted

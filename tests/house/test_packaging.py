@@ -108,7 +108,7 @@ def test_the_locked_files_pin_every_dependency():
         "build": PROJECT["build-system"]["requires"],
         "serve": [
             *PROJECT["project"]["dependencies"],
-            *itertools.chain(*(extras[name] for name in ("demo", "fleet", "metrics", "postgres"))),
+            *itertools.chain(*(extras[name] for name in ("demo", "fleet", "gateway", "metrics", "postgres"))),
         ],
         **{name: PROJECT["dependency-groups"][name] for name in ("audit", "docs")},
     }

@@ -70,6 +70,7 @@ Servers and processes:
     ``servers.postgres_server``, ``servers.redis_server``: real ones, given, running or started
     ``servers.loaded_python``: processes that have everything imported
     ``servers.fake_cluster``: the hosts of a cluster, without Ray
+    ``servers.gateways``: a gateway before a test's own wire server
     ``servers.ray_cluster``: real nodes of Ray, and what waits for its processes to end
     ``servers.batch_provider``: the batches of OpenAI, Anthropic and Gemini, and what was bought there
 

@@ -24,6 +24,43 @@ _MOST_RUNS = 100_000
 """The most runs whose request is remembered: one whose end is never reported is forgotten after so many others."""
 
 
+class CallFile:
+    """A file with a line of JSON for each LLM call, which ``vinelm replay`` reads.
+
+    A line is appended with one write, so that threads and processes may share the file, which only its owner may read (mode
+    600). What cannot be written is said once in the log of ``vinelm``.
+
+    Args:
+        path: The file, made with the first call. Its folder has to exist.
+        who: Who records, for the log.
+    """
+
+    def __init__(self, path: Path, who: str) -> None:
+        self.path, self._who = path, who
+        self._has_failed = False
+
+    def write(self, call: Mapping[str, Any]) -> None:
+        """Append a call; never raises for what cannot be written."""
+        try:
+            self._append(json.dumps({MARK: 1, **call}, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n")
+        except (OSError, TypeError, ValueError, RecursionError) as error:
+            if not self._has_failed:
+                self._has_failed = True
+                why = error.strerror if isinstance(error, OSError) else type(error).__name__
+                logging.getLogger("vinelm").warning(
+                    "%s cannot write to %s (%s): calls are missing in it", self._who, self.path, why
+                )
+
+    def _append(self, line: bytes) -> None:
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            if os.write(descriptor, line) < len(line):  # the disk is full: what follows begins a line of its own
+                os.write(descriptor, b"\n")
+                raise OSError(None, "a line was cut")
+        finally:
+            os.close(descriptor)
+
+
 class VineRecorder(BaseCallbackHandler):
     """Writes each LLM call of an application as a line of JSON, which ``vinelm replay`` reads.
 
@@ -40,9 +77,9 @@ class VineRecorder(BaseCallbackHandler):
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._file = CallFile(self.path, "VineRecorder")
         self._requests: dict[UUID, UUID] = {}
         self._begun: dict[UUID, tuple[float, float, dict[str, Any]]] = {}
-        self._has_failed = False
 
     # -- which request a call belongs to: the outermost run above it ----------------------------------------------------
 
@@ -158,22 +195,4 @@ class VineRecorder(BaseCallbackHandler):
         started_at, began_s, call = begun
         seconds = time.monotonic() - began_s
         call["model"] = call["model"] or str(model or "")
-        try:
-            self._write({MARK: 1, **call, "started_at": started_at, "seconds": seconds, **found})
-        except (OSError, TypeError, ValueError, RecursionError) as error:
-            if not self._has_failed:
-                self._has_failed = True
-                why = error.strerror if isinstance(error, OSError) else type(error).__name__
-                logging.getLogger("vinelm").warning(
-                    "VineRecorder cannot write to %s (%s): calls are missing in it", self.path, why
-                )
-
-    def _write(self, call: Mapping[str, Any]) -> None:
-        line = json.dumps(call, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n"
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600)
-        try:
-            if os.write(descriptor, line) < len(line):  # the disk is full: what follows begins a line of its own
-                os.write(descriptor, b"\n")
-                raise OSError(None, "a line was cut")
-        finally:
-            os.close(descriptor)
+        self._file.write({**call, "started_at": started_at, "seconds": seconds, **found})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
+from urllib.parse import quote
 
 from langchain_core.language_models import BaseChatModel
 
@@ -12,7 +13,7 @@ from vinelm.backends.keys import named_key, own_or_no_key
 from vinelm.backends.making import check_base, check_options, keep_quiet, made, split_options
 from vinelm.backends.openai.batches import OpenAIBatches
 from vinelm.backends.remote.backend import RemoteBackend
-from vinelm.backends.remote.provider import BatchApi, Provider
+from vinelm.backends.remote.provider import BatchApi, ChatAddress, Provider
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
@@ -21,6 +22,13 @@ from vinelm.extras import required_extra
 KEY_ENV = "OPENAI_API_KEY"
 AZURE_KEY_ENV = "AZURE_API_KEY"
 HOME = "https://api.openai.com/"
+_IN_BODY = frozenset(
+    {
+        "temperature", "top_p", "seed", "stop", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs",
+        "top_logprobs", "reasoning_effort", "verbosity", "service_tier", "store", "metadata",
+    }
+)  # fmt: skip
+"""Settings of langchain-openai's class that are parameters of chat completions under the same name."""
 LISTING_S = 15.0
 """Seconds for a server's list of its models."""
 _RESOURCE = 'say where the resource is: "https://NAME.openai.azure.com"'
@@ -63,6 +71,16 @@ class OpenAIProvider(Provider):
     def base(self, model: Model) -> str | None:
         """The URL of the API; None for OpenAI's own."""
         return model.api_base
+
+    def wire(self, model: Model) -> ChatAddress | None:
+        """See :class:`Provider`."""
+        base = self.base(model) or f"{HOME}v1"
+        limit = (
+            "max_completion_tokens" if base.startswith(HOME) else str(model.options.get("max_tokens_parameter", "max_tokens"))
+        )
+        key, body = own_or_no_key(model, KEY_ENV), _body_of(model)
+        url = f"{base.rstrip('/')}/chat/completions"
+        return None if body is None else ChatAddress(url, {"authorization": f"Bearer {key}"}, body, limit)
 
     def context_tokens(self, model: Model) -> int | None:
         """Return the context length in tokens, if the server's list of models has it, as those of vLLM and SGLang."""
@@ -112,6 +130,16 @@ class AzureProvider(OpenAIProvider):
             client.organization = client.project = None
         return chat
 
+    def wire(self, model: Model) -> ChatAddress | None:
+        """See :class:`Provider`."""
+        body = _body_of(model)
+        if body is None:
+            return None
+        url = f"{str(model.api_base).rstrip('/')}/openai/deployments/{quote(model.model_id, safe='')}/chat/completions"
+        version = quote(str(model.options["api_version"]), safe="")
+        headers = {"api-key": named_key(model, AZURE_KEY_ENV)}
+        return ChatAddress(f"{url}?api-version={version}", headers, body, "max_completion_tokens")
+
     def context_tokens(self, model: Model) -> int | None:
         """None: Azure does not report the context length."""
         return None
@@ -123,6 +151,19 @@ class AzureProvider(OpenAIProvider):
     def keeps_by_key(self, model: Model) -> bool:
         """It does."""
         return True
+
+
+def _body_of(model: Model) -> dict[str, Any] | None:
+    """What the entry's options add to a body; None if one of them is a setting of the class alone."""
+    with required_extra("openai", f"model {model.name!r}: provider {model.provider}"):
+        from langchain_openai import ChatOpenAI
+
+    given = {name: value for name, value in model.options.items() if name not in ("api_version", "max_tokens_parameter")}
+    settings, body = split_options(given, ChatOpenAI)
+    for inside in ("model_kwargs", "extra_body"):
+        body |= settings.pop(inside, None) or {}
+    known = {name: value for name, value in settings.items() if value is not None}
+    return {**known, **body} if known.keys() <= _IN_BODY else None
 
 
 def _settings(

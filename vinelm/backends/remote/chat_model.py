@@ -10,7 +10,7 @@ from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from inspect import signature
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -25,9 +25,18 @@ from vinelm.backends.remote.equal_calls import answer_in, kept_text
 from vinelm.backends.remote.failures import NO_ANSWER, SettingRefused, failed
 from vinelm.backends.remote.inner import InnerChat, limit_of, package_of, setting_of
 from vinelm.backends.remote.marks import prompt_parts
-from vinelm.backends.remote.meter import NOT_REPORTED, MeteredCall, ModelRequest, answer_of, bound_of, chunk_of, message_of
-from vinelm.backends.remote.provider import CallBinding, Piece
-from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
+from vinelm.backends.remote.meter import (
+    NOT_REPORTED,
+    MeteredCall,
+    ModelRequest,
+    RawPiece,
+    answer_of,
+    bound_of,
+    chunk_of,
+    message_of,
+)
+from vinelm.backends.remote.provider import CallBinding, Piece, Sends
+from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed, RetryPolicy
 from vinelm.backends.several import SeveralObjects
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.billed_settings import (
@@ -223,6 +232,25 @@ class RemoteChatModel(BoundChatModel):
         async with aclosing(self._account(messages, stop, kwargs, is_handed_out=True).apieces()) as pieces:
             async for piece in pieces:
                 yield piece
+
+    def raw(self, request: ModelRequest, sender: Sends, on_usage: Callable[[Usage], None]) -> AsyncGenerator[RawPiece]:
+        """Make one attempt by ``sender``, and yield the pieces that it gives; metered, limited and reported as any other call.
+
+        Args:
+            request: what the sender asks.
+            sender: makes the attempt; its pieces are :class:`~vinelm.backends.remote.meter.RawPiece`.
+            on_usage: is told what the call has cost, too.
+        """
+        bound: CallBinding = self.binding
+
+        def used(usage: Usage) -> None:
+            bound.call.on_usage(usage)
+            on_usage(usage)
+
+        call = replace(bound.call, on_usage=used, on_exchange=None)
+        once = replace(bound, call=call, sender=sender, policy=RetryPolicy(max_retries=0), prompts=None, chosen=None)
+        pieces: Any = _Account(once, request, is_handed_out=True).apieces()
+        return cast("AsyncGenerator[RawPiece]", pieces)
 
     def _account(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, is_handed_out: bool
@@ -638,8 +666,10 @@ class _Account:
         return self.__exit__(kind, error, trace)
 
     def _upper_usd(self) -> float:
-        attempts = BILLED_ATTEMPTS if self._bound.list_price is None else 1  # a call in a batch is not repeated
-        return attempts * self._bound.inner.rate * self._metered.bound().usd(self._bound.model.price)
+        bound = self._bound
+        # A call in a batch is not repeated either.
+        attempts = BILLED_ATTEMPTS if bound.list_price is None and bound.policy.max_retries else 1
+        return attempts * bound.inner.rate * self._metered.bound().usd(bound.model.price)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         is_ours = isinstance(error, AttemptFailed)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -163,23 +164,27 @@ class SeenAnswer:
             raise AttemptFailed("malformed", "the chat model's answer is no AIMessage, or its pieces cannot be joined")
         self.chars += chars
         self.has_content |= has_calls or bool(text.strip())
-        reason = _reason(told)
-        if reason is not None:
-            self.reason = _label(reason) or self.reason
         if (chars or has_calls) and not usage and not is_whole:
             self.counts_are_final = False  # what came after a count is not in it
         if usage:
             self.counts = self._usage.add(usage)
             self.counts_are_final = True
-        self.request_id = _label(told.get("id")) or self.request_id
-        self.response_model = _label(told.get("model_name") or told.get("model")) or self.response_model
-        self.service_tier = told.get("service_tier") or self.service_tier
+        self.state(told)
         metrics = told.get("metrics")
         if isinstance(metrics, Mapping):
             latency = metrics.get("latencyMs")
             latency_ms = seconds_of(latency[0] if isinstance(latency, list) and latency else latency)
             self.provider_latency_s = None if latency_ms is None else latency_ms / 1000.0
         return text
+
+    def state(self, told: Mapping[str, Any]) -> None:
+        """Note what an answer says of itself: how it ended, its id, and which model served it at which tier."""
+        reason = _reason(told)
+        if reason is not None:
+            self.reason = _label(reason) or self.reason
+        self.request_id = _label(told.get("id")) or self.request_id
+        self.response_model = _label(told.get("model_name") or told.get("model")) or self.response_model
+        self.service_tier = told.get("service_tier") or self.service_tier
 
     def _join(self, message: Any, usage: Any, info: Any) -> None:
         """Join a piece with the earlier ones, but for its text, and raise what LangChain would once the caller has them all."""
@@ -208,6 +213,20 @@ class SeenAnswer:
                     continue
                 if whole and isinstance(whole[0]["args"], dict):
                     yield whole[0]["name"], whole[0]["args"]
+
+
+class RawPiece(ABC):
+    """A piece of an answer that goes to the caller as its bytes are: he speaks the provider's own form."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def show(self, seen: SeenAnswer) -> bool:
+        """Note what the piece holds in ``seen``; returns whether that is output of the model.
+
+        Raises:
+            AttemptFailed: it is no piece of an answer.
+        """
 
 
 def _has_refusal(content: Any) -> bool:
@@ -298,7 +317,7 @@ class MeteredCall:
         if self.request.is_streamed and self.context.on_text is not None:
             self._hear = self.context.on_text()
 
-    def see(self, piece: ChatGenerationChunk | ChatResult) -> bool:
+    def see(self, piece: ChatGenerationChunk | ChatResult | RawPiece) -> bool:
         """Look at a piece of the answer, or at the whole; returns whether it holds output of the model.
 
         Raises:
@@ -317,6 +336,10 @@ class MeteredCall:
                     self.context.on_tool_call(*call)
             if self._hear is not None and text:
                 self._hear(text)
+        elif isinstance(piece, RawPiece):
+            is_token = piece.show(self.seen)
+            if is_token and self.request.is_streamed and self._ttft_s is None:
+                self._ttft_s = max(now_s - self._started_s, 0.0)
         else:
             is_token = True
             for generation in piece.generations:

@@ -22,6 +22,22 @@ Piece: TypeAlias = ChatGenerationChunk | ChatResult
 """A piece of a streamed answer, or a whole one, as the chat model inside gave it."""
 
 
+class ChatAddress(NamedTuple):
+    """Where an entry answers OpenAI's chat completions in their own form.
+
+    Attributes:
+        url: of the endpoint.
+        headers: that the server wants, its key among them.
+        body: what the entry's options add to each body.
+        limit: the parameter by which an answer is limited.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+    limit: str
+
+
 class Provider(ABC):
     """One provider of the catalog. One instance serves all threads and event loops. Makes no call.
 
@@ -47,6 +63,14 @@ class Provider(ABC):
 
     def context_tokens(self, model: Model) -> int | None:
         """Return the context length in tokens; None if the server does not report it. Costs nothing."""
+        return None
+
+    def wire(self, model: Model) -> ChatAddress | None:
+        """Return where the entry answers OpenAI's chat completions as they are; None if it does not, or not with its options.
+
+        Raises:
+            ConfigError: its key is missing.
+        """
         return None
 
     def batches(self) -> BatchApi | None:

@@ -1,21 +1,19 @@
-"""What one client of the HTTP service may take: connections, bytes and seconds. Uvicorn bounds none of the seconds itself."""
+"""What one client of an HTTP service may take: connections, bytes and seconds. Uvicorn bounds none of the seconds itself."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from vinelm.extras import required_extra
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-with required_extra("demo", "the example service"):
-    import h11
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-_BUSY = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
-    b'{"error": "too many connections"}\n'
-)
+Told = Callable[[int, str], Any]
+"""Makes the JSON of a refusal from its status and its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +37,16 @@ class HttpLimits:
     answer_s: float = 20.0
 
 
-def bounded_protocol(limits: HttpLimits) -> type[H11Protocol]:
+def _plain(status: int, text: str) -> Any:
+    return {"error": text}
+
+
+def bounded_protocol(limits: HttpLimits, told: Told = _plain) -> type[H11Protocol]:
     """Return uvicorn's protocol with the bounds that are those of a connection; those of a body are the application's."""
 
     class Bounded(_BoundedProtocol):
         bounds = limits
+        tell = staticmethod(told)
 
     return Bounded
 
@@ -52,13 +55,16 @@ class _BoundedProtocol(H11Protocol):
     """One connection. A timer ends it while the head is read, and another while the client does not take the answer."""
 
     bounds = HttpLimits()
+    tell: Told = staticmethod(_plain)
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request, or refuse the connection where too many are open."""
         super().connection_made(transport)
         if len(self.connections) > self.bounds.connections:
-            transport.write(_BUSY)
+            text = json.dumps(self.tell(503, "too many connections")).encode()
+            head = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+            transport.write(head + text + b"\n")
             transport.close()
         else:
             self._end_after(self.bounds.head_s)
@@ -66,7 +72,10 @@ class _BoundedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Read; the head's time no longer counts once the request begins to be answered."""
         super().data_received(data)
-        if self.cycle is not None and self.flow.write_paused is False:
+        if self.cycle is None or self.cycle.response_complete:  # the head of the next request trickles in
+            if self._deadline is None and not self.transport.is_closing():
+                self._end_after(self.bounds.head_s)
+        elif self.flow.write_paused is False:
             self._keep()
 
     def pause_writing(self) -> None:
@@ -92,7 +101,7 @@ class _BoundedProtocol(H11Protocol):
         headers = [("Content-Type", "application/json"), ("Connection", "close")]
         for event in (
             h11.Response(status_code=status, headers=headers),
-            h11.Data(data=b'{"error": "%s"}\n' % text.encode()),
+            h11.Data(data=json.dumps(self.tell(status, text)).encode() + b"\n"),
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event) or b"")

@@ -1,0 +1,124 @@
+"""``vinelm gateway``: OpenAI's chat completions, for every client that knows a ``base_url``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vinelm.cli.console import say
+from vinelm.cli.inputs import objective_in
+from vinelm.cli.options import flag, objective_options, option
+from vinelm.cli.quantities import Count
+from vinelm.cli.waiting import held
+from vinelm.errors import ConfigError
+
+KEYS_FILE = "gateway.db"
+keys_option = option("--keys DB", "Keys of callers, as `vinelm keys` makes them.", Path, default=KEYS_FILE)
+
+
+@click.command("gateway", short_help="Serve OpenAI's chat completions: record calls, keep caps, run the plan.")
+@click.argument("trie", required=False, type=click.Path(path_type=Path))
+@option(
+    "--models MODELS", "What may be called: a catalog (.toml), or PROVIDER:MODEL with commas between.", default="models.toml"
+)
+@option("--host ADDRESS", "Address to listen on. All but this machine's own needs keys.", default="127.0.0.1")
+@option("--port N", "Port to listen on; 0 takes a free one.", Count(), default=4000)
+@keys_option
+@option(
+    "--record FILE", "Write each call there, with prompt and answer: `vinelm replay` reads it.", Path, default="calls.jsonl"
+)
+@flag("--no-record", "Write no calls.")
+@option(
+    "--step WORDS=NAME", "Name a step by the first words of its system prompt. Can be repeated.", into="steps", multiple=True
+)
+@option("--evidence DB", "Store of the rows of planned requests, for `vinelm drift`.", Path)
+@flag("--allow-unproven", "Serve the plan to all requests, proven or not.")
+@objective_options
+def command(
+    *,
+    trie: Path | None,
+    models: str,
+    host: str,
+    port: int,
+    keys: Path,
+    record: Path,
+    no_record: bool,
+    steps: tuple[str, ...],
+    evidence: Path | None,
+    allow_unproven: bool,
+    **given: Any,
+) -> None:
+    """Answer OpenAI's chat completions on http://HOST:PORT/v1, for every client that knows a base_url.
+
+    Without a plan each call goes to the model that it names, unchanged, and is written to --record: `vinelm replay` then says
+    where the money goes. TRIE is a plan, as `vinelm estimate` writes it: its steps run on the models that it chooses.
+
+    A step is named by the model (vinelm/NAME) or by the header x-vinelm-step; else the beginning of its system prompt tells it
+    apart. Calls with the same x-vinelm-request are one request, for caps per request and for plans; x-vinelm-objective is a
+    JSON object. Without an objective the plan is the one that its verdict is about.
+
+    With keys (`vinelm keys add NAME`) every caller needs one. Keys of providers stay here, in the variables that the catalog
+    names. Ctrl-C finishes the calls under way. Spends money.
+
+    Example: vinelm gateway --models openai
+
+    Example: vinelm gateway app.vine --models models.toml --port 4000 --maximize accuracy --max-cost-usd 0.01
+    """
+    from vinelm.api import VineLM
+    from vinelm.extras import require_extra
+
+    require_extra("gateway", "the gateway", "starlette", "uvicorn", "openai")
+    from vinelm.gateway import Gateway, KeyBook
+    from vinelm.gateway.server import serve
+
+    objective = objective_in(given, is_open=True)
+    if trie is None:
+        for what, is_given in (("--evidence", evidence), ("--allow-unproven", allow_unproven), ("an objective", objective)):
+            if is_given:
+                raise ConfigError(f"{what} has no effect without a plan: name its file, or leave it out")
+    if port > 65_535:
+        raise ConfigError(f"--port is {port}: ports end at 65535")
+    book = KeyBook(keys) if keys.exists() else None
+    if book is not None and not book.has_keys:
+        book = None
+    vine = VineLM(_models(models), trie=trie, evidence=evidence, allow_unproven=allow_unproven, fallback=trie is not None)
+    gateway = Gateway(vine, keys=book, record=None if no_record else record, objective=objective, steps=_named(steps))
+    if trie is not None:
+        vine.watch()
+
+    def listening(url: str) -> None:
+        say(f"Listening on {url} (Ctrl-C ends)", bold=True)
+        say(
+            f"Callers need a key of {keys}."
+            if book is not None
+            else "Every program of this machine is served: there are no keys."
+        )
+        say(f"Models: {', '.join(vine.catalog)}.")
+        if vine.template is not None:
+            say(f"Steps of {trie}: {', '.join(stage.name for stage in vine.template.stages)}.")
+        if not no_record:
+            say(f"Calls are written to {record}, with their prompts: vinelm replay {record} --dry-run")
+
+    with held():
+        serve(gateway, host, port, on_listening=listening)
+
+
+def _models(named: str) -> Any:
+    from vinelm.catalog import Catalog
+    from vinelm.scaffold.catalog_file import chosen_models
+
+    is_file = named.endswith((".toml", ".yaml", ".yml"))
+    return Path(named) if is_file else Catalog.of(chosen_models(named.split(",")))
+
+
+def _named(steps: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for step in steps:
+        words, equals, name = step.rpartition("=")
+        if not (equals and words and name):
+            raise ConfigError(f"--step {step!r}: write the first words of the system prompt, =, and a name")
+        found[words] = name
+    return found

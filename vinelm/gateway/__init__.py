@@ -1,0 +1,5 @@
+"""The gateway: OpenAI's chat completions over HTTP, each call an invocation of :class:`~vinelm.VineLM`."""
+
+from vinelm.whole_imports import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

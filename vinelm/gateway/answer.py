@@ -1,0 +1,184 @@
+"""What an answer in OpenAI's form holds, whole or in pieces: for the meter, and for the recorder."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vinelm.backends.base import Counts
+from vinelm.backends.remote.meter import RawPiece, SeenAnswer
+from vinelm.backends.remote.usage import counts_of
+
+_BLANK = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null')
+"""In a text of JSON the quotes are escaped: this is a field."""
+_THOUGHTS = ("reasoning_content", "reasoning")
+
+
+class ChatAnswer:
+    """The answer so far.
+
+    Attributes:
+        usage: as it was stated last; None if it was not.
+        model: the name of the model, as the server states it.
+    """
+
+    def __init__(self) -> None:
+        self.usage: Mapping[str, Any] | None = None
+        self.model = ""
+        self._texts: list[str] = []
+        self._calls: dict[Any, dict[str, Any]] = {}
+
+    @property
+    def message(self) -> dict[str, Any] | None:
+        """The assistant's message: the first of several; None if nothing came."""
+        text, calls = "".join(self._texts), [dict(call) for call in self._calls.values()]
+        if not (text or calls):
+            return None
+        return {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
+
+    def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
+        """Read an answer or a piece of one, and note it in ``seen``; returns whether it has output of the model."""
+        seen.has_begun = True
+        chars, has_calls, reason = 0, False, None
+        choices = plain.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, Mapping):
+                reason = choice.get("finish_reason") or reason
+                said = choice.get("delta") or choice.get("message")
+                if isinstance(said, Mapping):
+                    written, calls = self._said(said, seen, keep=not choice.get("index"))
+                    chars, has_calls = chars + written, has_calls or calls
+        seen.chars += chars
+        seen.has_content |= has_calls
+        usage = plain.get("usage")
+        if isinstance(usage, Mapping):
+            self.usage, seen.counts, seen.counts_are_final = usage, stated_counts(usage), True
+        elif chars or has_calls:
+            seen.counts_are_final = False  # what came after a count is not in it
+        self.model = str(plain.get("model") or self.model)
+        told = {name: one for name in ("id", "model", "service_tier") if isinstance(one := plain.get(name), str)}
+        seen.state({**told, "finish_reason": reason} if isinstance(reason, str) else told)
+        return bool(chars or has_calls)
+
+    def _said(self, said: Mapping[str, Any], seen: SeenAnswer, *, keep: bool) -> tuple[int, bool]:
+        """Read what a message says, or a piece of one; returns its characters, and whether it calls tools."""
+        chars, has_calls, text, refusal = 0, False, said.get("content"), said.get("refusal")
+        if isinstance(text, str) and text:
+            chars += len(text)
+            seen.has_content = seen.has_content or bool(text.strip())
+            if keep:
+                self._texts.append(text)
+        if isinstance(refusal, str) and refusal:
+            chars += len(refusal)
+            seen.is_refused = True
+        chars += sum(len(thought) for name in _THOUGHTS if isinstance(thought := said.get(name), str))
+        seen.has_content |= bool(said.get("audio"))
+        calls = said.get("tool_calls") or ([said] if said.get("function_call") else ())
+        for place, call in enumerate(calls if isinstance(calls, list) else ()):
+            if isinstance(call, Mapping):
+                has_calls = True
+                chars += self._call(call, place, keep=keep)
+        return chars, has_calls
+
+    def _call(self, call: Mapping[str, Any], place: int, *, keep: bool) -> int:
+        """Join a call of a tool, or a piece of one; returns its characters."""
+        inner = call.get("function") or call.get("function_call")
+        inner = inner if isinstance(inner, Mapping) else {}
+        name, arguments = (one if isinstance(one := inner.get(key), str) else "" for key in ("name", "arguments"))
+        if keep:
+            function = {"name": "", "arguments": ""}
+            known = self._calls.setdefault(call.get("index", place), {"id": "", "type": "function", "function": function})
+            known["id"] = call.get("id") or known["id"]
+            known["function"]["name"] += name
+            known["function"]["arguments"] += arguments
+        return len(arguments)
+
+
+def stated_counts(usage: Mapping[str, Any]) -> Counts | None:
+    """Return the token counts of a usage object of OpenAI; None if they are none."""
+    into, out = (
+        found if isinstance(found := usage.get(f"{name}_tokens_details"), Mapping) else {} for name in ("prompt", "completion")
+    )
+    return counts_of(
+        {
+            "input_tokens": usage.get("prompt_tokens"),
+            "output_tokens": usage.get("completion_tokens"),
+            "total_tokens": usage.get("total_tokens"),
+            "input_token_details": {
+                "cache_read": into.get("cached_tokens"),
+                "cache_creation": into.get("cache_write_tokens"),
+                "audio": into.get("audio_tokens"),
+            },
+            "output_token_details": {"reasoning": out.get("reasoning_tokens"), "audio": out.get("audio_tokens")},
+        }
+    )
+
+
+class AnswerPiece(RawPiece):
+    """Bytes of an answer with what they say.
+
+    Attributes:
+        data: what the client gets of them.
+
+    Args:
+        is_end: the answer ends with it, whether or not it gives a reason.
+    """
+
+    __slots__ = ("_answer", "_is_end", "_plains", "data")
+
+    def __init__(self, data: bytes, plains: list[Mapping[str, Any]], answer: ChatAnswer, *, is_end: bool) -> None:
+        self.data, self._plains, self._answer, self._is_end = data, plains, answer, is_end
+
+    def show(self, seen: SeenAnswer) -> bool:
+        """Note what the piece says; returns whether that is output of the model."""
+        is_output = False
+        for plain in self._plains:
+            is_output |= self._answer.read(plain, seen)
+        if self._is_end and seen.reason is None and seen.has_begun:
+            seen.state({"finish_reason": "done"})
+        return is_output
+
+
+class EventReader:
+    """Cuts a stream of bytes into whole server-sent events.
+
+    Args:
+        hides_usage: the client did not ask for the usage, which we did: he gets the stream without it.
+    """
+
+    def __init__(self, *, hides_usage: bool) -> None:
+        self._hides_usage = hides_usage
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, Any]]:
+        """Yield the events that are complete now: what the client gets of them, and their JSON, None if they have none."""
+        rest, begin = self._rest + data if self._rest else data, 0
+        for end in _BLANK.finditer(rest):
+            yield self._event(rest[begin : end.end()])
+            begin = end.end()
+        self._rest = rest[begin:]
+
+    def end(self) -> Iterator[tuple[bytes, Any]]:
+        """Yield what is left where a stream ends without a blank line."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            yield self._event(rest)
+
+    def _event(self, event: bytes) -> tuple[bytes, Any]:
+        # Of one line, nearly always.
+        lines = [line[5:].strip() for line in event.splitlines() if line.startswith(b"data:")]
+        try:
+            plain = json.loads(b"\n".join(lines))
+        except (ValueError, RecursionError):  # the end of the stream, a comment that keeps it alive
+            return event, None
+        if self._hides_usage and isinstance(plain, dict) and "usage" in plain:
+            if plain["usage"] is None:
+                return _NO_USAGE.sub(b"", event), plain
+            if not plain.get("choices"):
+                return b"", plain
+            shown = {name: one for name, one in plain.items() if name != "usage"}
+            return f"data: {json.dumps(shown)}\n\n".encode(), plain
+        return event, plain

@@ -1,0 +1,403 @@
+"""The gateway as an ASGI application: who calls, what is asked, and which step of which request it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from vinelm.api import VineLM
+from vinelm.catalog import Model
+from vinelm.errors import ConfigError, InputError
+from vinelm.extras import required_extra
+from vinelm.gateway.exchange import ClientCall, Exchange
+from vinelm.gateway.keys import CallerKey, KeyBook
+from vinelm.gateway.open_requests import OpenRequest, OpenRequests
+from vinelm.money.guard_pair import GuardPair
+from vinelm.objective import Objective
+from vinelm.plans.recommendation import served_objective
+from vinelm.replay.formats.call import LoggedCall
+from vinelm.replay.formats.chat import format_of, tools_of
+from vinelm.replay.recorder import CallFile
+from vinelm.replay.steps import step_of
+from vinelm.requests.names import scoped
+from vinelm.requests.protocols import Preloads
+
+with required_extra("gateway", "the gateway"):
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+    from vinelm.gateway.http_limits import HttpLimits
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.types import Receive, Scope, Send
+
+    from vinelm.adapters.langgraph import RunContext
+    from vinelm.requests.protocols import CallGuard
+
+LIMITS = HttpLimits(connections=2048, head_bytes=64 * 1024, body_bytes=32 << 20, body_s=60.0, answer_s=60.0)
+PREFIX = "vinelm/"
+"""Begins the name of a model that names a step."""
+KEY = "vinelm_key"
+"""The field of a run's ``configurable`` with the name of the caller's key."""
+MOST_STEPS = 1000
+"""Steps that are told apart in one process: clients name them. Further ones are one step."""
+OTHER_STEPS = "other"
+_LOG = logging.getLogger(__name__)
+_TOKEN = re.compile(r"[\w.:@/+=-]{1,200}")
+_STEP = re.compile(r"[\w][\w .:/-]{0,63}")
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Refused(Exception):
+    """What is said to a client in place of an answer, in OpenAI's form."""
+
+    def __init__(
+        self, status: int, code: str, message: str, *, param: str | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.param = status, code, message, param
+        self.headers = {} if retry_after_s is None else {"retry-after": str(max(int(retry_after_s + 0.999), 1))}
+
+    def response(self) -> JSONResponse:
+        """Return the answer."""
+        return JSONResponse(error_body(self.status, self.message, self.code, self.param), self.status, self.headers)
+
+
+def error_body(status: int, message: str, code: str = "bad_request", param: str | None = None) -> dict[str, Any]:
+    """Return an error in the form of OpenAI's."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+class Gateway:
+    """OpenAI's chat completions, each an invocation of ``vine``; an ASGI application. Spends money.
+
+    Without a trie a call goes to the model that its client named. With one the model is the plan's, for the steps that it
+    knows. Bodies and answers pass as they are where the model speaks OpenAI's form, and are translated where it does not.
+
+    Args:
+        vine: Decides, and makes the models. Its catalog has all addresses, and the names of the variables of keys.
+        keys: The keys of callers with their caps; None: everybody is served, which is for the loopback interface alone.
+        record: The file to which calls are written, for ``vinelm replay``; None: none are.
+        objective: What requests are planned for that ask for nothing else; None: for the plan that the trie's verdict is about.
+        steps: Names of steps by what ``vinelm replay`` shows of them without a name: the first words of their system prompt.
+        limits: What a client may take.
+
+    Raises:
+        ConfigError: There is a trie and nothing to plan for, or a model cannot be called: its key is missing.
+    """
+
+    def __init__(
+        self,
+        vine: VineLM,
+        *,
+        keys: KeyBook | None = None,
+        record: str | Path | None = None,
+        objective: Objective | None = None,
+        steps: Mapping[str, str] | None = None,
+        limits: HttpLimits = LIMITS,
+    ) -> None:
+        self.vine, self.keys, self._limits = vine, keys, limits
+        self.record = None if record is None else CallFile(Path(record), "the gateway")
+        self.objective = _objective(vine, objective)
+        self._steps, self._known = dict(steps or {}), set[str]()
+        self._planned = {stage.name for stage in vine.template.stages} if vine.planner and vine.template else set()
+        self._requests = OpenRequests(vine)
+        self._by_key: dict[str, CallerKey] = {}
+        self._theirs = vine.adapter.account_of
+        vine.adapter.account_of = self._account_of
+        self._http: Any = None
+        for name in vine.catalog:  # what is missing is said now, and not to the first client, who does not wait either
+            check = getattr(getattr(vine.models.backend_of(name), "provider", None), "check", None)
+            if check is not None:
+                check(vine.catalog[name])
+        for backend in vine.models.backends.values():
+            if isinstance(backend, Preloads):
+                backend.preload()
+        self._app = Starlette(
+            routes=[
+                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/models", self._models),
+                Route("/v1/models/{name:path}", self._model),
+                Route("/health", self._health),
+            ],
+            exception_handlers={HTTPException: self._no_such, Refused: self._refused, Exception: self._broken},
+            lifespan=self._lifespan,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's request."""
+        await self._app(scope, receive, send)
+
+    @property
+    def http(self) -> Any:
+        """The client of the servers behind, made at the first call: its connections belong to one event loop."""
+        if self._http is None:
+            from vinelm.backends.openai.http_library import http_library
+            from vinelm.backends.remote.answer_size import bound_answers
+            from vinelm.backends.remote.idle_connections import probe_cheaply
+
+            library = http_library()
+            limits = library.Limits(max_connections=None, max_keepalive_connections=1000, keepalive_expiry=5.0)
+            self._http = library.AsyncClient(timeout=None, limits=limits, follow_redirects=False)
+            bound_answers(self._http, is_async=True)
+            probe_cheaply(self._http)
+        return self._http
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        yield
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+        self.vine.close()
+
+    # -- what is asked -----------------------------------------------------------------------------------------------------
+
+    async def _chat(self, request: Request) -> Response:
+        key = self._caller(request)
+        body = _body_of(await self._read(request))
+        if key is not None and self.keys is not None and (wait_s := self.keys.wait_s(key)) > 0.0:
+            raise Refused(429, "rate_limit_exceeded", "this key makes too many calls a minute", retry_after_s=wait_s)
+        step, title, default = self._step_of(request, body)
+        is_named = "x-vinelm-request" in request.headers
+        try:
+            found = self._request_of(request, key, is_named=is_named)
+        except InputError as error:
+            raise Refused(400, error.code, str(error)) from None
+        call = ClientCall(body, step=step, title=title, default=default, request=found, is_planned=step in self._planned)
+        return Relay(self, call, ended=lambda: self._requests.end_call(found, is_named=is_named))
+
+    def _request_of(self, request: Request, key: CallerKey | None, *, is_named: bool) -> OpenRequest:
+        name = request.headers.get("x-vinelm-request") or uuid4().hex
+        if not _TOKEN.fullmatch(name):
+            raise ConfigError("x-vinelm-request: use 1 to 200 letters, digits and ._:@/+=-")
+        asked = self._asked(request.headers.get("x-vinelm-objective"))
+        tenant = "" if key is None else key.tenant
+        told = {"tenant": tenant} if tenant else {}
+        if key is not None:
+            self._by_key[key.name] = key
+            told[KEY] = key.name
+        return self._requests.begin_call(
+            name,
+            is_named=is_named,
+            caller=scoped(tenant, "" if key is None else key.name),
+            configurable=told,
+            objective=asked or self.objective,
+            asked=asked,
+        )
+
+    def _asked(self, text: str | None) -> Objective | None:
+        if text is None:
+            return None
+        try:
+            plain = json.loads(text)
+        except (ValueError, RecursionError):
+            plain = None
+        if not isinstance(plain, dict):
+            raise ConfigError('x-vinelm-objective: write a JSON object such as {"maximize": "accuracy", "max_latency_s": 5}')
+        return Objective.from_dict(plain)
+
+    def _step_of(self, request: Request, body: Mapping[str, Any]) -> tuple[str, str, str | None]:
+        """The step, its name where it has one, and the entry that the client named."""
+        model, title = body["model"], request.headers.get("x-vinelm-step", "")
+        default = None
+        if model.startswith(PREFIX):
+            title = title or model.removeprefix(PREFIX)
+        else:
+            default = self._entry(model).name
+        if title and not _STEP.fullmatch(title):
+            raise Refused(400, "invalid_step", "a step's name has 1 to 64 letters, digits, blanks and .:/-", param="model")
+        step = title
+        if not title:
+            seen = LoggedCall(
+                request="",
+                call="",
+                messages=body["messages"],
+                tools=tools_of(body.get("tools")),
+                response_format=format_of(body),
+            )
+            found = step_of(seen)
+            title = self._steps.get(found.title) or self._steps.get(found.key) or ""
+            title = title or (found.title if found.title in self._planned else "")
+            step = title or found.key
+        if step not in self._known:
+            if len(self._known) >= MOST_STEPS and step not in self._planned:
+                return OTHER_STEPS, title, default
+            self._known.add(step)
+        return step, title, default
+
+    def _entry(self, name: str) -> Model:
+        """The entry that a client names: by its name, or by its provider's name of the model."""
+        catalog = self.vine.catalog
+        if name in catalog and name in set(catalog):
+            return catalog[name]
+        for model in catalog.models:
+            if name in (model.model_id, f"{model.provider}/{model.model_id}", f"{model.provider}:{model.model_id}"):
+                return model
+        raise Refused(
+            404,
+            "model_not_found",
+            f"there is no model {name[:80]!r} here: GET /v1/models lists those that there are",
+            param="model",
+        )
+
+    # -- who asks ------------------------------------------------------------------------------------------------------------
+
+    def _caller(self, request: Request) -> CallerKey | None:
+        """The key of the caller; None where none is needed."""
+        if self.keys is None:
+            # A page in a browser must not spend the owner's money, whatever name it gave this machine.
+            host = request.headers.get("host", "")
+            if "origin" in request.headers or not (host in _LOCAL or host.rpartition(":")[0] in _LOCAL):
+                raise Refused(403, "forbidden", "a gateway without keys serves programs of this machine only, and no web pages")
+            return None
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        try:
+            key = self.keys.find(given.strip()) if kind.lower() == "bearer" and given else None
+        except Exception:
+            _LOG.exception("the keys cannot be read")
+            raise Refused(503, "keys_unreadable", "the keys cannot be read: try again later") from None
+        if key is None:
+            raise Refused(401, "invalid_api_key", "this is no key of this gateway: give one as Authorization: Bearer KEY")
+        return key
+
+    def _account_of(self, context: RunContext) -> CallGuard | None:
+        """What authorizes a run's calls: the account of its caller's key, and the fleet's of the tenant, if there are such."""
+        theirs = None if self._theirs is None else self._theirs(context)
+        key = self._by_key.get((context.configurable or {}).get(KEY, ""))
+        own = None if key is None or self.keys is None else self.keys.account(key)
+        return GuardPair(theirs, own) if theirs is not None and own is not None else theirs or own
+
+    async def _read(self, request: Request) -> bytes:
+        """The body, within its limits."""
+        limits, found, size = self._limits, [], 0
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > limits.body_bytes:
+            raise Refused(413, "request_too_large", f"the body is longer than {limits.body_bytes} bytes")
+        try:
+            async with asyncio.timeout(limits.body_s):
+                async for piece in request.stream():
+                    size += len(piece)
+                    if size > limits.body_bytes:
+                        raise Refused(413, "request_too_large", f"the body is longer than {limits.body_bytes} bytes")
+                    found.append(piece)
+        except (TimeoutError, ClientDisconnect):
+            raise Refused(408, "body_timeout", "the body did not come in time") from None
+        return b"".join(found)
+
+    # -- other answers -------------------------------------------------------------------------------------------------------
+
+    def _listed(self) -> list[dict[str, Any]]:
+        entries = [
+            {"id": model.name, "object": "model", "created": 0, "owned_by": model.provider}
+            for model in self.vine.catalog.models
+        ]
+        steps = [{"id": PREFIX + name, "object": "model", "created": 0, "owned_by": "vinelm"} for name in sorted(self._planned)]
+        return [*entries, *steps]
+
+    async def _models(self, request: Request) -> Response:
+        self._caller(request)
+        return JSONResponse({"object": "list", "data": self._listed()})
+
+    async def _model(self, request: Request) -> Response:
+        self._caller(request)
+        name = request.path_params["name"]
+        found = next((one for one in self._listed() if one["id"] == name), None)
+        if found is None:
+            raise Refused(404, "model_not_found", f"there is no model {name[:80]!r} here", param="model")
+        return JSONResponse(found)
+
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, Refused)
+        return error.response()
+
+    async def _no_such(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        said = {
+            404: "there is no such path here: use /v1/chat/completions or /v1/models",
+            405: "this path takes another method",
+        }.get(status, "this request cannot be served")
+        return JSONResponse(error_body(status, said, "not_found" if status == 404 else "bad_request"), status)
+
+    async def _broken(self, request: Request, error: Exception) -> Response:
+        return JSONResponse(error_body(500, "the gateway failed at this request", "internal_error"), 500)
+
+
+class Relay(Response):
+    """The answer of a call, which is made as it is sent. A client that hangs up ends the call."""
+
+    def __init__(self, gateway: Gateway, call: ClientCall, ended: Callable[[], None]) -> None:
+        self._gateway, self._call, self._ended = gateway, call, ended
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Make the call, and send what comes."""
+        gateway = self._gateway
+        work = asyncio.ensure_future(Exchange(gateway.vine, gateway.http, gateway.record, self._call, send).run())
+        gone = asyncio.ensure_future(_hung_up(receive))
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            if not work.done():
+                work.cancel()
+            await asyncio.gather(work, gone, return_exceptions=True)
+            self._ended()
+
+
+async def _hung_up(receive: Callable[[], Awaitable[Any]]) -> None:
+    """Return once the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _objective(vine: VineLM, given: Objective | None) -> Objective | None:
+    if vine.planner is None:
+        return given
+    verdict = vine.planner.annotated.verdict
+    found = given or (None if verdict is None else served_objective(verdict))
+    if found is None:
+        raise ConfigError("the plan has no verdict, so say what to plan for: an objective such as maximize accuracy")
+    return found
+
+
+def _body_of(content: bytes) -> dict[str, Any]:
+    """The JSON of a body, as far as the gateway has to understand it: what else is in it is the provider's to judge."""
+    try:
+        body = json.loads(content, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        raise Refused(400, "invalid_json", "the body is no JSON") from None
+    if not isinstance(body, dict):
+        raise Refused(400, "invalid_json", "the body is no JSON object")
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        raise Refused(400, "missing_model", "model must be a text", param="model")
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+        raise Refused(400, "invalid_messages", "messages must be a list of objects, and not empty", param="messages")
+    for name, kind in (("stream", bool), ("stream_options", dict), ("tools", list)):
+        if body.get(name) is not None and not isinstance(body[name], kind):
+            raise Refused(400, "invalid_type", f"{name} must be {_KINDS[kind]}", param=name)
+    return body
+
+
+_KINDS: Mapping[type, str] = {bool: "true or false", dict: "an object", list: "a list"}
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(text)

@@ -1,0 +1,310 @@
+"""One call of a client: an invocation of its step, the provider's answer, and the record of both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import aclosing
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.prompt_values import ChatPromptValue
+
+from vinelm.adapters.calls.fallback_model import FallbackModel
+from vinelm.adapters.langchain.openai_form import OpenAIAnswer, aevents, asked_of, told, whole_answer
+from vinelm.adapters.langgraph.runs.chat_call import ChatCall
+from vinelm.adapters.langgraph.runs.invocation import InvocationScope
+from vinelm.adapters.langgraph.runs.run_context import AMBIENT
+from vinelm.api import VineLM
+from vinelm.backends.base import bound_instance
+from vinelm.backends.remote.chat_model import RemoteChatModel
+from vinelm.backends.remote.meter import SeenAnswer
+from vinelm.backends.remote.provider import CallBinding
+from vinelm.catalog.secrets import redacted
+from vinelm.errors import CallError, VineLMError
+from vinelm.gateway.answer import ChatAnswer, EventReader
+from vinelm.gateway.open_requests import OpenRequest
+from vinelm.gateway.wire import UpstreamAnswer, WireSender, address_of, states_usage, wire_request
+from vinelm.replay.formats.chat import format_of, settings_of, tools_of, usage_of
+from vinelm.replay.recorder import CallFile
+from vinelm.rows.observation import Usage
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_LOG = logging.getLogger(__name__)
+_WHOLE = ("truncated", "content_filter", "empty")
+"""Failures of answers that came whole: the client that speaks to a provider sees them as they are."""
+_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "x-request-id")
+"""Of a provider's answer: what clients act on. Others tell of the operator's account."""
+_ACCOUNT = re.compile(r"\b(org|proj)[-_][\w-]{6,}")
+_JSON, _EVENTS = b"application/json", b"text/event-stream; charset=utf-8"
+CUT = "the client hung up"
+
+
+class ClientCall:
+    """A call as its client sent it.
+
+    Attributes:
+        body: its JSON.
+        step: the step that makes it, as VineLM knows it.
+        title: the step's name; empty if only its prompt tells it apart.
+        default: the entry that the client named, which runs where there is no plan; None for the step's own.
+        request: the request that it belongs to.
+        is_planned: whether the plan knows the step: then another model may answer after a failure.
+    """
+
+    def __init__(
+        self, body: Mapping[str, Any], *, step: str, title: str, default: str | None, request: OpenRequest, is_planned: bool
+    ) -> None:
+        self.body, self.step, self.title, self.default = body, step, title, default
+        self.request, self.is_planned = request, is_planned
+
+
+class Exchange:
+    """Makes one call and sends its answer. Used once, in a task of its own.
+
+    Args:
+        vine: decides, and makes the models.
+        http: the client of the servers behind.
+        record: the file of calls; None: none are written.
+        call: as its client sent it.
+        send: of ASGI.
+    """
+
+    def __init__(self, vine: VineLM, http: Any, record: CallFile | None, call: ClientCall, send: Send) -> None:
+        self._vine, self._http, self._file, self._call, self._send = vine, http, record, call, send
+        self._has_begun = False
+        self._entry = ""
+        self._answer = ChatAnswer()
+        self._upstream: UpstreamAnswer | None = None
+        self._usage: Usage | None = None
+        self._is_stream = bool(call.body.get("stream"))
+
+    async def run(self) -> None:
+        """Make the call. Every failure is an answer; what is cancelled is recorded as such."""
+        started_at, began_s, why = time.time(), time.monotonic(), None
+        AMBIENT.set(self._call.request.context)  # of this task alone
+        try:
+            why = await self._run()
+        except asyncio.CancelledError:
+            why = CUT
+            raise
+        finally:
+            self._record(started_at, time.monotonic() - began_s, why)
+
+    async def _run(self) -> str | None:
+        """Answer the client; returns why the call has failed, None if it has not."""
+        call, adapter = self._call, self._vine.adapter
+        try:
+            begun = await ChatCall.abegin(adapter, call.step, default=call.default, falls_back=False)
+            async with begun:
+                await self._answered(begun.scope)
+        except VineLMError as error:
+            if isinstance(error, CallError) and self._is_whole(error):
+                return None  # the client has it
+            await self._failed(error)
+            return redacted(str(error))[:500]
+        except Exception as error:  # its words may hold a prompt
+            _LOG.error("the gateway failed at a call: unexpected %s", type(error).__name__)
+            await self._refuse(500, "server_error", "internal_error", "the gateway failed at this call")
+            return f"unexpected {type(error).__name__}"
+        return None
+
+    async def _answered(self, scope: InvocationScope) -> None:
+        """Answer with the chosen model; with another one where it fails before the client has seen anything, and may."""
+        while True:
+            answering: BaseChatModel = scope.answering
+            self._entry, self._answer, self._upstream = scope.path[-1], ChatAnswer(), None
+            kept: list[bytes] = []
+            try:
+                await self._attempt(answering, kept)
+            except CallError as error:
+                if not self._has_begun and self._call.is_planned and scope.fall_back(answering, error):
+                    continue
+                if self._is_whole(error):
+                    await self._end(kept)
+                raise
+            await self._end(kept)
+            return
+
+    async def _attempt(self, answering: BaseChatModel, kept: list[bytes]) -> None:
+        """Pass the answer of one model on as it comes; a whole one is ``kept``."""
+        binding: CallBinding | None = answering.binding if isinstance(answering, RemoteChatModel) else None
+        address = None if binding is None else address_of(binding.provider, binding.model)
+        pieces = self._translated(answering)
+        if binding is not None and address is not None:
+            assert isinstance(answering, RemoteChatModel)
+            pieces = self._wired(answering, binding, address)
+        async with aclosing(pieces):
+            async for data in pieces:
+                if self._is_stream and self._upstream is None:
+                    await self._begin(200, _EVENTS, {})
+                    if data:
+                        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+                else:
+                    kept.append(data)
+
+    async def _end(self, kept: list[bytes]) -> None:
+        """End the answer: that of a stream, or a whole one."""
+        if not self._has_begun:
+            content = b"".join(kept)
+            await self._begin(200, _JSON, {"content-length": str(len(content)), **self._told()})
+            await self._send({"type": "http.response.body", "body": content})
+        else:
+            await self._send({"type": "http.response.body", "body": b""})
+
+    def _is_whole(self, error: CallError) -> bool:
+        """Whether an answer came whole and is none only by our measure."""
+        return error.kind in _WHOLE and (self._has_begun or (self._upstream is not None and self._upstream.status == 200))
+
+    async def _wired(self, chat: RemoteChatModel, binding: CallBinding, address: Any) -> AsyncGenerator[bytes]:
+        """Yield the bytes of the provider's own answer."""
+        call = self._call
+        request = wire_request(
+            call.body,
+            binding.model,
+            address,
+            is_own=self._entry == call.default,
+            is_capped=binding.call.guard is not None,
+        )
+        hides = request.is_streamed and not states_usage(call.body)
+        sender = WireSender(self._http, binding.provider, binding.inner, hides_usage=hides)
+        self._answer = sender.answer
+        try:
+            async with aclosing(chat.raw(request, sender, self._used)) as pieces:
+                async for piece in pieces:
+                    self._upstream = sender.upstream
+                    yield piece.data  # type: ignore[attr-defined]
+        finally:
+            self._upstream = sender.upstream
+
+    async def _translated(self, answering: BaseChatModel) -> AsyncGenerator[bytes]:
+        """Yield the answer of a model that speaks another form, in OpenAI's."""
+        body = self._call.body
+        chat: Any = bound_instance(FallbackModel, SingleAttempt(answering))
+        messages, options = asked_of(chat, body)
+        seen, form = SeenAnswer(), OpenAIAnswer(body)
+        if not self._is_stream:
+            found = await chat.agenerate_prompt([ChatPromptValue(messages=messages)], **options)
+            plain = whole_answer(form, found.generations[0])
+            self._answer.read(plain, seen)
+            yield json.dumps(plain).encode()
+            return
+        reader = EventReader(hides_usage=False)
+        async for data in aevents(form, chat.astream(messages, **options), tells=False):
+            for _, event in reader.feed(data):
+                if isinstance(event, dict):
+                    self._answer.read(event, seen)
+            yield data
+
+    def _used(self, usage: Usage) -> None:
+        self._usage = usage
+
+    # -- what the client gets ----------------------------------------------------------------------------------------------
+
+    async def _begin(self, status: int, kind: bytes, headers: Mapping[str, str]) -> None:
+        if self._has_begun:
+            return
+        self._has_begun = True
+        named = {"x-vinelm-request": self._call.request.name, "x-vinelm-model": self._entry, **headers}
+        if kind == _EVENTS:
+            named["cache-control"] = "no-cache"
+        pairs = [(name.encode("latin-1"), value.encode("utf-8", "replace")) for name, value in named.items() if value]
+        await self._send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind), *pairs]})
+
+    def _told(self) -> dict[str, str]:
+        found = {} if self._upstream is None else self._upstream.headers
+        return {name: found[name] for name in _HEADERS if name in found}
+
+    async def _failed(self, error: VineLMError) -> None:
+        """Tell the client: in the provider's own words, where it has said something to him."""
+        upstream = self._upstream
+        if (
+            not self._has_begun and isinstance(error, CallError) and error.kind == "auth"
+        ):  # the operator's key, not the client's
+            await self._refuse(502, "vinelm_error", "upstream_auth", "the provider refused the gateway's own key")
+        elif (
+            not self._has_begun
+            and upstream is not None
+            and 400 <= upstream.status < 600
+            and (content := _shown(upstream.content)) is not None
+        ):
+            await self._begin(upstream.status, _JSON, {"content-length": str(len(content)), **self._told()})
+            await self._send({"type": "http.response.body", "body": content})
+        else:
+            found = told(error)
+            await self._refuse_with(found["status_code"], found["json"])
+
+    async def _refuse(self, status: int, kind: str, code: str, message: str) -> None:
+        await self._refuse_with(status, {"error": {"message": message, "type": kind, "param": None, "code": code}})
+
+    async def _refuse_with(self, status: int, plain: Mapping[str, Any]) -> None:
+        if self._has_begun:
+            await self._send({"type": "http.response.body", "body": f"data: {json.dumps(plain)}\n\n".encode()})
+            return
+        content = json.dumps(plain).encode()
+        await self._begin(status, _JSON, {"content-length": str(len(content))})
+        await self._send({"type": "http.response.body", "body": content})
+
+    # -- the record --------------------------------------------------------------------------------------------------------
+
+    def _record(self, started_at: float, seconds: float, why: str | None) -> None:
+        record = self._file
+        if record is None:
+            return
+        call, usage = self._call, self._usage
+        model = self._vine.catalog[self._entry] if self._entry else None
+        tokens = usage_of(self._answer.usage)
+        is_known = usage is not None and not usage.tokens_estimated
+        answer = self._answer.message if why is None else None
+        record.write(
+            {
+                "request": call.request.name,
+                "call": uuid4().hex,
+                "step": call.title,
+                "model": self._answer.model if model is None else model.model_id,
+                "provider": "" if model is None else model.provider,
+                "messages": call.body["messages"],
+                "tools": tools_of(call.body.get("tools")),
+                "response_format": format_of(call.body),
+                "settings": settings_of(call.body),
+                "started_at": started_at,
+                "seconds": seconds,
+                "answer": answer,
+                "tokens_in": tokens.tokens_in,
+                "tokens_out": tokens.tokens_out,
+                "cached_tokens": tokens.cached,
+                "cost_usd": usage.cost_usd if usage is not None and is_known else None,
+                "error": why,
+            }
+        )
+
+
+class SingleAttempt:
+    """The one model of a :class:`~vinelm.adapters.calls.fallback_model.FallbackModel`: here the exchange falls back."""
+
+    def __init__(self, answering: BaseChatModel) -> None:
+        self.answering = answering
+
+    def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
+        """Never."""
+        return False
+
+
+def _shown(content: bytes) -> bytes | None:
+    """A provider's refusal without keys and account numbers; None if it is no error in OpenAI's form."""
+    try:
+        plain = json.loads(content)
+        if len(content) > 1 << 16 or not isinstance(plain, dict) or "error" not in plain:
+            return None
+        inner = plain["error"] if isinstance(plain["error"], dict) else {"message": str(plain["error"])}
+    except (ValueError, RecursionError):
+        return None
+    cleaned = {
+        name: _ACCOUNT.sub("[account]", redacted(value)) if isinstance(value, str) else value for name, value in inner.items()
+    }
+    return json.dumps({**plain, "error": cleaned}).encode()

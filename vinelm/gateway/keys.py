@@ -1,0 +1,309 @@
+"""Keys of callers, hashed, and the dollars of each on a day: one SQLite file, which processes of one machine may share."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+import secrets
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vinelm.errors import CallRefused, ConfigError, VineLMError
+from vinelm.rows.observation import Usage
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS gateway_keys (
+    name TEXT PRIMARY KEY,  -- what the operator calls it; the key itself is nowhere
+    digest TEXT NOT NULL UNIQUE,  -- SHA-256 of the key, which is 256 random bits
+    tenant TEXT NOT NULL,
+    daily_usd REAL,  -- NULL: no cap
+    calls_per_min INTEGER,  -- NULL: no limit
+    made_at REAL NOT NULL,  -- Unix time
+    revoked_at REAL  -- NULL: it is good
+);
+CREATE TABLE IF NOT EXISTS gateway_days (
+    key TEXT NOT NULL,
+    day INTEGER NOT NULL,  -- days since 1970-01-01, UTC
+    held_nano INTEGER NOT NULL,  -- billionths of a dollar: spent, or reserved by calls under way or of a process that died
+    spent_nano INTEGER NOT NULL,  -- those of calls that have ended
+    calls INTEGER NOT NULL,  -- those that have ended
+    PRIMARY KEY (key, day)
+);
+"""
+NANO = 1_000_000_000
+MOST_NANO = 1 << 61
+"""Of the key without a cap: more than there is."""
+BEGINS = "sk-vinelm-"
+"""As keys of other services begin, so that tools that look for leaked ones find these, too."""
+WINDOW_S = 60.0
+_NAME = re.compile(r"[\w.@-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class CallerKey:
+    """A key, as far as its owner is concerned.
+
+    Attributes:
+        name, tenant: as the operator gave them.
+        daily_usd: the most dollars of a UTC day; None: no cap.
+        calls_per_min: the most calls of a minute, of each process; None: no limit.
+        is_revoked: whether it is good no more.
+    """
+
+    name: str
+    tenant: str
+    daily_usd: float | None
+    calls_per_min: int | None
+    is_revoked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDay:
+    """What a key has spent today; ``reserved_usd`` belongs to calls under way, and to those of a gateway that was killed."""
+
+    key: CallerKey
+    spent_usd: float
+    reserved_usd: float
+    calls: int
+
+
+class KeyBook:
+    """The keys, and what they spend. Thread-safe; processes may share the file, which only its owner may read (mode 600).
+
+    A reservation is one statement, which adds what fits under the cap and nothing else. So the cap holds for all processes
+    together, and a process that is killed leaves its reservations at their upper bounds.
+
+    Args:
+        path: The file; made if it does not exist.
+        now: Unix time, in seconds.
+
+    Raises:
+        ConfigError: It cannot be opened, or is something else.
+    """
+
+    def __init__(self, path: str | Path, *, now: Callable[[], float] = time.time) -> None:
+        self.path, self._now = Path(path), now
+        self._lock = threading.Lock()
+        self._recent: dict[str, deque[float]] = {}
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600))
+            self._connection = sqlite3.connect(self.path, timeout=1.0, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            # What a process has written survives its death; a power cut may lose the last moments.
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.executescript(SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigError(f"{self.path}: cannot hold the gateway's keys ({_line(error)}): name another file") from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    # -- keys ------------------------------------------------------------------------------------------------------------
+
+    def add(
+        self, name: str, *, tenant: str | None = None, daily_usd: float | None = None, calls_per_min: int | None = None
+    ) -> str:
+        """Make a key and return it: nobody can say it again.
+
+        Args:
+            name: Its name; 1 to 64 letters, digits and ``._@-``.
+            tenant: Whose it is; None: a tenant of its own, by its name.
+            daily_usd: The most dollars of a UTC day, >= 0; None: no cap.
+            calls_per_min: The most calls of a minute, >= 1; None: no limit.
+
+        Raises:
+            ConfigError: There is a key of this name, or a figure is out of range.
+        """
+        for what, text in (("name", name), ("tenant", name if tenant is None else tenant)):
+            if not _NAME.fullmatch(text):
+                raise ConfigError(f"the {what} of a key is {text!r}: use 1 to 64 letters, digits and ._@-")
+        if daily_usd is not None and not (0.0 <= daily_usd < 1e6):
+            raise ConfigError(f"daily_usd is {daily_usd}: it must be dollars, from 0 to a million")
+        if calls_per_min is not None and not 1 <= calls_per_min <= 1_000_000:
+            raise ConfigError(f"calls_per_min is {calls_per_min}: it must be a whole number from 1 to a million")
+        key = BEGINS + secrets.token_urlsafe(32)
+        row = (name, digest_of(key), name if tenant is None else tenant, daily_usd, calls_per_min, self._now())
+        with self._writing():
+            try:
+                self._connection.execute("INSERT INTO gateway_keys VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
+            except sqlite3.IntegrityError:
+                raise ConfigError(f"there is a key {name!r}: give this one another name") from None
+        return key
+
+    def revoke(self, name: str) -> None:
+        """Revoke a key: no call of it begins any more, in any process; :class:`ConfigError` if there is none of this name."""
+        with self._writing():
+            found = self._connection.execute(
+                "UPDATE gateway_keys SET revoked_at = coalesce(revoked_at, ?) WHERE name = ?", (self._now(), name)
+            )
+            if not found.rowcount:
+                raise ConfigError(f"there is no key {name!r}: `vinelm keys list` has their names")
+
+    def find(self, key: str) -> CallerKey | None:
+        """Return the key of a caller; None if it is none, or revoked. Reads the file, so that a revoked key is none at once."""
+        with self._lock:
+            row = self._connection.execute(f"{_READ} WHERE digest = ? AND revoked_at IS NULL", (digest_of(key),)).fetchone()
+        return None if row is None else _key_of(row)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether any key was ever made, so that callers need one."""
+        with self._lock:
+            return bool(self._connection.execute("SELECT EXISTS (SELECT 1 FROM gateway_keys)").fetchone()[0])
+
+    def today(self) -> list[KeyDay]:
+        """Return every key with what it has spent on this UTC day."""
+        with self._lock:
+            rows = self._connection.execute(f"{_READ} ORDER BY made_at").fetchall()
+            days = self._connection.execute(
+                "SELECT key, held_nano, spent_nano, calls FROM gateway_days WHERE day = ?", (self._day(),)
+            ).fetchall()
+        spent = {key: rest for key, *rest in days}
+        found = []
+        for *facts, revoked_at in rows:
+            held, done, calls = spent.get(facts[0], (0, 0, 0))
+            key = _key_of((*facts, revoked_at))
+            found.append(KeyDay(key, done / NANO, max(held - done, 0) / NANO, calls))
+        return found
+
+    def wait_s(self, key: CallerKey) -> float:
+        """Count a call of the key, and return 0; or the seconds until its rate allows one, which is not counted."""
+        if key.calls_per_min is None:
+            return 0.0
+        now_s = self._now()
+        with self._lock:
+            recent = self._recent.setdefault(key.name, deque())
+            while recent and not 0.0 <= now_s - recent[0] < WINDOW_S:
+                recent.popleft()
+            if len(recent) >= key.calls_per_min:
+                return recent[0] + WINDOW_S - now_s
+            recent.append(now_s)
+        return 0.0
+
+    # -- dollars -----------------------------------------------------------------------------------------------------------
+
+    def account(self, key: CallerKey) -> KeyAccount:
+        """Return what authorizes the calls of a key."""
+        return KeyAccount(self, key)
+
+    def reserve(self, key: CallerKey, upper_nano: int) -> int | None:
+        """Reserve so much for a call on this day, and return the day; None, and nothing is reserved, above the cap."""
+        most = MOST_NANO if key.daily_usd is None else int(key.daily_usd * NANO)
+        day = self._day()
+        if upper_nano > most:
+            return None
+        with self._writing():
+            found = self._connection.execute(
+                "INSERT INTO gateway_days VALUES (?, ?, ?, 0, 0) ON CONFLICT (key, day) DO UPDATE "
+                "SET held_nano = held_nano + excluded.held_nano WHERE held_nano + excluded.held_nano <= ?",
+                (key.name, day, upper_nano, most),
+            )
+        return day if found.rowcount else None
+
+    def settle(self, key: CallerKey, day: int, upper_nano: int, cost_nano: int, *, calls: int) -> None:
+        """Replace a reservation by what the call has cost."""
+        with self._writing():
+            self._connection.execute(
+                "UPDATE gateway_days SET held_nano = held_nano + ?, spent_nano = spent_nano + ?, calls = calls + ? "
+                "WHERE key = ? AND day = ?",
+                (cost_nano - upper_nano, cost_nano, calls, key.name, day),
+            )
+
+    def left_usd(self, key: CallerKey) -> float:
+        """Return what is left of a key's cap on this day."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT held_nano FROM gateway_days WHERE key = ? AND day = ?", (key.name, self._day())
+            ).fetchone()
+        return max((key.daily_usd or 0.0) - (row[0] if row else 0) / NANO, 0.0)
+
+    def _day(self) -> int:
+        return int(self._now() // 86_400)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise KeysUnwritable(f"{self.path}: cannot be written ({_line(error)})") from None
+
+
+class KeysUnwritable(VineLMError):
+    """The file of keys cannot be written: no call is authorized meanwhile."""
+
+    default_code = "keys-unwritable"
+
+
+_READ = "SELECT name, tenant, daily_usd, calls_per_min, revoked_at FROM gateway_keys"
+
+
+def _key_of(row: Any) -> CallerKey:
+    name, tenant, daily_usd, calls_per_min, revoked_at = row
+    return CallerKey(name, tenant, daily_usd, calls_per_min, revoked_at is not None)
+
+
+class KeyAccount:
+    """Authorizes the calls of one key; a :class:`~vinelm.requests.protocols.CallGuard`."""
+
+    __slots__ = ("_book", "_key")
+
+    def __init__(self, book: KeyBook, key: CallerKey) -> None:
+        self._book, self._key = book, key
+
+    def authorize(self, upper_usd: float) -> KeyPermit:
+        """Reserve money for a call.
+
+        Raises:
+            CallRefused: The key's cap of the day does not allow the call.
+        """
+        upper_nano = math.ceil(upper_usd * NANO)
+        day = self._book.reserve(self._key, upper_nano)
+        if day is None:
+            raise CallRefused(
+                f"the call may cost up to ${upper_usd:.6f}, and ${self._book.left_usd(self._key):.6f} is left of this key's "
+                f"${self._key.daily_usd:g} for today (UTC): ask for fewer tokens, or wait until tomorrow"
+            )
+        return KeyPermit(self._book, self._key, day, upper_nano)
+
+
+class KeyPermit:
+    """One call that a key's account has authorized. It is settled exactly once."""
+
+    __slots__ = ("_book", "_day", "_is_settled", "_key", "_upper_nano")
+
+    def __init__(self, book: KeyBook, key: CallerKey, day: int, upper_nano: int) -> None:
+        self._book, self._key, self._day, self._upper_nano = book, key, day, upper_nano
+        self._is_settled = False
+
+    def settle(self, usage: Usage) -> None:
+        """Replace the reservation by what the call really cost."""
+        self._settle(math.ceil(usage.cost_usd * NANO), calls=int(bool(usage.model)))
+
+    def close(self) -> None:
+        """Count the call at its upper bound unless it was settled."""
+        self._settle(self._upper_nano, calls=1)
+
+    def _settle(self, cost_nano: int, *, calls: int) -> None:
+        if not self._is_settled:
+            self._is_settled = True  # where this fails, the reservation stays
+            self._book.settle(self._key, self._day, self._upper_nano, cost_nano, calls=calls)
+
+
+def digest_of(key: str) -> str:
+    """Return the digest by which a key is kept. Keys are random: no salt would make one harder to guess."""
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
+
+
+def _line(error: Any) -> str:
+    return str(getattr(error, "strerror", None) or error).splitlines()[0][:200]

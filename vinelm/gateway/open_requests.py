@@ -1,0 +1,114 @@
+"""The requests under way: calls that name the same one are invocations of one run."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vinelm.adapters.langgraph import RunContext
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+
+MOST = 4000
+"""Requests that are remembered: fewer than the runs that the adapter keeps."""
+IDLE_S = 600.0
+"""Seconds without a call after which a request is over."""
+
+
+@dataclass(slots=True)
+class OpenRequest:
+    """One request.
+
+    Attributes:
+        name: What its caller calls it, or what it was called.
+        context: The settings of its run, by whose identity the run is found.
+        asked: The objective that its first call has asked for; None if it asked for none.
+        calls: Those under way.
+        used_s: When its last call began or ended.
+    """
+
+    name: str
+    context: RunContext
+    asked: Objective | None
+    calls: int = 0
+    used_s: float = 0.0
+
+
+class OpenRequests:
+    """The requests that have begun and are not over. For one event loop.
+
+    Args:
+        vine: Makes their contexts, and keeps their runs.
+        now: Seconds of any clock.
+    """
+
+    def __init__(self, vine: Any, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._vine, self._now = vine, now
+        self._named: OrderedDict[tuple[str, str], OpenRequest] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Number of requests that a caller has named."""
+        return len(self._named)
+
+    def begin_call(
+        self,
+        name: str,
+        *,
+        is_named: bool,
+        caller: str,
+        configurable: dict[str, str],
+        objective: Objective | None,
+        asked: Objective | None,
+    ) -> OpenRequest:
+        """Return the request of a call that begins; :meth:`end_call` has to follow.
+
+        Args:
+            name: of the request.
+            is_named: The caller has named it, so that other calls may belong to it; else it has this call alone.
+            caller: whose names are no other's.
+            configurable: what a run is told of its caller.
+            objective: of a new request.
+            asked: the same, if the caller has asked for it himself.
+
+        Raises:
+            ConfigError: the request has begun with another objective.
+        """
+        self._forget_idle()
+        found = self._named.get((caller, name)) if is_named else None
+        if found is None:
+            context = replace(self._vine.context(objective, request_id=name), configurable=configurable)
+            found = OpenRequest(name, context, asked)
+            if is_named:
+                self._named[caller, name] = found
+        elif asked is not None and asked != found.asked:
+            raise ConfigError("x-vinelm-objective differs from that of the request's first call: say it once")
+        if is_named:
+            self._named.move_to_end((caller, name))
+        found.calls += 1
+        found.used_s = self._now()
+        return found
+
+    def end_call(self, request: OpenRequest, *, is_named: bool) -> None:
+        """Note that a call has ended; a request that nobody else can call is over with it."""
+        request.calls -= 1
+        request.used_s = self._now()
+        if not is_named:
+            self._end(request)
+
+    def _forget_idle(self) -> None:
+        """End the requests that were not called for long, and the oldest where there are too many: each first in the order."""
+        until = self._now() - IDLE_S
+        while self._named:
+            key, oldest = next(iter(self._named.items()))
+            if oldest.calls or not (oldest.used_s < until or len(self._named) >= MOST):
+                return
+            del self._named[key]
+            self._end(oldest)
+
+    def _end(self, request: OpenRequest) -> None:
+        with suppress(Exception):
+            self._vine.adapter.finder.runs.forget(request.context)

@@ -1,0 +1,249 @@
+"""Calls of entries that speak OpenAI's chat completions: the client's body goes there, and the answer comes back as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+from vinelm.backends.remote.failures import SettingRefused, failed
+from vinelm.backends.remote.inner import InnerChat
+from vinelm.backends.remote.loop import late
+from vinelm.backends.remote.meter import ModelRequest
+from vinelm.backends.remote.provider import ChatAddress, Provider
+from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.catalog import Model
+from vinelm.catalog.billed_settings import answers_in, dearer_in, limit_in, other_model_in, speaks_in, stored_in
+from vinelm.catalog.model import entries_of
+from vinelm.errors import UNSUPPORTED_CALL, ConfigError
+from vinelm.gateway.answer import AnswerPiece, ChatAnswer, EventReader
+
+LIMITS = ("max_tokens", "max_completion_tokens")
+
+
+class SaidMessage(NamedTuple):
+    """A message of a prompt, as bounds of dollars look at it."""
+
+    content: Any
+    text: str
+
+    @classmethod
+    def of(cls, message: Any) -> SaidMessage:
+        """Return a message of a body."""
+        content = message.get("content") if isinstance(message, Mapping) else None
+        if isinstance(content, list):
+            parts = [part.get("text") for part in content if isinstance(part, Mapping)]
+            return cls(content, "".join(part for part in parts if isinstance(part, str)))
+        return cls(content, content if isinstance(content, str) else "")
+
+
+@dataclass(frozen=True, slots=True)
+class WireRequest(ModelRequest):
+    """A call as its body. ``added``: the settings that the gateway has added, and may leave out again."""
+
+    body: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+    added: frozenset[str] = frozenset()
+    is_own: bool = True
+
+    @property
+    def prompt(self) -> str:
+        """The text of everything that is sent, for bounds."""
+        return self.text
+
+
+def wire_request(asked: Mapping[str, Any], model: Model, address: ChatAddress, *, is_own: bool, is_capped: bool) -> WireRequest:
+    """Return a client's body as the model is sent it: unchanged but for what has to be.
+
+    Args:
+        asked: the body.
+        model: that is called.
+        address: of it.
+        is_own: the client named this model; else his limit of an answer is named as this one's server does.
+        is_capped: dollars are: a limit is stated, and what nobody can bound is refused.
+
+    Raises:
+        ConfigError: a setting whose price cannot be bounded, under a cap.
+    """
+    body: dict[str, Any] = {**asked, **address.body, "model": model.model_id}
+    added = set()
+    stated = {name: asked[name] for name in LIMITS if asked.get(name) is not None}
+    if is_capped:
+        _refuse_unbounded(asked, model, stated)
+    if is_capped or (stated and not is_own):
+        for name in LIMITS:
+            body.pop(name, None)
+        body[address.limit] = max(stated.values(), default=model.max_tokens)
+    is_streamed = bool(body.get("stream"))
+    if is_streamed and not states_usage(asked):
+        options = asked.get("stream_options")
+        body["stream_options"] = {**(options if isinstance(options, Mapping) else {}), "include_usage": True}
+        added.add("stream_options")
+    limit = limit_in({name: body.get(name) for name in LIMITS})
+    return WireRequest(
+        messages=[SaidMessage.of(message) for message in asked["messages"]],  # type: ignore[misc]
+        stop=None,
+        options={"tools": body.get("tools")},
+        limit=limit or model.max_tokens,
+        answers=answers_in(body),
+        is_streamed=is_streamed,
+        is_limit_asked=True,
+        is_limited=limit is not None,
+        speaks=speaks_in(body),
+        stored=stored_in(body),
+        body=body,
+        text=json.dumps(body, ensure_ascii=False),
+        added=frozenset(added),
+        is_own=is_own,
+    )
+
+
+def states_usage(asked: Mapping[str, Any]) -> bool:
+    """Return whether a client asks to be told the usage of a stream."""
+    options = asked.get("stream_options")
+    return isinstance(options, Mapping) and bool(options.get("include_usage"))
+
+
+def _refuse_unbounded(asked: Mapping[str, Any], model: Model, stated: Mapping[str, Any]) -> None:
+    for name, value in stated.items():
+        if type(value) is not int or value < 1:
+            raise ConfigError(f"{name} is {value!r}: it must be a whole number from 1", code=UNSUPPORTED_CALL)
+    for name in ("n", "best_of"):
+        value = asked.get(name)
+        if value is not None and (type(value) is not int or not 1 <= value <= 128):
+            raise ConfigError(f"{name} is {value!r}: it must be a whole number from 1 to 128", code=UNSUPPORTED_CALL)
+    if (tier := dearer_in(asked)) is not None:
+        raise ConfigError(
+            f"{tier[0]} = {tier[1]!r} costs more than the list price, and this key has a cap: leave it out",
+            code=UNSUPPORTED_CALL,
+        )
+    others = {name: value for name, value in asked.items() if name != "model"}
+    if other_model_in(others, model.model_id) is not None:
+        raise ConfigError("a call under a cap names one model, in `model`: leave the others out", code=UNSUPPORTED_CALL)
+
+
+class WireRefusal(Exception):
+    """A server's answer that is none of a model, in the form by which failures are told apart."""
+
+    def __init__(self, status: int | None, body: Any, response: Any) -> None:
+        super().__init__()
+        self.status_code, self.body, self.response = status, body, response
+
+
+class UpstreamAnswer(NamedTuple):
+    """A whole answer, or a refusal, of the server behind the gateway."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+class WireSender:
+    """Makes the attempt of one call; a :class:`~vinelm.backends.remote.provider.Sends`.
+
+    Attributes:
+        answer: what has come of the answer.
+        upstream: the whole answer or the refusal; None of a stream, and before it came.
+    """
+
+    def __init__(self, http: Any, provider: Provider, inner: InnerChat, *, hides_usage: bool) -> None:
+        self._http, self._provider, self._inner = http, provider, inner
+        self._hides_usage = hides_usage
+        self.answer = ChatAnswer()
+        self.upstream: UpstreamAnswer | None = None
+
+    def ready(self, entry: Model) -> InnerChat:
+        """Return the chat model of the entry, for what is learnt of it."""
+        return self._inner
+
+    def around(self, inner: InnerChat) -> WireSender:
+        """Return this sender."""
+        return self
+
+    def send(self, entry: Model, request: ModelRequest) -> NoReturn:
+        """Never: the gateway's calls are coroutines."""
+        raise NotImplementedError
+
+    async def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Any]:
+        """Make the attempt; a timeout if it has no end after the entry's ``timeout_s``."""
+        assert isinstance(request, WireRequest)
+        until = asyncio.get_running_loop().time() + entry.timeout_s
+        try:
+            async with aclosing(self._attempt(entry, request)) as pieces:
+                while True:
+                    async with asyncio.timeout_at(until):
+                        piece = await anext(pieces, None)
+                    if piece is None:
+                        return
+                    yield piece
+        except TimeoutError:
+            if asyncio.get_running_loop().time() < until:
+                raise
+        raise late(entry.timeout_s)
+
+    async def _attempt(self, entry: Model, request: WireRequest) -> AsyncGenerator[AnswerPiece]:
+        address = self._provider.wire(entry)
+        assert address is not None  # as when the call was begun
+        text = request.text
+        if request.dropped:
+            text = json.dumps({k: v for k, v in request.body.items() if k not in request.dropped}, ensure_ascii=False)
+        try:
+            content = text.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can say in ASCII
+            content = json.dumps(json.loads(text)).encode()
+        headers = {**address.headers, "content-type": "application/json"}
+        self.upstream = None
+        asking = self._http.build_request("POST", address.url, content=content, headers=headers)
+        response = await self._http.send(asking, stream=True)
+        try:
+            is_stream = "event-stream" in response.headers.get("content-type", "")
+            if response.status_code != 200 or not is_stream:
+                yield self._whole(request, response, await response.aread())
+                return
+            events = EventReader(hides_usage=self._hides_usage)
+            async for data in response.aiter_bytes():
+                if found := list(events.feed(data)):
+                    yield self._piece(found)
+            if found := list(events.end()):
+                yield self._piece(found)
+        finally:
+            await response.aclose()
+
+    def _whole(self, request: WireRequest, response: Any, content: bytes) -> AnswerPiece:
+        """A whole answer; what is none is raised."""
+        try:
+            plain = json.loads(content)
+        except (ValueError, RecursionError):
+            plain = None
+        is_answer = response.status_code == 200 and isinstance(plain, dict)
+        if is_answer or response.status_code != 200:
+            self.upstream = UpstreamAnswer(response.status_code, dict(response.headers), content)
+        if not is_answer or plain.get("error"):
+            raise self._refused(request, response.status_code, plain, response)
+        return AnswerPiece(content, [plain], self.answer, is_end=True)
+
+    def _piece(self, found: Sequence[tuple[bytes, Any]]) -> AnswerPiece:
+        plains: list[Mapping[str, Any]] = [plain for _, plain in found if isinstance(plain, dict)]
+        for plain in plains:
+            if plain.get("error"):
+                raise failed(WireRefusal(None, plain, None), has_begun=True)
+        is_end = any(plain is None and b"[DONE]" in data for data, plain in found)
+        return AnswerPiece(b"".join(data for data, _ in found), plains, self.answer, is_end=is_end)
+
+    def _refused(self, request: WireRequest, status: int, plain: Any, response: Any) -> AttemptFailed:
+        if status == 200 and not isinstance(plain, dict):
+            return AttemptFailed("malformed", "the server's answer is no JSON object")
+        body = plain if isinstance(plain, dict) else {}
+        found = failed(WireRefusal(status if status != 200 else None, body, response), has_begun=False)
+        if isinstance(found, SettingRefused) and request.is_own and found.setting not in request.added:
+            # The client has sent it to the model that he named: he is told.
+            return AttemptFailed("malformed", found.detail, is_final=True, may_be_billed=False)
+        return found
+
+
+def address_of(provider: Provider, model: Model) -> ChatAddress | None:
+    """Return where a model answers chat completions as they are; None if it does not."""
+    return provider.wire(entries_of(model)[0])
