@@ -6,10 +6,11 @@ Each is a pure function of the view, over columns: a fleet has a hundred thousan
 from __future__ import annotations
 
 import importlib.util
+import zlib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from vinelm.controller.fleet.view import FleetView
 from vinelm.errors import ConfigError
 from vinelm.trie.arrays import FloatArray
 
+Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 STEP_S = 10.0
 """Seconds of waiting that one step of priority is worth; see :func:`vinelm.backends.limits.rate_share.turn_key`."""
 MOST_SLACK_S = 60.0
@@ -48,6 +50,26 @@ def hol(view: FleetView) -> Orders:
     age_s, others_s, _ = _ages(view)
     blocked = (age_s > BLOCKED_S) & (age_s > BLOCKED_RATIO * others_s) & _is_replica(view)
     return Orders(weights=_named(view, np.zeros_like(age_s), blocked))
+
+
+def affinity(view: FleetView) -> Orders:
+    """Keep a conversation on one replica, whose prompt cache has it: the same in all processes and rounds, if it has room."""
+    pins: dict[int, str] = {}
+    for number in np.unique(view.group[_is_replica(view)]).tolist():
+        places = np.flatnonzero((view.group == number) & _is_replica(view))
+        sessions = np.unique(view.session[view.group[view.engine] == number])
+        # Rendezvous hashing: if a replica comes or goes, only the conversations move that it gets, or had.
+        marks = np.array([zlib.crc32(view.engines[place].encode()) for place in places.tolist()], np.uint64)
+        best = places[np.argmax(_mixed(sessions[:, None] ^ _mixed(marks)), axis=1)]
+        pins |= zip(sessions.tolist(), [view.engines[place] for place in best.tolist()], strict=True)
+    return Orders(pins=pins)
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """The numbers as evenly spread ones (the finish of SplitMix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
 
 
 def srtf(view: FleetView) -> Orders:
@@ -80,7 +102,7 @@ def shares(view: FleetView) -> Orders:
 
 
 FLEET_POLICIES: Mapping[str, FleetPolicy] = {
-    "balance": balance, "hol": hol, "srtf": srtf, "lpt": lpt, "slack": slack, "shares": shares,
+    "affinity": affinity, "balance": balance, "hol": hol, "srtf": srtf, "lpt": lpt, "slack": slack, "shares": shares,
 }  # fmt: skip
 """The policies by name."""
 FUNCTION = "policy"

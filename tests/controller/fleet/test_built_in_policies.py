@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from kit.worlds.fleet_views import QUEUED, RUNNING, view_of
 
 from vinelm.controller.fleet import built_in_policies as built_in
-from vinelm.controller.fleet.built_in_policies import FLEET_POLICIES, balance, fleet_policy, hol, lpt, shares, slack, srtf
+from vinelm.controller.fleet.built_in_policies import (
+    FLEET_POLICIES,
+    affinity,
+    balance,
+    fleet_policy,
+    hol,
+    lpt,
+    shares,
+    slack,
+    srtf,
+)
 from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations
 from vinelm.controller.fleet.orders import check_orders
 from vinelm.controller.fleet.view import merge
@@ -48,6 +58,18 @@ def test_hol_uses_a_hanging_replica_no_more():
         *running("large-1", 40.0, 38.0), *running("large-2", 1.0, 2.0), *running("large-3", 3.0), *running("small", 90.0)
     )
     assert hol(view).weights == {"large-1": 0.0}
+
+
+def test_affinity_keeps_a_conversation_on_one_replica_and_moves_few_if_one_goes():
+    rows = [{"session": n * 7919, "engine": f"large-{n % 3 + 1}"} for n in range(300)]
+    pins = affinity(view_of(*rows, {"session": 5, "engine": "small"})).pins
+    assert len(pins) == 300, "the small model has no replicas"
+    assert all(list(pins.values()).count(f"large-{n}") > 70 for n in (1, 2, 3))
+    moved = [{**row, "engine": "large-2"} for row in reversed(rows)]
+    assert affinity(view_of(*moved)).pins == pins, "wherever it runs, in whatever order"
+    fewer = affinity(view_of(*moved, engines={"large": "large", "large-1": "large", "large-2": "large"})).pins
+    assert all(fewer[session] == engine for session, engine in pins.items() if engine != "large-3")
+    check_orders(affinity(view_of(*rows)), view_of(*rows))
 
 
 @pytest.mark.parametrize("seconds", [(4.0, 0.5), (30.0, 20.0)])
@@ -163,7 +185,7 @@ def test_a_file_that_cannot_be_imported(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("slak", "unknown policy 'slak': did you mean 'slack'\\? built in are balance, hol"),
+        ("slak", "unknown policy 'slak': did you mean 'slack'\\? built in are affinity, balance"),
         ("slack+", "has an empty part"),
         ("", "has an empty part"),
         ("quality", "unknown policy 'quality': built in are"),

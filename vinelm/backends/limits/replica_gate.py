@@ -26,6 +26,12 @@ FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
 """Seconds for which a replica that failed is the last resort; doubled with each further failure, up to the longest."""
 _KEPT = 0.7
 """Part of the mean of calls in a round that stays with the next round."""
+WARM_PART = 0.5
+"""A replica is warm for a call if it was sent the beginning of its prompt, at least this part of it."""
+WARM_CALLS, WARM_SPREAD = 1.0, 1.25
+"""A warm replica is preferred while it has no more calls than so many times the mean of all, and so many more."""
+WARM_POINTS = 1 << 16
+"""Beginnings that are remembered of each replica; of a prompt of 2,000 tokens about 17."""
 _MOST_SUPPOSED = 40.0
 """More calls than this are not supposed: the replicas are level long before."""
 
@@ -39,6 +45,7 @@ class Replica:
         in_flight: calls of this gate that it is serving.
         failures: attempts that failed one after another.
         rests_until_s: when it may be preferred again, in seconds of the gate's clock.
+        sent: digests of the beginnings of the prompts that it was sent, the latest ones last.
     """
 
     engine: str
@@ -46,6 +53,50 @@ class Replica:
     in_flight: int = 0
     failures: int = 0
     rests_until_s: float = float("-inf")
+    sent: dict[int, None] = field(default_factory=dict)
+
+    def warm_tokens(self, prompt: PromptPriority) -> int:
+        """Return how many tokens of a prompt, from its beginning, it was sent before."""
+        tokens = 0
+        for point, here in zip(prompt.points, prompt.tokens, strict=True):
+            if point not in self.sent:
+                break
+            tokens = here
+        return tokens
+
+    def note(self, points: Sequence[int]) -> None:
+        """Note the prompt of a call that it serves, and forget what is older."""
+        for point in points:
+            self.sent.pop(point, None)
+        self.sent.update(dict.fromkeys(points))
+        while len(self.sent) > WARM_POINTS:
+            del self.sent[next(iter(self.sent))]
+
+
+class PromptPriority:
+    """The priority of a call, and the beginnings of its prompt by which a group's replica is chosen.
+
+    Attributes:
+        points: digests of the beginnings, from short to long.
+        tokens: of each of them.
+    """
+
+    __slots__ = ("_priority", "points", "tokens")
+
+    def __init__(self, priority: SupportsFloat, points: Sequence[int], tokens: Sequence[int]) -> None:
+        self._priority, self.points, self.tokens = priority, points, tokens
+
+    def __float__(self) -> float:
+        return float(self._priority)
+
+    def __bool__(self) -> bool:
+        return bool(self._priority)
+
+    @property
+    def engine(self) -> str | None:
+        """The replica that somebody else prefers, such as a pin of the fleet; None for no matter."""
+        found: str | None = getattr(self._priority, "engine", None)
+        return found
 
 
 class SupposedCalls:
@@ -131,7 +182,8 @@ class ReplicaGate:
     event loops.
 
     Calls leave in the order of their line. The first one takes the replica that it prefers (the attribute ``engine`` of its
-    priority), or else the one with the fewest calls in flight, divided by its weight, among those with room; so it may go
+    priority), or the one that was sent most of its prompt before (:class:`PromptPriority`) unless that is far busier than the
+    others, or else the one with the fewest calls in flight, divided by its weight, among those with room; so it may go
     elsewhere until it is sent, and never after. A replica that failed lately is taken if no other has room. Waiting is in
     real time.
 
@@ -270,6 +322,8 @@ class ReplicaGate:
                 continue
             if permit is not None:
                 self._replicas[place].in_flight += 1
+                if isinstance(waiting.priority, PromptPriority):
+                    self._replicas[place].note(waiting.priority.points)
                 self._supposed.started()
                 waiting.admitted.set_result(ReplicaPermit(self, place, waiting.turns[place], permit))
                 waiting.withdraw()
@@ -294,9 +348,19 @@ class ReplicaGate:
 
         for _ in range(self._supposed.by_now(others, self.rank())):
             calls[min(usable, key=cost)] += 1
-        return sorted(
-            usable, key=lambda place: (cost(place)[0], engine not in (None, self._replicas[place].engine), cost(place))
-        )
+        pinned = [engine is not None and engine == replica.engine for replica in self._replicas]
+        warm = [0] * len(calls) if any(pinned) else self._warm(waiting, usable, calls)
+        return sorted(usable, key=lambda place: (cost(place)[0], not pinned[place], -warm[place], cost(place)))
+
+    def _warm(self, waiting: _Waiting, usable: Sequence[int], calls: Sequence[int]) -> list[int]:
+        """The tokens that each replica has of a call's prompt; 0 where that is a small part, or it has many calls already."""
+        found, prompt = [0] * len(calls), waiting.priority
+        if isinstance(prompt, PromptPriority) and prompt.tokens:
+            most = WARM_CALLS + WARM_SPREAD * sum(calls[place] for place in usable) / len(usable)
+            for place in usable:
+                tokens = self._replicas[place].warm_tokens(prompt) if calls[place] <= most else 0
+                found[place] = tokens if tokens >= WARM_PART * prompt.tokens[-1] else 0
+        return found
 
     def _judge(self, place: int, failed: bool) -> None:
         with self._lock:

@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import Future
 from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from inspect import signature
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, SupportsFloat, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -19,7 +19,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableMap, RunnableSequence
 
 from vinelm.backends.base import BoundChatModel, bound_instance, estimate_tokens
-from vinelm.backends.limits.replica_gate import ReplicaPermit
+from vinelm.backends.limits.replica_gate import PromptPriority, ReplicaGate, ReplicaPermit
 from vinelm.backends.remote.conversation import must_not_think
 from vinelm.backends.remote.equal_calls import answer_in, kept_text
 from vinelm.backends.remote.failures import NO_ANSWER, SettingRefused, failed
@@ -56,6 +56,7 @@ from vinelm.errors import UNSUPPORTED_CALL, ConfigError, FailureKind, VineLMErro
 from vinelm.money.guard_pair import aauthorized
 from vinelm.money.spend_guard import OWED
 from vinelm.prompts.cache_points import PromptCall
+from vinelm.prompts.radix import points_of
 from vinelm.prompts.shape import shape_of
 from vinelm.requests.protocols import CallContext, CallPermit, RateLimiter, RatePermit
 from vinelm.rows.observation import Usage
@@ -418,7 +419,7 @@ class _Account:
             for attempt in bound.policy.sync(self._may_repeat, sleep):
                 limiter, prompt = self._admission()
                 with (
-                    limiter.admit(self._tokens(), sleep, bound.call.priority) as ticket,
+                    limiter.admit(self._tokens(), sleep, self._priority) as ticket,
                     self._attempt(ticket) as entry,
                     closing(bound.sender.send(entry, self._marked(prompt))) as pieces,
                 ):
@@ -445,7 +446,7 @@ class _Account:
                 await bound.sender.ready(entry).here()
             async for attempt in bound.policy.asynchronous(self._may_repeat, sleep):
                 limiter, prompt = self._admission()
-                async with limiter.aadmit(self._tokens(), sleep, bound.call.priority) as ticket:
+                async with limiter.aadmit(self._tokens(), sleep, self._priority) as ticket:
                     with self._attempt(ticket) as entry:
                         async with aclosing(bound.sender.asend(entry, self._marked(prompt))) as pieces:
                             async for piece in pieces:
@@ -470,6 +471,14 @@ class _Account:
         return chunk_of(piece) if isinstance(piece, ChatResult) else piece
 
     # -- one attempt -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _priority(self) -> SupportsFloat:
+        """The call's priority; among several replicas with its prompt, since one of them may have its beginning."""
+        bound = self._bound
+        if not isinstance(bound.rate_limiter, ReplicaGate) or not (parts := prompt_parts(self._request)):
+            return bound.call.priority
+        return PromptPriority(bound.call.priority, *points_of(shape_of(parts, b"")))
 
     def _admission(self) -> tuple[RateLimiter, PromptCall]:
         """What admits an attempt, and its prompt as far as a cache is asked to keep it."""
