@@ -449,7 +449,7 @@ class Session(StopRulePolicy):
             return None, str(error)
 
     def _untried(self, stage: str, tried: Collection[str], spent_usd: float) -> str | None:
-        """The first model that the template allows for the stage and nothing speaks against, where there is no plan."""
+        """The first allowed model that has neither failed nor is beyond the cap, if there is no plan."""
         if self.objective.on_infeasible == "raise":
             return None
         allowed = next((known.models for known in self.template.stages if known.name == stage), None) or ()

@@ -10,7 +10,7 @@ Direction = Literal["up", "down"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A quantity of a node that is no longer what the trie says.
+    """Drift of one annotated quantity of one node.
 
     Attributes:
         node, path, stage: the node, its models from the first invocation on, and the stage of its invocation.

@@ -41,7 +41,7 @@ PART = 0.5
 
 
 class NoRoom(BaseException):
-    """Ends a run whose call has no room in the budget beside those that wait for their batches."""
+    """Raised where the budget has no room while other calls wait in batches."""
 
 
 class Gate(NamedTuple):

@@ -137,7 +137,7 @@ class _HeapAtRest:
         return self
 
     def at(self, done: int) -> None:
-        """Tell how many requests have ended."""
+        """Report progress."""
         if done and not self._is_done:
             gc.collect()
             gc.freeze()

@@ -295,7 +295,7 @@ class Steering:
 
 
 def _starts(requests: int, workers: int) -> list[int]:
-    """Where each block begins, and the end: so many blocks, shorter ones at the end.
+    """Start of each block, and the total; blocks shrink towards the end.
 
     The plans of a block do not know the results of the block before it, so that the last two decide how near the budget is met.
     But each has at least as many requests as there are workers, so that hardly any plan waits for a result.

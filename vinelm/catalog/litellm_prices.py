@@ -81,7 +81,7 @@ def price_of(asked: Priced) -> dict[str, Any]:
 
 
 def is_own_server(asked: Priced) -> bool:
-    """Return whether nobody sends a bill: the server is one's own by its kind or address, or knows no accounts."""
+    """Return whether the server is self-hosted, by its kind, address or placeholder key, so that its calls are free."""
     if asked.called.route.is_own_server:
         return True
     if asked.called.prefix not in _ANY_SERVER or asked.api_base is None:

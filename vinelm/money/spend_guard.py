@@ -165,4 +165,4 @@ class SpendGuard:
         """A call was settled at that price."""
 
     def _reservation_changed(self) -> None:
-        """``reserved_usd`` is another one now."""
+        """Called when ``reserved_usd`` has changed."""

@@ -61,7 +61,7 @@ class Listener(Observer, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftEvent:
-    """A quantity of a served node that is no longer what the trie says.
+    """Drift of one annotated quantity at one node.
 
     Attributes:
         stage, model, quantity, direction: the stage and model of the node's invocation; "stop", "dollars", "seconds" or

@@ -275,7 +275,7 @@ class Fleet:
                 self._member.chores.append(RateLease(engine, share, self._live.process, part=lambda: orders.current.share))
 
     def _steer(self) -> None:
-        """Let the gates ask this membership: after a fork it is another one."""
+        """Point the gates at the current membership; a fork makes a new one."""
         self._live.groups = dict(self._groups)
         if self._facts and not self._member.catalog:
             self._member.chores.append(CatalogComparison(self._member, self._facts))

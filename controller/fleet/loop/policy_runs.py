@@ -1,4 +1,4 @@
-"""Runs a policy so that nothing it does harms the loop: it may raise, never return, or say what cannot be meant.
+"""Runs a policy so that nothing it does harms the loop: it may raise, hang, or return nonsense.
 
 And tries one on recorded views: its orders, its time, and what of it would be refused.
 """

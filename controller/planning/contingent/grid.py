@@ -209,7 +209,7 @@ class LeftGrid:
         return values
 
     def at(self, values: FloatArray, left: Sequence[FloatArray]) -> FloatArray:
-        """Values of items with so much left of each cap each, shape (items,), given those on the grid."""
+        """Interpolate the grid's values at each item's remaining caps; shape (items,)."""
         values = np.moveaxis(values, -1, 0)
         for cap, amount in zip(self.caps, left, strict=True):
             bins = values.shape[1] - 1

@@ -476,7 +476,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
 
     @contextmanager
     def within(self, settings: RunContext) -> Iterator[None]:
-        """The same for settings that are known: calls outside of a graph are the invocations of one request."""
+        """As :meth:`request`, for settings that are built already."""
         context = replace(settings)  # the run is found by its identity
         token = AMBIENT.set(context)
         try:

@@ -67,7 +67,7 @@ class PlannedPolicy:
 
 
 class CarriedPlan(NamedTuple):
-    """The figures by one trie of a plan over another one, and whether it is the plan of that one, too."""
+    """A plan of one trie evaluated on another, and whether the other would choose it."""
 
     accuracy: float
     cost_usd: float

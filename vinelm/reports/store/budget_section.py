@@ -43,7 +43,7 @@ class BudgetPlans:
         judged: What the rows say.
         verdict: The verdict of the page.
         own: The plan that it is about, which is shown first; None if it is about none.
-        today: What VineLM's plan is drawn beside: the plan in use, or the most accurate single model; None if there is none.
+        today: What the plan's bars compare with: the plan in use, or the most accurate single model; None without one.
         is_in_use: Whether it is the plan in use.
     """
 

@@ -35,8 +35,8 @@ T = TypeVar("T")
 
 
 def _weakly(known: WeakMethod[Callable[..., None]], *args: Any) -> None:
-    """Call a method as a part of its own object may hold it: without a cycle, so that a run is gone when it ends. The rows of a
-    served request wait for that.
+    """Call a bound method through a weak reference: no cycle then keeps a run alive, and the rows of a served request are
+    written once it is gone.
     """
     found = known()
     if found is not None:

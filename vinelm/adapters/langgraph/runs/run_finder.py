@@ -582,7 +582,7 @@ def current_runtime() -> Runtime[Any] | None:
 
 
 def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
-    """Return ``run``, which keeps what its request pays beside the thread's checkpoints, if it has a cap and a checkpointer."""
+    """Return ``run``, with a durable account if it has a cap and the graph a checkpointer."""
     if config is not None and run.can_keep_account:
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)
