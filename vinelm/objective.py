@@ -32,10 +32,11 @@ class Objective:
         max_cost_usd: Dollars per request, read as ``cost_budget`` says.
         max_latency_s: Seconds from the request's arrival to its answer, for each request.
         cost_budget: ``"population"`` bounds the mean over requests, ``"per_request"`` the cost of each request that runs
-            the whole path.
+            the whole path, by the upper end of what is known of it.
         risk: How the latency bound is read: ``"mean"`` (as in the paper), ``"mean+sd"`` (plus ``z`` standard deviations of
             the remaining path) or ``"dp"`` (a stochastic dynamic program over the remaining time).
-        z: Standard deviations added with ``risk="mean+sd"`` (default 1) or ``cost_budget="per_request"`` (default 0), >= 0.
+        z: Standard deviations, >= 0, added with ``risk="mean+sd"`` (default 1); or with ``cost_budget="per_request"``, to the
+            mean in place of the upper end.
         late_weight: With ``risk="dp"`` and ``maximize="accuracy"``: the number of correct answers in time that outweigh one
             late answer, >= 0 (default 0.75). A larger weight gives fewer late answers and fewer correct ones.
         confidence: Plan with the lower end of the one-sided accuracy interval of this level, in (0.5, 1). It needs

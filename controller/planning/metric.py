@@ -29,6 +29,8 @@ class Metric(StrEnum):
     """Expected dollars, each invocation weighted by the probability that the request reaches it."""
     FULL_COST = "K"
     """Expected dollars of a request that runs the whole path: no discount for early stops."""
+    MOST_COST = "M"
+    """What such a request costs at most: the upper ends of its invocations' dollars, added up."""
     ACCURACY = "A"
     """Expected accuracy of ending at the node."""
 
@@ -42,7 +44,7 @@ _TARGETS = {"accuracy": Metric.ACCURACY, "cost": Metric.COST, "latency": Metric.
 
 
 class Remaining(NamedTuple):
-    """The part of an additive metric (latency or full cost) that lies below the request's node, plus ``z`` standard
+    """The part of an additive metric (latency, full or most cost) that lies below the request's node, plus ``z`` standard
     deviations of that part. Latency includes the present load.
     """
 
@@ -76,8 +78,13 @@ def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
         found[LATENCY_CAP] = remaining_latency(objective)
     if objective.max_cost_usd is not None:
         is_each = objective.cost_budget == "per_request"
-        found[COST_CAP] = Remaining(Metric.FULL_COST, objective.z or 0.0) if is_each else Metric.COST
+        found[COST_CAP] = each_cost(objective) if is_each else Metric.COST
     return found
+
+
+def each_cost(objective: Objective) -> Remaining:
+    """The dollars that a cap on each request limits: their upper end, unless the objective sets ``z``."""
+    return Remaining(Metric.MOST_COST) if objective.z is None else Remaining(Metric.FULL_COST, objective.z)
 
 
 def bounds_averages(objective: Objective) -> bool:

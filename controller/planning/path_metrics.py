@@ -54,6 +54,8 @@ class PathMetrics:
             return self._accuracy_at(confidence)
         if metric is Metric.COST:
             return self.annotated.path_cost_usd
+        if metric is Metric.MOST_COST:
+            return self.annotated.path_most_usd
         return self.annotated.path_latency_s if metric is Metric.LATENCY else self.annotated.full_cost_usd
 
     def answers(self, confidence: float | None = None) -> AnswerChances:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 Made = TypeVar("Made")
 
+UPPER = 0.95
+"""Level of the upper end of the dollars of one invocation."""
 NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
 """Annotations of a node, all conditional on the request reaching it. :class:`AnnotatedTrie` explains each."""
 ARM_ARRAYS = ("arm", "arm_success")
@@ -286,6 +288,21 @@ class AnnotatedTrie:
     def full_cost_usd(self) -> FloatArray:
         """K(u) = sum of c_j from the root to u: expected dollars of a request that runs all of it, for per-request budgets."""
         return _read_only(self.trie.accumulate(self.cost_usd))
+
+    @cached_property
+    def most_usd(self) -> FloatArray:
+        """Upper end of the dollars of one invocation: requests differ, and their mean is not known exactly."""
+        unknown = np.zeros(len(self.trie))
+        if self.cost_se is not None:
+            of = self.path_cost_usd if self.has_path_metrics else self.cost_usd
+            relative = np.divide(self.cost_se, of, out=np.zeros(len(self.trie)), where=of > 0.0)
+            unknown = self.cost_usd * np.nan_to_num(relative, posinf=0.0)
+        return _read_only(np.maximum(lognormal_quantile(self.cost_usd, self.cost_var + unknown**2, UPPER), self.cost_usd))
+
+    @cached_property
+    def path_most_usd(self) -> FloatArray:
+        """Sum of :attr:`most_usd` from the root to u: exact where all calls of a request are long or short together."""
+        return _read_only(self.trie.accumulate(self.most_usd))
 
     @cached_property
     def path_latency_var(self) -> FloatArray:

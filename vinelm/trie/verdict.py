@@ -22,6 +22,8 @@ LEAST_SHARE = 0.5
 """A plan that may serve fewer of the requests is not recommended: little is known of it, and little is saved."""
 LEAST_ROWS = 50
 """With fewer rows nothing is judged."""
+LEAST_FOLLOWED = 0.5
+"""Of the requests that follow the best known plan: one that fewer follow is shown, and is no rung and stands for none."""
 NEAR = 0.1
 """A plan whose dollars are by this share outside of those that were compared is not judged by them."""
 LEAST_TIMES, MOST_TIMES = 1.1, 900.0
@@ -67,6 +69,8 @@ class ComparedPlan:
         latency_s: Seconds per request, judged; None where they are not known.
         answers: On how many requests both were run to the end, if these are all that were judged; else None.
         lost: How many of these the plan answered wrongly where the opponent was right; None likewise.
+        followed: How many equally weighted requests tell as much as those whose rows follow the plan and the opponent: by what
+            was bought, not by what it showed. None where that is not known.
         is_rung: It is one of the plans that the rule goes through; the others are shown only.
         is_same: It is the opponent itself.
         is_identified: The rows show what the plan does; else the figures are the model's alone, and prove nothing.
@@ -92,6 +96,7 @@ class ComparedPlan:
     latency_s: float | None = None
     answers: int | None = None
     lost: int | None = None
+    followed: float | None = None
     is_rung: bool = True
     code: tuple[tuple[str, str], ...] = ()
 
@@ -205,14 +210,19 @@ class Verdict:
 
     @property
     def rungs(self) -> list[ComparedPlan]:
-        """The plans that save enough by their promise, the dearest first, whatever their judged answers are."""
+        """The plans that save enough by their promise, the dearest first, whatever their judged answers are.
+
+        A plan with few rows could only stop the ladder above plans with many. How many it has is what was bought, not what was
+        answered.
+        """
         usd = self.cost_usd or 0.0
         found = [
             plan
             for plan in self.plans
             if plan.is_rung and plan.is_identified and not plan.is_same and plan.cost_usd <= (1.0 - LEAST_SAVED) * usd
         ]
-        return sorted(found, key=lambda plan: -plan.cost_usd)
+        least = LEAST_FOLLOWED * max((plan.followed or 0.0 for plan in found), default=0.0)
+        return sorted((one for one in found if one.followed is None or one.followed >= least), key=lambda one: -one.cost_usd)
 
     @cached_property
     def _decided(self) -> tuple[Advice, ComparedPlan | None, float]:

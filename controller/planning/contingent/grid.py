@@ -76,7 +76,7 @@ class GridCap:
         use: Of each edge, margins and load included.
         need: The least that each position needs before the request surely has an answer; 0 where it may end.
         mean: Of each edge at zero load.
-        z: Standard deviations in ``use``.
+        z: Standard deviations in ``use``; None: it is the upper end.
         used: What the request has used.
         sigma: Standard deviation of the logarithm of what each edge uses; None where it uses ``use``.
     """
@@ -85,7 +85,7 @@ class GridCap:
     use: FloatArray
     need: FloatArray
     mean: FloatArray
-    z: float = 0.0
+    z: float | None = 0.0
     used: float = 0.0
     sigma: FloatArray | None = None
 

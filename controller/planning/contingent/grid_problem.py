@@ -306,11 +306,12 @@ class GridProblems(Problems):
         return log_sigma(self.metrics.annotated)[self.graph.nodes[self.graph.target]]
 
     def _dollars(self, objective: Objective, whole: float, used: float) -> GridCap:
-        annotated, z = self.metrics.annotated, objective.z or 0.0
-        found = self._cap(annotated.cost_usd + z * np.sqrt(annotated.cost_var), self.graph.cost_usd, z, "usd")
+        annotated, z = self.metrics.annotated, objective.z
+        dollars = annotated.most_usd if z is None else annotated.cost_usd + z * np.sqrt(annotated.cost_var)
+        found = self._cap(dollars, self.graph.cost_usd, z, "usd")
         return replace(found, whole=whole, used=used)
 
-    def _cap(self, of_nodes: FloatArray, mean: FloatArray, z: float, key: object) -> GridCap:
+    def _cap(self, of_nodes: FloatArray, mean: FloatArray, z: float | None, key: object) -> GridCap:
         found = self._needs.get((key, z))
         if found is None:
             use = of_nodes[self.graph.nodes[self.graph.target]]

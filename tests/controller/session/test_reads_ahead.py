@@ -68,7 +68,7 @@ def test_the_cap_keeps_the_dollars_of_the_plan(planner):
     fastest = planner.plan(Objective(minimize="latency")).remaining_cost_usd
     read = (ToolCandidate("look", {}, 0.9, 0.001),)
     tight, wide = (
-        Objective(minimize="latency", max_cost_usd=fastest + more, cost_budget="per_request") for more in (0.0005, 0.01)
+        Objective(minimize="latency", max_cost_usd=fastest + more, cost_budget="per_request", z=0.0) for more in (0.0005, 0.01)
     )
     tools, note = started(planner, tight, read)
     assert tools == []

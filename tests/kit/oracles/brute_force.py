@@ -85,7 +85,7 @@ def _asked(objective: Objective, bound: str) -> bool:
 def _measure(annotated: AnnotatedTrie, objective: Objective, start: int, end: int, load: Mapping[str, float]) -> _End:
     trie = annotated.trie
     reach, ended_right, cost, latency = 1.0, 0.0, 0.0, 0.0
-    suffix_s = suffix_var = suffix_usd = suffix_usd_var = extra_s = 0.0
+    suffix_s = suffix_var = suffix_usd = suffix_usd_var = most_usd = extra_s = 0.0
     for at in [0, *trie.path(end)]:
         cost += reach * float(annotated.cost_usd[at])
         latency += float(annotated.latency_s[at])
@@ -94,6 +94,7 @@ def _measure(annotated: AnnotatedTrie, objective: Objective, start: int, end: in
             suffix_var += float(annotated.latency_var[at])
             suffix_usd += float(annotated.cost_usd[at])
             suffix_usd_var += float(annotated.cost_var[at])
+            most_usd += upper_usd(annotated, at)
             extra_s += load.get(annotated.catalog[trie.models[trie.model[at]]].engine, 0.0)
         accuracy = ended_right + reach * float(annotated.success[at])
         ended_right += reach * float(annotated.stop_success[at])
@@ -107,5 +108,18 @@ def _measure(annotated: AnnotatedTrie, objective: Objective, start: int, end: in
         bounded_s += (1.0 if objective.z is None else objective.z) * math.sqrt(suffix_var)
     bounded_usd = cost
     if objective.cost_budget == "per_request":
-        bounded_usd = suffix_usd + (objective.z or 0.0) * math.sqrt(suffix_usd_var)
+        bounded_usd = most_usd if objective.z is None else suffix_usd + objective.z * math.sqrt(suffix_usd_var)
     return _End(end, accuracy, cost, latency, remaining_s, bounded_s, bounded_usd)
+
+
+def upper_usd(annotated: AnnotatedTrie, at: int) -> float:
+    """The 95 % quantile of the log-normal dollars of one invocation, what is not known of their mean included."""
+    mean, variance = float(annotated.cost_usd[at]), float(annotated.cost_var[at])
+    if annotated.cost_se is not None:
+        whole = float(annotated.path_cost_usd[at] if annotated.has_path_metrics else mean)
+        error = float(annotated.cost_se[at])
+        variance += 0.0 if whole <= 0.0 or math.isnan(error) else (mean * error / whole) ** 2
+    if mean <= 0.0:
+        return 0.0
+    log_var = math.log1p(variance / mean**2)
+    return max(mean * math.exp(NormalDist().inv_cdf(0.95) * math.sqrt(log_var) - log_var / 2.0), mean)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
+from kit.oracles.brute_force import upper_usd
 from vinelm.objective import Objective
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -41,6 +42,7 @@ class _History:
     cost_usd: float = 0.0
     cost_var: float = 0.0
     extra_s: float = 0.0
+    most_usd: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ class ContingentQuestion:
 
     def bounded_usd(self, history: _History) -> float:
         """Dollars used since the question's node, as a bound per request reads them."""
-        z = self.objective.z or 0.0
-        return history.cost_usd + (z * math.sqrt(history.cost_var) if z else 0.0)
+        z = self.objective.z
+        return history.most_usd if z is None else history.cost_usd + (z * math.sqrt(history.cost_var) if z else 0.0)
 
     def fits(self, history: _History, dropped: Sequence[str]) -> bool:
         """Whether the history meets the bounds for each request."""
@@ -93,6 +95,7 @@ class ContingentQuestion:
             history.cost_usd + float(annotated.cost_usd[child]),
             history.cost_var + float(annotated.cost_var[child]),
             history.extra_s + (self.load or {}).get(engine, 0.0),
+            history.most_usd + upper_usd(annotated, child),
         )
 
     # -- all plans ------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ MOST_PLANS = 20_000
 """Largest number of plans of a trie that are all tried for a bound on mean dollars."""
 USES = {
     "max_latency_s": ("latency_s", "elapsed_s", {}),
-    "max_cost_usd": ("cost_usd", "spent_usd", {"cost_budget": "per_request"}),
+    "max_cost_usd": ("cost_usd", "spent_usd", {"cost_budget": "per_request", "z": 0.0}),
 }
 _EQUAL = 1e-9
 

@@ -30,7 +30,7 @@ def test_decisions_within_a_requests_own_bound_are_the_best(case, use, seed):
     annotated = replace(annotated, **{use: amounts})
     trie, rates, planner = annotated.trie, arm_rates(annotated), Planner(annotated)
     ends = trie.answerable
-    own = {"max_latency_s": 64.0} if use == "latency_s" else {"max_cost_usd": 64.0, "cost_budget": "per_request"}
+    own = {"max_latency_s": 64.0} if use == "latency_s" else {"max_cost_usd": 64.0, "cost_budget": "per_request", "z": 0.0}
     objective = Objective(maximize="accuracy", **own)
     used = {"latency_s": "elapsed_s", "cost_usd": "spent_usd"}[use]
     for node in range(len(trie)):

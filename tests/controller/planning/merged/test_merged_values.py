@@ -82,7 +82,7 @@ def test_the_figures_of_a_plan_are_what_following_every_history_gives(case, seed
 
 def within(annotated, use, whole, left, price=0.0):
     """The best plan at a price for a request that has so much left of a bound of its own."""
-    own = {"max_latency_s": whole} if use == "latency_s" else {"max_cost_usd": whole, "cost_budget": "per_request"}
+    own = {"max_latency_s": whole} if use == "latency_s" else {"max_cost_usd": whole, "cost_budget": "per_request", "z": 0.0}
     graph = DecisionGraph.of(annotated)
     used = (
         {"elapsed_s": whole - left, "spent_usd": 0.0} if use == "latency_s" else {"elapsed_s": 0.0, "spent_usd": whole - left}
