@@ -118,7 +118,7 @@ def one_world(
     )  # fmt: skip
     try:
         fit = CrossFit(table.request_ids, rows, template, catalog, estimator=estimator, seed=seed)
-        runs = fit.runs(swept(fit.planning), hindsight=False, votes=False)
+        runs = fit.runs(swept(fit.planning), votes=False)
     except VineLMError:
         return None
     if not runs:

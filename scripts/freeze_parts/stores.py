@@ -261,7 +261,6 @@ def judged(path: Path) -> dict[str, Any]:
     policies = {
         one["policy"]: {name: one[name] for name in ("accuracy", "cost_usd", "latency_s", "promised_accuracy", "gain_over")}
         for one in found["policies"]
-        if one["policy"] != "hindsight"  # the best of many that are nearly equal: which one, rounding decides
     }
     kept = {name: found[name] for name in ("verdict", "target", "headline", "requests", "rows", "spent_usd")}
     kept["verdict"] = {name: found["verdict"][name] for name in ("advice", "share", "gain", "opponent", "cost_usd")}

@@ -39,6 +39,14 @@ def test_the_last_plan_that_passed_from_the_dearest_down_is_switched_to():
     assert (found.advice, found.plan.cost_usd, found.share) == ("switch", 0.4, 1.0)
 
 
+def test_a_dear_plan_with_few_rows_stops_nothing_and_proves_nothing():
+    many = plan(0.2, 0.0, 0.02, followed=100.0)
+    found = against(many, plan(0.8, 0.0, 0.2, followed=20.0))
+    assert (found.advice, found.plan.cost_usd) == ("switch", 0.2)
+    assert against(many, plan(0.8, 0.0, 0.2, followed=60.0)).advice == "undecided"  # with many rows it is asked
+    assert against(many, plan(0.1, 0.0, 0.02, followed=20.0)).plan.cost_usd == 0.2  # three lucky answers are no plan
+
+
 def test_the_first_failure_stops_it_whatever_comes_below():
     found = against(plan(0.2, 0.1, 0.09, wider=2.0), plan(0.5, 0.0, 0.2), plan(0.8, 0.0, 0.02))
     assert found.plan.cost_usd == 0.8  # the cheap one would pass, and is never asked

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vinelm.evaluation import Evaluation, JudgedPolicy, OffPolicyEstimate, ServingOffer
+from vinelm.evaluation import Evaluation, JudgedPolicy, OffPolicyEstimate
 from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, MOST_UNSUPPORTED
 from vinelm.evaluation.plans.plans import Role
-from vinelm.objective import Objective
 from vinelm.reports.document import Row, Table
 from vinelm.reports.formatting import oracle_words, page_objective_words, percent, under_oracle, usd
 from vinelm.trie.verdict import COLUMNS, Verdict, table_rows
@@ -117,7 +116,7 @@ def evaluation_lines(found: Evaluation) -> list[str]:
             "~: where no row was bought, the estimate of the other requests stands in. That is no judgement, and no verdict"
             " rests on it."
         )
-    lines += [_offer(found, one) for one in found.offers()]
+    lines += map(_serving, found.not_identified())
     own = found.headline
     if own.optimism is not None:
         more = "more" if own.optimism >= 0 else "less"
@@ -143,12 +142,7 @@ def _basis(found: Evaluation) -> str:
 
 def _plans(found: Evaluation) -> list[str]:
     shown = (found.headline, *(one for name in ("static", "single") if (one := found.policy(name)) is not None))
-    lines = [f"{_name(one)}: {' / '.join([*one.plans[:2], *(['...'] if len(one.plans) > 2 else [])])}" for one in shown]
-    if found.policy("hindsight") is not None:
-        lines.append(
-            "Hindsight: the fixed plan that looks best on the very rows that judge it. It bounds fixed plans, and is no policy."
-        )
-    return lines
+    return [f"{_name(one)}: {' / '.join([*one.plans[:2], *(['...'] if len(one.plans) > 2 else [])])}" for one in shown]
 
 
 def _kinds(found: Evaluation) -> list[str]:
@@ -175,30 +169,11 @@ def _by_the_model(one: JudgedPolicy) -> tuple[str, str, str]:
     return f"~{percent(right)}", NOT_IDENTIFIED, f"~{_thousand(max(one.cost_usd.value, 0.0))}"
 
 
-def _offer(found: Evaluation, offer: ServingOffer) -> str:
+def _serving(one: JudgedPolicy) -> str:
     """Why a policy is not identified, and what would identify it."""
-    own = offer.policy
-    gains = " and ".join(
-        f"{_number(found, own.against[other.name].value)} {_unit(found)} over the {_name(other)}"
-        for name in ("static", "single")
-        if (other := found.policy(name)) is not None and other.name in own.against
-    )
-    told = "" if offer.reach is None else f", and tells its gain to within {100 * offer.reach:.0f} points or less"
-    command = f"{_options(offer.objective)} --serve {offer.requests}"
-    model = f" By the model it would gain {gains}." if gains else ""
-    return (
-        f"{_name(own)} is not identified: {_lacking(offer.without_rows, offer.effective)}. Serving it identifies it:"
-        f" `{command}` costs about {usd(offer.usd)} for all plans{told}.{model}"
-    )
-
-
-def _options(objective: Objective) -> str:
-    """The objective as options of the command, by what is set in it."""
-    told = [f"--{name} {value}" for name in ("maximize", "minimize") if (value := getattr(objective, name)) is not None]
-    for name in ("min_accuracy", "max_cost_usd", "max_latency_s"):
-        value = getattr(objective, name)
-        told += [] if value is None else [f"--{name.replace('_', '-')} {value:g}"]
-    return " ".join([*told, *(["--cost-budget per_request"] if objective.cost_budget == "per_request" else [])])
+    compared = (one.accuracy, *one.against.values())
+    lacking = _lacking(max(each.unsupported for each in compared), min(each.effective for each in compared))
+    return f"{_name(one)} is not identified: {lacking}. Serving held-out requests identifies it: `--serve 200`."
 
 
 def _name(one: JudgedPolicy) -> str:

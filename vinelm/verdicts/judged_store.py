@@ -56,7 +56,7 @@ def judge_store(
         trie: A trie of this store: its estimator and stop rule are used.
         evaluation: What :func:`~vinelm.evaluate` says of both; None evaluates them.
         in_use: What the application runs today, see :func:`~vinelm.evaluate`.
-        seed: Decides the split and the bootstrap.
+        seed: Decides the split.
         on_done: Called as ``on_done(done, total, what)``.
     """
     try:
@@ -65,7 +65,7 @@ def judge_store(
         return JudgedStore(unjudged=str(error))
     fit = found.fit
     assert fit is not None
-    judged = [judged_sweep(fit, bound, seed=seed, on_done=on_done) for bound in BOUNDS]
+    judged = [judged_sweep(fit, bound, on_done=on_done) for bound in BOUNDS]
     sweeps = tuple(one for one in judged if one.runs)
     return JudgedStore(
         evaluation=found,

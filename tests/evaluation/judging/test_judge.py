@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from kit.stores import made_store
 
 import vinelm
 from vinelm.cli.main import main
-from vinelm.evaluation.judging.judge import Judge, best_of, ends
+from vinelm.evaluation.judging.judge import Judge, best_of, ends, standing_for
 from vinelm.evaluation.off_policy.intervals import HalfScores, moments
 from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.evaluation.plans.plans_over import judged_plan
@@ -309,3 +310,12 @@ def test_under_an_objective_the_best_single_model_within_it_is_the_opponent(four
     assert found.opponent == "the best single model"
     assert found.cost_usd < 0.0035
     assert "the strongest single model" not in found.sentence
+
+
+def test_a_plan_with_few_rows_never_stands_for_one_that_promises_hardly_more():
+    def made(name, promised, followed):
+        return SimpleNamespace(name=name, promised_accuracy=promised, followed=followed)
+
+    assert standing_for([made("signals", 0.90, 80.0), made("fixed", 0.897, 70.0)]).name == "fixed"
+    assert standing_for([made("signals", 0.90, 80.0), made("fixed", 0.897, 12.0)]).name == "signals"
+    assert standing_for([made("signals", 0.90, 12.0), made("fixed", 0.80, 80.0)]).name == "signals"  # is not as good

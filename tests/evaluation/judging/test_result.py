@@ -39,7 +39,7 @@ def test_under_the_oracle_stop_there_are_figures_and_nothing_is_offered():
     part = evaluation((0.05, 0.03), estimate(0.1, 0.9, is_identified=False, unsupported=0.3), stop="oracle")
     found = replace(part, by_budget=(part, part))
     assert found.to_dict()["stop"] == "oracle"
-    assert found.offers() == ()
+    assert found.not_identified() == ()
     assert evaluation_lines(found)[0].startswith("Oracle stop:")
     assert all("oracle stop" in table.title for table in evaluation_tables(found))
 
@@ -58,10 +58,9 @@ def test_each_budget_says_what_vinelm_gains_over_fixed_plans():
 
 def test_what_the_rows_do_not_show_is_offered_to_be_served():
     unknown = estimate(0.1, 0.9, is_identified=False, unsupported=0.3)
-    (offer,) = evaluation(unknown, unknown).offers()
-    assert (offer.policy.name, offer.without_rows, offer.requests) == ("paths", 0.3, 200)
-    assert evaluation((0.05, 0.03), (0.06, 0.03)).offers() == ()
-    assert evaluation(unknown, unknown, is_served=True).offers() == ()
+    assert [one.name for one in evaluation(unknown, unknown).not_identified()] == ["paths"]
+    assert evaluation((0.05, 0.03), (0.06, 0.03)).not_identified() == ()
+    assert evaluation(unknown, unknown, is_served=True).not_identified() == ()
 
 
 def test_signals_are_judged_where_the_rows_identify_them():

@@ -99,7 +99,7 @@ class CrossFit:
             told = [kind for name, kind in known.items() if at[name] != judged]
             self.planning.append(Fit(others, template, catalog, estimator, told))
         self._known: dict[tuple[int, tuple[str, ...], float | None], Scores] = {}
-        self._ways: dict[tuple[int, Objective, bool, bool], dict[PolicyName, DirectedJudgement]] = {}
+        self._ways: dict[tuple[int, Objective, bool], dict[PolicyName, DirectedJudgement]] = {}
 
     def within_tried(self) -> CrossFit:
         """Return the same comparison of plans that take the steps only which enough of the judged requests took."""
@@ -114,12 +114,10 @@ class CrossFit:
         objectives: Sequence[Objective],
         on_done: Done = lambda done, total, what: None,
         *,
-        hindsight: bool = True,
         votes: bool = True,
         required: Sequence[PolicyName] = ("paths", *BASELINES),
     ) -> list[BothWays]:
-        """Plan and judge every part under every objective, with the best fixed plan in hindsight, a vote and asking until two
-        agree if asked for.
+        """Plan and judge every part under every objective, with a vote and asking until two agree if asked for.
 
         Objectives under which one of the required policies has no plan are left out. What was judged once is kept: an
         evaluation and the report of the same store share it.
@@ -129,9 +127,9 @@ class CrossFit:
             both = []
             for half in range(len(self.planning)):
                 on_done(len(self.planning) * i + half, len(self.planning) * len(objectives), "judging")
-                key = half, objective, hindsight, votes
+                key = half, objective, votes
                 if key not in self._ways:
-                    self._ways[key] = self._one_way(half, objective, hindsight, votes)
+                    self._ways[key] = self._one_way(half, objective, votes)
                 both.append(self._ways[key])
             if all(set(required) <= set(one) for one in both):
                 found.append(BothWays(objective, tuple(both)))
@@ -141,27 +139,10 @@ class CrossFit:
         """Judge a policy by the part that did not choose it."""
         return DirectedJudgement(policy, self._scores(policy, half, objective))
 
-    def _one_way(self, half: int, objective: Objective, hindsight: bool, votes: bool) -> dict[PolicyName, DirectedJudgement]:
+    def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, DirectedJudgement]:
         """Plan without one part, judge on it."""
         chosen = self.planning[half].choose(objective, votes=votes)
-        found = {name: self.judge(half, policy, objective) for name, policy in chosen.items()}
-        best = self._hindsight(half, objective) if hindsight else None
-        return found if best is None else {**found, "hindsight": best}
-
-    def _hindsight(self, half: int, objective: Objective) -> DirectedJudgement | None:
-        """The fixed plan that does best on the judged requests themselves, among those that their rows identify.
-
-        None meets the bounds there: the one that misses them least.
-        """
-        found = [self.judge(half, one, objective) for one in self.planning[half].fixed_plans()]
-        found = [one for one in found if estimate_mean([HalfScores(one.scores)], "accuracy", bound=1.0).is_identified]
-        cap, floor = objective.max_cost_usd, objective.min_accuracy
-
-        def misses(one: DirectedJudgement) -> float:
-            over = 0.0 if cap is None else max(float(one.scores.cost_usd.mean()) - cap, 0.0) / max(cap, 1e-12)
-            return over + (0.0 if floor is None else max(floor - float(one.scores.success.mean()), 0.0))
-
-        return min(found, key=lambda one: (misses(one), -one.scores.utility(objective.target).mean()), default=None)
+        return {name: self.judge(half, policy, objective) for name, policy in chosen.items()}
 
     def _scores(self, policy: ChosenPolicy, half: int, objective: Objective) -> Scores:
         found = [self._scored(steps, half, objective.max_latency_s) for _, steps in policy.parts]

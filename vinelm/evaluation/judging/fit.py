@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -38,7 +38,7 @@ from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
-PolicyName = Literal["signals", "paths", "static", "single", "vote", "two_agree", "hindsight", "in_use", "no_kinds"]
+PolicyName = Literal["signals", "paths", "static", "single", "vote", "two_agree", "in_use", "no_kinds"]
 TITLES: Mapping[PolicyName, str] = {
     "signals": "VineLM, signals",
     "paths": "VineLM, paths",
@@ -47,12 +47,9 @@ TITLES: Mapping[PolicyName, str] = {
     "single": "best single model",
     "vote": "vote",
     "two_agree": "until two agree",
-    "hindsight": "hindsight",
     "in_use": "plan in use",
 }
 """Name of each policy in tables, in their order."""
-MOST_FIXED = 60
-"""Most fixed plans that are tried in hindsight; the most accurate by the estimate are kept."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -235,10 +232,6 @@ class Fit:
             without = _served(self.plain.choose(capped, votes=False)) or without if capped.mixes else without
         rivals = {name: one for name, one in found.items() if name not in ("signals", "paths")}
         return rivals | by_kind | ({} if without is None else {"no_kinds": without})
-
-    def fixed_plans(self) -> Iterator[ChosenPolicy]:
-        """Yield the static plans, at most :data:`MOST_FIXED`; where the trie branches, every single model."""
-        return map(self.following, self.plain.plans.some(MOST_FIXED))
 
     def _planned(
         self, planner: Planner, objective: Objective, steps: Callable[[Any, Locate], StepPolicy]

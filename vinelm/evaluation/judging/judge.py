@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.verdict import LEAST_SAVED, MAX_LOSS, ComparedPlan, Verdict, nothing_differs, short_words
+from vinelm.trie.verdict import LEAST_FOLLOWED, LEAST_SAVED, MAX_LOSS, ComparedPlan, Verdict, nothing_differs, short_words
 
 LEVEL = 0.95
 """Each end of an interval holds with it."""
@@ -237,7 +238,7 @@ class Judge:
         which most parts do. Budgets within which all rows plan what runs today are left out: there is nothing to switch to.
         """
         found: dict[str, _Candidate] = {}
-        for both in fit.runs(objectives, hindsight=False, votes=False, required=("paths",)):
+        for both in fit.runs(objectives, votes=False, required=("paths",)):
             ways = {
                 policy: [one[name] for one in both.by_half]
                 for name, policy in _POLICIES
@@ -248,8 +249,7 @@ class Judge:
                 for policy, way in ways.items()
             }
             known = {policy: one for policy, one in judged.items() if one.is_identified} or judged
-            most = max(one.promised_accuracy for one in known.values())
-            best = next(one for one in reversed(known.values()) if one.promised_accuracy >= most - AS_GOOD)
+            best = standing_for(list(known.values()))
             before = found.get(best.chosen.words)
             if before is None or best.stability > before.stability:
                 found[best.chosen.words] = best
@@ -362,6 +362,11 @@ class _Candidate:
     def gain(self) -> Moments | None:
         return moments(self.pairs, "accuracy", 1.0)
 
+    @property
+    def followed(self) -> float:
+        """How many requests tell what it does beside the opponent; all of the opponent itself."""
+        return math.inf if self.gain is None else self.gain.effective
+
     @cached_property
     def saved(self) -> Moments | None:
         return moments(self.pairs, "cost")
@@ -428,6 +433,18 @@ def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, othe
     """The plan by all rows for an objective; that of a part where these have none."""
     names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
     return whole().choose(objective, votes=False).get(names[policy], other.chosen)
+
+
+def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
+    """The plan that depends on least of those that promise as much as the best, and have not much fewer rows than the others.
+
+    Args:
+        plans: Of one budget, what depends on most first.
+    """
+    most = max(one.promised_accuracy for one in plans)
+    least = LEAST_FOLLOWED * max(one.followed for one in plans)
+    as_good = [one for one in plans if one.promised_accuracy >= most - AS_GOOD]
+    return next((one for one in reversed(as_good) if one.followed >= least), as_good[0])
 
 
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
@@ -522,6 +539,7 @@ def _compared(one: _Candidate, rival: _Rival, best: float, *, is_rung: bool = Tr
         latency_s=_seconds(one.ways),
         answers=None if counted is None else counted[0],
         lost=None if counted is None else counted[1],
+        followed=None if gain is None else gain.effective,
         is_rung=is_rung,
         is_same=one.is_same,
         is_identified=one.is_identified,
@@ -545,8 +563,6 @@ def _seconds(ways: Sequence[DirectedJudgement]) -> float:
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
     """How many requests followed the plans that save something, in the median; 0 of none that the rows show."""
     known = [
-        one.gain.effective
-        for one in found
-        if one.gain is not None and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd
+        one.followed for one in found if not one.is_same and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd
     ]
     return float(np.median(known)) if known else 0.0

@@ -1,56 +1,16 @@
-"""The result of an evaluation: the verdict, what each policy achieves, and what serving would say of unjudged ones."""
+"""The result of an evaluation: the verdict, and what each policy achieves."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from vinelm.evaluation.judging.cross_fit import CrossFit
-from vinelm.evaluation.judging.fit import PolicyName
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.objective import Objective
 from vinelm.template import StopRule
 from vinelm.trie.verdict import Verdict
-
-Z_LEVEL = 1.96
-"""Quantile of a two-sided 95 % interval."""
-FIRST_SERVED = 200
-"""Held-out requests of which it is said what serving them would cost and tell."""
-SERVED: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
-"""The policies that are served."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServingOffer:
-    """The offer to serve a policy that the rows do not identify.
-
-    Attributes:
-        policy: The policy.
-        objective: What to serve it for; of a sweep the middle one.
-        without_rows: Share of the requests that come to a step for which no row was bought.
-        effective: Effective requests that its rows follow to the end.
-        requests: Held-out requests to serve under every plan.
-        usd: Expected dollars of that, by the estimates.
-        reach: Half of the 95 % interval of its gain then, at most; None without accuracies.
-    """
-
-    policy: JudgedPolicy
-    objective: Objective
-    without_rows: float
-    effective: float
-    requests: int
-    usd: float
-    reach: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the offer as plain JSON types, with the gains by the model: no verdict rests on those."""
-        gains = {name: one.value for name, one in self.policy.against.items()}
-        facts = ("without_rows", "effective", "requests", "usd", "reach")
-        numbers = {name: getattr(self, name) for name in facts}
-        named = {"policy": self.policy.name, "objective": self.objective.to_dict(), "model_based_gain_over": gains}
-        return {**named, **numbers}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,30 +71,10 @@ class Evaluation:
         assert paths is not None
         return paths
 
-    def offers(self) -> tuple[ServingOffer, ...]:
-        """Return what serving would say of each VineLM policy that the rows do not identify."""
+    def not_identified(self) -> tuple[JudgedPolicy, ...]:
+        """Return each VineLM policy that the rows do not identify, and serving would."""
         names = () if self.is_served or self.stop == "oracle" else ("signals", "paths")
-        found = [one for name in names if (one := self.policy(name)) is not None and not self._is_judged(one)]
-        return tuple(map(self._offer, found))
-
-    def _offer(self, own: JudgedPolicy) -> ServingOffer:
-        served = [one for name in SERVED if (one := self.policy(name)) is not None]
-        objective = self.objectives[len(self.objectives) // 2]
-        cap = math.inf if objective.max_cost_usd is None else objective.max_cost_usd
-        compared = (own.accuracy, *own.against.values())
-        reach = None
-        if self.target == "accuracy":
-            variance = max(_variance(own) + _variance(other) for other in served if other.name in own.against)
-            reach = Z_LEVEL * math.sqrt(variance / FIRST_SERVED)
-        return ServingOffer(
-            policy=own,
-            objective=objective,
-            without_rows=max(one.unsupported for one in compared),
-            effective=min(one.effective for one in compared),
-            requests=FIRST_SERVED,
-            usd=FIRST_SERVED * sum(min(max(one.cost_usd.value, 0.0), cap) for one in served),
-            reach=reach,
-        )
+        return tuple(one for name in names if (one := self.policy(name)) is not None and not self._is_judged(one))
 
     @staticmethod
     def _is_judged(policy: JudgedPolicy) -> bool:
@@ -150,7 +90,7 @@ class Evaluation:
             "target": self.target,
             "headline": self.headline.name,
             "policies": [one.to_dict() for one in self.policies],
-            "not_identified": [one.to_dict() for one in self.offers()],
+            "not_identified": [one.name for one in self.not_identified()],
             "notes": list(self.notes),
             "level": self.level,
             "by_budget": [
@@ -163,9 +103,3 @@ class Evaluation:
             ],
             "kinds": None if self.kinds is None else self.kinds.to_dict(),
         }
-
-
-def _variance(one: JudgedPolicy) -> float:
-    """Variance of one request's success. Shares near 0 and 1 are kept off them."""
-    share = min(max(one.accuracy.value, 0.02), 0.98)
-    return share * (1.0 - share)

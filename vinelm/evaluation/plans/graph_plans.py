@@ -138,10 +138,6 @@ class GraphPlans(Plans[StagePlan]):
         for model, index in found.items():
             yield self.annotated.trie.models[model], self._plan(fixed, index)
 
-    def some(self, n: int) -> Iterator[StagePlan]:
-        """See :meth:`Plans.some`: here every single model."""
-        return (plan for _, plan in self.single_models())
-
     def settings(self, plan: StagePlan) -> dict[str, Any]:
         """See :meth:`Plans.settings`."""
         listed = self.annotated.template.base.listed

@@ -67,12 +67,6 @@ class PathPlans(Plans[Decision]):
         """See :meth:`Plans.fixed_hull`."""
         return self.planner.hull_among(self._static if role == "static" else self._single, objective)
 
-    def some(self, n: int) -> Iterator[Decision]:
-        """See :meth:`Plans.some`."""
-        nodes = np.flatnonzero(self._static)
-        best = nodes[np.argsort(-self.annotated.accuracy[nodes], kind="stable")][:n]
-        return (self._to(int(node)) for node in best)
-
     def settings(self, plan: Decision) -> dict[str, Any]:
         """See :meth:`Plans.settings`."""
         return {"path": plan.path}

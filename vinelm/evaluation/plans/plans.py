@@ -27,11 +27,11 @@ class Interval:
     high: float
 
 
-Role = Literal["vinelm", "paths", "full", "static", "single", "vote", "two_agree", "model", "hindsight", "in_use"]
+Role = Literal["vinelm", "paths", "full", "static", "single", "vote", "two_agree", "model", "in_use"]
 """The policy that a series or table row shows: VineLM; VineLM over paths, where the first plans over what requests show, or
 without kinds of request, where the first tells them apart (``paths``); VineLM on a fully profiled trie (``full``); the best
-static plan; the best single model (``single``); a vote; asking until two agree; any one model (``model``); the oracle that
-knows the held-out outcomes (``hindsight``); or what runs today (``in_use``)."""
+static plan; the best single model (``single``); a vote; asking until two agree; any one model (``model``); or what
+runs today (``in_use``)."""
 
 
 NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}
@@ -131,10 +131,6 @@ class Plans(ABC, Generic[Fixed]):
     @abstractmethod
     def single_models(self) -> Iterator[tuple[str, Fixed]]:
         """Yield (model, plan) for each model that can run every invocation down to the last."""
-
-    @abstractmethod
-    def some(self, n: int) -> Iterator[Fixed]:
-        """Yield fixed plans to compare with, the ``n`` most accurate static ones where they can be listed."""
 
     @abstractmethod
     def settings(self, plan: Fixed) -> dict[str, Any]:

@@ -13,16 +13,13 @@ from vinelm.evaluation.judging.fit import Fit, PolicyName
 from vinelm.evaluation.judging.judgeable import swept
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.off_policy.followed import Followed, followed
-from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.objective import Objective
-from vinelm.trie.arrays import FloatArray
 
 SweptBound = Literal["max_cost_usd", "max_latency_s", "min_accuracy"]
 """The bound that a sweep moves. Under a cap accuracy is maximized, above a floor cost is minimized."""
 POINTS: Mapping[SweptBound, int] = {"min_accuracy": 6, "max_latency_s": 5}
 """Bounds of each sweep; budgets are those of the evaluation. Under a latency cap plans are made again after each invocation,
 which takes the most time."""
-RESAMPLES = 1_000
 QUANTILES = (0.5, 0.95, 0.99)
 
 
@@ -34,7 +31,6 @@ class SweptPolicy:
         objective: What was planned for.
         judged: The policy as requests that did not choose it judge it.
         promised_cost_usd: Dollars per request that the parts which chose it estimated, mean over all.
-        band: 95 % bootstrap band of the judged accuracy, over the requests; in [0, 1].
         latency_s: Seconds of a request at each of :data:`QUANTILES`; None where too few requests follow the policy to its end.
         violations: Share of requests beyond the latency cap, or dearer than the budget on their own; None under other bounds,
             or where too few requests follow the policy.
@@ -43,9 +39,13 @@ class SweptPolicy:
     objective: Objective
     judged: JudgedPolicy
     promised_cost_usd: float
-    band: tuple[float, float]
     latency_s: tuple[float | None, ...]
     violations: float | None
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The 95 % interval of the judged accuracy, within [0, 1]."""
+        return max(self.judged.accuracy.low, 0.0), min(self.judged.accuracy.high, 1.0)
 
     @property
     def breaks_bound(self) -> bool:
@@ -91,15 +91,12 @@ def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ..
     )
 
 
-def judged_sweep(
-    fit: CrossFit, bound: SweptBound, *, seed: int = 0, on_done: Done = lambda done, total, what: None
-) -> JudgedSweep:
+def judged_sweep(fit: CrossFit, bound: SweptBound, *, on_done: Done = lambda done, total, what: None) -> JudgedSweep:
     """Plan and judge every policy under every bound.
 
     Args:
         fit: All parts.
         bound: Which bound is swept.
-        seed: Of the bootstrap.
         on_done: Called as ``on_done(done, total, what)``.
     """
     objectives = bounds_of(fit.planning, bound)
@@ -107,11 +104,11 @@ def judged_sweep(
     points: dict[PolicyName, list[SweptPolicy]] = {}
     for both in runs:
         for judged in judged_policies([both], both.objective.target):
-            points.setdefault(judged.name, []).append(_swept_policy(fit, both, judged, seed))
+            points.setdefault(judged.name, []).append(_swept_policy(fit, both, judged))
     return JudgedSweep(bound, {name: tuple(found) for name, found in points.items()}, runs)
 
 
-def _swept_policy(fit: CrossFit, both: BothWays, judged: JudgedPolicy, seed: int) -> SweptPolicy:
+def _swept_policy(fit: CrossFit, both: BothWays, judged: JudgedPolicy) -> SweptPolicy:
     ways = [one[judged.name] for one in both.by_half]
     requests = Followed.joined(
         [followed(steps, fit.bought[half], share) for half, way in enumerate(ways) for share, steps in way.chosen.parts]
@@ -125,23 +122,6 @@ def _swept_policy(fit: CrossFit, both: BothWays, judged: JudgedPolicy, seed: int
         objective=both.objective,
         judged=judged,
         promised_cost_usd=float(np.mean([way.chosen.promised_cost_usd for way in ways])),
-        band=bootstrap_band([way.scores for way in ways], seed),
         latency_s=tuple(requests.latency_quantile(level) if is_known else None for level in QUANTILES),
         violations=violations,
     )
-
-
-def bootstrap_band(halves: Sequence[Scores], seed: int) -> tuple[float, float]:
-    """Return the 95 % percentile band of the mean accuracy over requests drawn again within each half, within [0, 1].
-
-    Requests that came to a step which nobody bought may be right or wrong: they widen it to both sides.
-    """
-    rng = np.random.default_rng(seed)
-    n = sum(len(one) for one in halves)
-    means: FloatArray = np.zeros(RESAMPLES)
-    for one in halves:
-        drawn = rng.multinomial(len(one), np.full(len(one), 1.0 / len(one)), size=RESAMPLES)
-        means += drawn @ one.success / n
-    open_end = sum(float(one.unsupported.sum()) for one in halves) / n
-    low, high = np.quantile(means, [0.025, 0.975])
-    return max(float(low) - open_end, 0.0), min(float(high) + open_end, 1.0)

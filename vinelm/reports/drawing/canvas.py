@@ -20,7 +20,7 @@ MODEL_COLOURS = 8
 """Number of colours for models, ``--model-0`` and so on; further models take them again."""
 LONGEST = 26
 """Characters of a label; longer ones are cut, and are whole in the table below and in what a point says."""
-ROLES = ("vinelm", "paths", "full", "static", "single", "model", "vote", "two_agree", "hindsight")
+ROLES = ("vinelm", "paths", "full", "static", "single", "model", "vote", "two_agree")
 
 _NAMES = ("ink", "muted", "rule", "paper", "chosen", *ROLES, *(f"model-{i}" for i in range(MODEL_COLOURS)))
 COLOURS: Mapping[str, str] = {name: f"#{0xA1B000 + i:06x}" for i, name in enumerate(_NAMES)}

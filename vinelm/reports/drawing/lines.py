@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 DASHES: dict[str, Any] = {
     "vinelm": "-", "paths": "-", "full": ":", "static": "--", "single": "-.", "model": "-", "vote": (0, (1, 1.5)),
-    "two_agree": (0, (5, 1.5, 1, 1.5)), "hindsight": (0, (7, 3)),
+    "two_agree": (0, (5, 1.5, 1, 1.5)),
 }  # fmt: skip
 MARKERS: dict[str, str] = {
     "vinelm": "o", "paths": "*", "full": "o", "static": "s", "single": "D", "model": "x", "vote": "v", "two_agree": "P",
-    "hindsight": "^",
 }  # fmt: skip
 
 

@@ -132,7 +132,6 @@ TERMS = (
     ("VineLM over signals", "The next model depends on what the answers so far show, and an earlier answer may be returned."),
     ("vote", "Several models answer, and the answer that most of them give is returned."),
     ("until two agree", "Models are asked one after the other until two give the same answer."),
-    ("hindsight", "The fixed plan that looks best on the very requests that judge it. No policy can know it in advance."),
     ("promised", "The accuracy that the planning half estimated for its own plan."),
     ("right, achieved", "The accuracy that the other half of the requests found, weighted by how likely each row was bought."),
     ("95 % interval", "Were the requests drawn again, 95 of 100 such intervals would hold the true value."),

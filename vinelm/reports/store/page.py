@@ -139,7 +139,7 @@ def store_page(
         evaluation: The verdict on both, see :func:`~vinelm.report`.
         in_use: What the application runs today: a model, or a file with a plan; see :func:`~vinelm.report`.
         show_text: Show the answers of the examples.
-        seed: Decides how the requests are split, and the resamples of the bootstrap.
+        seed: Decides how the requests are split.
         on_done: Called as ``on_done(done, total, what)``.
 
     Raises:
@@ -418,7 +418,7 @@ def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) ->
         ("Coverage", f"{percent(meta.get('coverage'))} of the cost of executing every reachable cell once (estimated)"),
         ("Spent", usd(meta.get("paid_usd", meta.get("spent_usd")))),
         *((("Scorer", judge_words(meta["judge"], has_common_error=has_common_error)),) if "judge" in meta else ()),
-        ("Seed", f"{seed} (split in quarters, bootstrap)"),
+        ("Seed", f"{seed} (split in quarters)"),
         *catalog_facts(annotated.catalog),
         *version_facts(),
     )
