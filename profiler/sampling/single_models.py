@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from vinelm.profiler.sampling.mixtures import chances_to_be_strongest
 from vinelm.profiler.sampling.runs import Run
 
 LEVEL = 0.9
 """Of the intervals."""
 LEAST_REQUESTS = 10
 """With fewer requests a model is not taken for as good as another one."""
-LEAST_NAMED, SHRUNKEN = 4, 5.0
-"""With fewer requests a model is not named the strongest; and the weight, in requests, of the mean of all models."""
+LEAST_NAMED = 4
+"""With fewer requests a model is not named the strongest."""
 NEAR = 0.03
 """A model is good if it is by no more than this below the strongest one, a fraction."""
 
@@ -62,15 +63,17 @@ class SingleModels:
 
     @property
     def strongest(self) -> SingleModel | None:
-        """The model that is right most often by the rows, shrunken to the mean of all; None without rows.
+        """The model that is most probably the most accurate, by the posteriors that rows are bought by; None without rows.
 
-        Never one with fewer than four requests where another has more: three right answers of three say little. More must not
-        be asked for: dear models, which are often the strongest ones, have few rows in a small profile.
+        Dear models, which are often the strongest ones, have few rows in a small profile: the mean of these, pulled towards
+        that of all models, names them too rarely. Never one with fewer than four requests where another has more: three right
+        answers of three say little.
         """
         least = min(LEAST_NAMED, max((one.requests for one in self.models), default=0))
         known = [one for one in self.models if one.requests and one.requests >= least]
-        mean = sum(one.right / one.requests for one in known) / max(len(known), 1)
-        return max(known, key=lambda one: (one.right + SHRUNKEN * mean) / (one.requests + SHRUNKEN), default=None)
+        if not known:
+            return None
+        return known[int(chances_to_be_strongest([one.right for one in known], [one.requests for one in known]).argmax())]
 
     @property
     def cheapest_good(self) -> SingleModel | None:

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from vinelm.profiler.sampling.mixtures import BATCHES, Gains, Mixtures, purchases
+from vinelm.profiler.sampling.mixtures import (
+    BATCHES,
+    Gains,
+    Mixtures,
+    chances_to_be_strongest,
+    posterior,
+    purchases,
+)
 
 
 def brute_value(accuracy, usd, budgets):
@@ -68,3 +75,17 @@ def test_nothing_known_asks_all():
     usd = [1.0, 1.5, 2.0]
     bought = purchases(Gains(Mixtures(usd), [0.0] * 3, [0] * 3), usd, [99] * 3, 60.0, 1000.0)
     assert set(bought) == {0, 1, 2}
+
+
+def test_the_chance_to_be_the_strongest_is_that_of_draws():
+    right, asked = [27.0, 6.0, 3.5, 0.0], [40, 8, 4, 0]
+    a, b = posterior(right, asked)
+    drawn = np.random.default_rng(0).beta(a, b, (200_000, 4)).argmax(axis=1)
+    found = chances_to_be_strongest(right, asked)
+    assert found == pytest.approx(np.bincount(drawn, minlength=4) / len(drawn), abs=0.005)
+    assert found.sum() == pytest.approx(1.0)
+
+
+def test_few_answers_of_a_good_model_may_outweigh_many_of_a_worse_one():
+    """By means that are pulled together the model with many rows would be named."""
+    assert chances_to_be_strongest([60.0, 4.0, 20.0], [100, 5, 60]).argmax() == 1
