@@ -23,7 +23,7 @@ class SingleModel:
     """What the rows show of one model, run on every call.
 
     Attributes:
-        name: The model's; of what runs today and is no single model, the models of its stages, with `` > `` between them.
+        name: The model's; where several run today, the models of its stages, with `` > `` between them.
         run: The models of a whole run.
         is_current: It is what runs today.
         requests: How many requests have its whole run.

@@ -23,7 +23,7 @@ LEAST_SHARE = 0.5
 LEAST_ROWS = 50
 """With fewer rows nothing is judged."""
 LEAST_FOLLOWED = 0.5
-"""Of the requests that follow the best known plan: one that fewer follow is shown, and is no rung and stands for none."""
+"""Of the requests that follow the best known plan: plans that fewer follow are shown, but neither rungs nor stand-ins."""
 NEAR = 0.1
 """A plan whose dollars are by this share outside of those that were compared is not judged by them."""
 LEAST_TIMES, MOST_TIMES = 1.1, 900.0
