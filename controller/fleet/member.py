@@ -182,16 +182,13 @@ class FleetMember:
     def _survive(self, error: Exception) -> None:
         """Go alone after a defect of ours, and outlive what else fails then."""
         self.is_alone, self.failure = True, type(error).__name__
-        with suppress(Exception):
-            self._go_alone()
+        _outliving(self._go_alone)
 
     def _leave(self) -> None:
         """Close the chores, each whatever becomes of the others, and delete what was published."""
         for chore in self.chores:
-            with suppress(Exception):
-                chore.close(self._link)
-        with suppress(Exception):
-            self._link.withdraw(self.live.process)
+            _outliving(chore.close, self._link)
+        _outliving(self._link.withdraw, self.live.process)
         self._link.close()
 
     def _run(self) -> None:
@@ -211,3 +208,9 @@ class FleetMember:
             # Before the chores: a wish that comes while they are done wakes the next errand.
             self._wake.clear()
             self._run_errand()
+
+
+def _outliving(do: Callable[..., object], *what: object) -> None:
+    """Do it; where it fails, what comes after it goes on."""
+    with suppress(Exception):
+        do(*what)

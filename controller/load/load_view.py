@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
@@ -54,10 +53,7 @@ class SessionLoad:
         engine, monitor = self._engine_of.get(path[-1]), self._monitor
         if monitor is None or engine is None:
             return
-        try:
-            monitor.dispatched(engine)
-        except Exception:
-            return
+        monitor.dispatched(engine)
         self._in_flight.append((path, engine))
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
@@ -79,6 +75,6 @@ class SessionLoad:
             return
         try:
             monitor.finished(engine, excess_s)
-        except Exception:
-            with suppress(Exception):
-                monitor.finished(engine, None)  # perhaps it was the excess that it could not take
+        except BaseException:
+            self._in_flight.append((path, engine))  # perhaps it was the excess: it is told again, of an interruption
+            raise

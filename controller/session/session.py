@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -237,7 +236,7 @@ class Session(StopRulePolicy):
         ``arms`` are the stages of which one will come, where the template branches; None if they are not known.
         """
         has_ended = finished if self._judge is None else self.has_ended(finished, state)
-        self._tell_rows("verdict", prefix, lambda rows: rows.verdict(prefix, has_ended))
+        self._tell("verdict", prefix, lambda rows: rows.verdict(prefix, has_ended), (self.evidence,))
         goes_on = not has_ended
         seen = self._replanner.seen
         if goes_on or (seen is not None and seen.goes_on and self.follows):
@@ -250,14 +249,14 @@ class Session(StopRulePolicy):
             if has_ended and step.decision is None:
                 goes_on = False
         if not goes_on:
-            self._tell_rows("left", prefix, lambda rows: rows.left())
+            self._tell("left", prefix, lambda rows: rows.left(), (self.evidence,))
         if self._follower is not None:
             self._follower.edge(goes_on)
         return goes_on
 
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
         """Plan by what the invocation at the end of ``prefix`` has shown, where the trie knows what that means."""
-        self._tell_rows("showed", prefix, lambda rows: rows.shown(prefix, outcome.signal))
+        self._tell("showed", prefix, lambda rows: rows.shown(prefix, outcome.signal), (self.evidence,))
         with self._lock:
             self._replanner.note_outcome(prefix, outcome)
 
@@ -357,24 +356,22 @@ class Session(StopRulePolicy):
 
     # -- those who follow the calls, without the lock: one that fails neither stops the others nor the request -------
 
-    def _tell(self, event: str, path: tuple[str, ...], tell: Callable[[CallFollower], None]) -> None:
-        """Tell every follower that ``event`` has come to the invocation at the end of ``path``."""
-        for follower in self._followers:
+    def _tell(
+        self,
+        event: str,
+        path: tuple[str, ...],
+        tell: Callable[[Any], None],
+        followers: Sequence[CallFollower | None] | None = None,
+    ) -> None:
+        """Tell every follower, or those given, that ``event`` has come to the invocation at the end of ``path``."""
+        for follower in self._followers if followers is None else followers:
             try:
-                tell(follower)
+                if follower is not None:
+                    tell(follower)
             except Exception as error:
                 self._note_untold(error, event, path)
-                if event == "ended":
-                    with suppress(Exception):
-                        follower.interrupted(path)  # nothing stays under way
-
-    def _tell_rows(self, event: str, path: tuple[str, ...], tell: Callable[[RequestRows], None]) -> None:
-        """Tell those who keep the request's rows, if somebody does, of what no other follower hears."""
-        if self.evidence is not None:
-            try:
-                tell(self.evidence)
-            except Exception as error:
-                self._note_untold(error, event, path)
+                if event == "ended":  # nothing stays under way
+                    self._tell("interrupted", path, lambda follower: follower.interrupted(path), (follower,))
 
     def _note_untold(self, error: Exception, event: str, path: tuple[str, ...]) -> None:
         note = f"a follower failed ({type(error).__name__}): not told that the invocation {event}"

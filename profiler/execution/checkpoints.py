@@ -78,10 +78,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         Raises:
             StateError: a value cannot be checkpointed; names its key.
         """
-        try:
-            return self.serde.loads_typed(self.serde.dumps_typed(value))
-        except Exception as error:
-            raise self._culprit(value) or error from error
+        return self.serde.loads_typed(self._dumped(value, value))
 
     # -- LangGraph's interface ---------------------------------------------------------------------------------
 
@@ -118,10 +115,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
             self._compare(checkpoint["channel_values"])
         plain = {**checkpoint, "id": _FIXED_ID, "ts": _FIXED_TIME}
         constant = {"run_id": ""} if namespace == _ROOT else {"run_id": "", "parents": {}}
-        try:
-            content = self.serde.dumps_typed([plain, {**metadata, **constant}])[1]
-        except Exception as error:
-            raise self._culprit(checkpoint["channel_values"]) or error from error
+        content = self._dumped([plain, {**metadata, **constant}], checkpoint["channel_values"])[1]
         self._held.setdefault(thread_id, {})[namespace] = content
         if namespace == _ROOT:
             self._resumed.pop(thread_id, None)
@@ -175,6 +169,13 @@ class UnitSaver(BaseCheckpointSaver[int]):
                     continue  # tuples inside it: LangGraph's own checkpointers make lists of them, too
                 inside = "inside it something comes back as another type" if same else f"comes back as {_type_name(back)}"
                 self.changed[key] = f"the key {key!r} ({_type_name(value)}): {inside}"
+
+    def _dumped(self, whole: Any, values: dict[str, Any]) -> tuple[str, bytes]:
+        """The bytes of a whole; :class:`StateError` where one of its values has none."""
+        try:
+            return self.serde.dumps_typed(whole)
+        except Exception as error:
+            raise self._culprit(values) or error from error
 
     def _culprit(self, values: dict[str, Any]) -> StateError | None:
         for key, value in values.items():

@@ -79,14 +79,15 @@ class BoundGuard:
         return self._own(permit, upper_usd)
 
     @contextmanager
-    def _surviving(self) -> Iterator[None]:
+    def _surviving(self, what: str = "guard.authorize") -> Iterator[None]:
         """The guard may refuse; if it fails otherwise, the account here decides."""
         try:
             yield
         except CallRefused:
             raise
         except Exception as error:
-            self._failed("guard.authorize", error)
+            self._guard = None
+            self._on_failure(what, error)
 
     def _own(self, permit: CallPermit | None, upper_usd: float) -> BoundPermit:
         """Count a call that the guard has permitted; without its permit only what the account here allows."""
@@ -131,17 +132,11 @@ class BoundGuard:
         inner = permit._permit
         if inner is None:
             return
-        try:
+        with self._surviving("guard.settle"):
             if usage is None:
                 inner.close()
             else:
                 inner.settle(usage)
-        except Exception as error:
-            self._failed("guard.settle", error)
-
-    def _failed(self, what: str, error: BaseException) -> None:
-        self._guard = None
-        self._on_failure(what, error)
 
 
 def with_account(

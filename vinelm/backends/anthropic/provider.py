@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -63,11 +62,9 @@ class AnthropicProvider(Provider):
 
     def context_tokens(self, model: Model) -> int | None:
         """Return the longest prompt in tokens, if the server says so."""
-        with suppress(Exception):  # not every server has this list
-            client: Any = self.make(model)._client  # type: ignore[attr-defined]
-            tokens = getattr(client.models.retrieve(model.model_id, timeout=LISTING_S), "max_input_tokens", None)
-            return tokens if isinstance(tokens, int) else None
-        return None
+        client: Any = self.make(model)._client  # type: ignore[attr-defined]
+        tokens = getattr(client.models.retrieve(model.model_id, timeout=LISTING_S), "max_input_tokens", None)
+        return tokens if isinstance(tokens, int) else None
 
     def batches(self) -> BatchApi:
         """See :class:`Provider`."""

@@ -57,11 +57,9 @@ class GeminiProvider(Provider):
 
     def context_tokens(self, model: Model) -> int | None:
         """Return the model's input limit by the API."""
-        with suppress(Exception):
-            chat: Any = self.make(model)  # held: its client closes with it
-            found = chat.client.models.get(model=model.model_id).input_token_limit
-            return found if isinstance(found, int) else None
-        return None
+        chat: Any = self.make(model)  # held: its client closes with it
+        found = chat.client.models.get(model=model.model_id).input_token_limit
+        return found if isinstance(found, int) else None
 
     def batches(self) -> BatchApi | None:
         """See :class:`Provider`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -86,11 +85,10 @@ class OpenAIProvider(Provider):
         """Return the context length in tokens, if the server's list of models has it, as those of vLLM and SGLang."""
         if model.api_base is None:
             return None
-        with suppress(Exception):  # not every server has this list
-            client: Any = self.make(model).root_client  # type: ignore[attr-defined]
-            for listed in client.models.list(timeout=LISTING_S).data:
-                if listed.id == model.model_id and isinstance(found := getattr(listed, "max_model_len", None), int):
-                    return found
+        client: Any = self.make(model).root_client  # type: ignore[attr-defined]
+        for listed in client.models.list(timeout=LISTING_S).data:
+            if listed.id == model.model_id and isinstance(found := getattr(listed, "max_model_len", None), int):
+                return found
         return None
 
     def batches(self) -> BatchApi | None:

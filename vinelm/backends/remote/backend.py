@@ -207,7 +207,9 @@ class RemoteBackend:
 
     def context_tokens(self, model: Model) -> int | None:
         """See :class:`vinelm.backends.diagnostics.KnowsContext`."""
-        return self.provider.context_tokens(model)
+        with suppress(Exception):  # not every server says it
+            return self.provider.context_tokens(model)
+        return None
 
     def close(self) -> None:
         """Close the connections of synchronous calls."""

@@ -25,9 +25,7 @@ class SGLangProvider(OpenAIProvider):
 
     def context_tokens(self, model: Model) -> int | None:
         """Return the context length that the engine reports."""
-        plain: Any = None
-        with suppress(Exception):
-            plain = self.ask(model, "get", "/get_server_info", object)
+        plain = self.ask(model, "get", "/get_server_info", object)
         known = plain if isinstance(plain, Mapping) else {}
         found = known.get("context_length") or known.get("max_req_input_len")
         return found if isinstance(found, int) else None

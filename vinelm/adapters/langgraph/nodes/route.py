@@ -176,12 +176,7 @@ class RouteEdge:
 
     def arguments(self, state: Any, config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
         """Return the state as the application knows it, and what its function asks for besides."""
-        try:
-            own, _ = own_state(state)
-        except Exception:
-            if self._finder.settings.on_error == "raise":
-                raise
-            own = state
+        own, _ = own_state(state, self._finder.settings.on_error)
         found: dict[str, Any] = {}
         for name in self._asked.names:
             found[name] = config if name == "config" else (get_runtime() or Runtime())

@@ -56,12 +56,7 @@ def make_stage(
                 return fn(state, *more, **given)
             with node_of(config), ChatCall.begin(calls, name, default=default) as call:
                 return None if call.scope.is_skipped else fn(state, *more, model=call.scope.model, **given)
-        try:
-            own, carried = own_state(state)
-        except Exception:
-            if finder.settings.on_error == "raise":
-                raise
-            own, carried = state, None
+        own, carried = own_state(state, finder.settings.on_error)
         with finder.invoke(name, carried, config, runtime, default=default) as scope:
             scope.eager = None if eager is None else partial(eager, own)
             given = _injected(others, config, runtime) if others else {}
@@ -78,12 +73,7 @@ def make_stage(
             with node_of(config):
                 async with await ChatCall.abegin(calls, name, default=default) as call:
                     return None if call.scope.is_skipped else await fn(state, *more, model=call.scope.model, **given)
-        try:
-            own, carried = own_state(state)
-        except Exception:
-            if finder.settings.on_error == "raise":
-                raise
-            own, carried = state, None
+        own, carried = own_state(state, finder.settings.on_error)
         async with await finder.ainvoke(name, carried, config, runtime, default=default) as scope:
             scope.eager = None if eager is None else partial(eager, own)
             given = _injected(others, config, runtime) if others else {}

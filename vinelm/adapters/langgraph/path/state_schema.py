@@ -16,6 +16,7 @@ from typing_extensions import TypedDict, is_typeddict
 
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, PathChannel, PathValue
 from vinelm.errors import WorkflowError
+from vinelm.policies import OnError
 
 _OWN: dict[type, Callable[[Any], Any]] = {}
 """Announced dataclasses and pydantic models, with how to get the user's own type back."""
@@ -47,8 +48,20 @@ def announced(schema: type) -> type:
     raise WorkflowError(f"the state type {schema!r} is not supported: use a TypedDict, a dataclass or a pydantic model")
 
 
-def own_state(state: Any) -> tuple[Any, PathValue | None]:
-    """Return the state as the user's code knows it, and the path that it carried. The argument is not changed."""
+def own_state(state: Any, on_error: OnError = "raise") -> tuple[Any, PathValue | None]:
+    """Return the state as the user's code knows it, and the path that it carried; as it is where that fails.
+
+    The argument is not changed.
+    """
+    try:
+        return _parted(state)
+    except Exception:
+        if on_error == "raise":
+            raise
+        return state, None
+
+
+def _parted(state: Any) -> tuple[Any, PathValue | None]:
     if isinstance(state, dict):
         if PATH_KEY not in state:
             return state, None

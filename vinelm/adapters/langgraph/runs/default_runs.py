@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
@@ -25,6 +25,7 @@ from vinelm.telemetry import ObserverGroup
 _OWN: ContextVar[tuple[str, str] | None] = ContextVar("vinelm_own_default", default=None)
 """The stage that is asked for, and the default model of the very object that asks: two graphs may have a stage of one name."""
 
+T = TypeVar("T")
 INTERNAL = "__pregel_"
 """Begins the keys of ``configurable`` that LangGraph keeps for itself."""
 
@@ -74,12 +75,7 @@ class DefaultRuns:
     def any_default(self, stage: str) -> str:
         """Return the stage's default model; whatever fails, one of the catalog."""
         catalog = self._settings.models.catalog
-        try:
-            model = self.default_model(stage)
-            if model in catalog:
-                return model
-        except Exception:
-            model = self._settings.declared.get(stage) or ""
+        model = _read(lambda: self.default_model(stage), self._settings.declared.get(stage) or "")
         return model if model in catalog else next(iter(catalog))
 
     def policy(self, context: RunContext, clock: Clock | None = None) -> DefaultPolicy:
@@ -121,8 +117,9 @@ class DefaultRuns:
         if self._settings.on_error == "raise":
             raise error
         ask = self._settings.account_of
-        carried = _carried(runtime)
-        context = None if carried is None else _context(carried, objective, None if ask is None else config)
+        carried = _read(lambda: _carried(runtime), None)
+        seen = None if ask is None else config
+        context = None if carried is None else _read(lambda: _context(carried, objective, seen), None)
         policy = self.stand_in(
             error, f"stage {stage!r}" if stage else "the run", None if context is None else context.objective
         )
@@ -130,7 +127,7 @@ class DefaultRuns:
             context is not None and context.policy is not None and context.policy.guard is not None
         )
         if self._settings.has_caps and carried is not None:
-            is_capped = is_capped or _may_be_capped(carried, self._settings)
+            is_capped = is_capped or _read(lambda: may_be_capped(carried, self._settings), True)
         if is_capped or (context is None and self.enforces):
             policy.guard = BoundGuard(None, None, lambda what, error: None)
         account_of = None if ask is None or context is None else partial(ask, context)
@@ -169,43 +166,36 @@ class DefaultRuns:
         if self._settings.on_error == "raise":
             raise error
         policy = DefaultPolicy(self.any_default, on_error="default", clock=VirtualClock(), template=self._settings.template)
-        with suppress(Exception):
-            policy.clock = self._settings.models.new_clock()
-            policy.started_at = policy.clock.now()
+        policy.clock = _read(self._settings.models.new_clock, policy.clock)
+        policy.started_at = _read(policy.clock.now, policy.started_at)
         if objective is not None and objective.cost_budget == "per_request" and self.enforces:
             policy.guard = BoundGuard(None, objective.max_cost_usd, lambda what, error: None)
         policy.note_failure(what, error, (), None, None)
         return policy
 
 
-def _may_be_capped(carried: RunContext, settings: AdapterSettings) -> bool:
-    """Whether the call may belong to a request with a cap, unseen; True where that cannot be said either."""
+def _read(ask: Callable[[], T], otherwise: T) -> T:
+    """What is still known where VineLM itself has failed: any part of it may be what failed."""
     try:
-        return may_be_capped(carried, settings)
+        return ask()
     except Exception:
-        return True
+        return otherwise
 
 
 def _carried(runtime: Runtime[Any] | None) -> RunContext | None:
-    """The settings of a run that was not found; None if they cannot be read."""
-    try:
-        carried = AMBIENT.get() if runtime is None or runtime.context is None else runtime.context
-        return carried if isinstance(carried, RunContext) else carried_by(carried)
-    except Exception:
-        return None
+    """The settings of a run that was not found."""
+    carried = AMBIENT.get() if runtime is None or runtime.context is None else runtime.context
+    return carried if isinstance(carried, RunContext) else carried_by(carried)
 
 
-def _context(carried: RunContext, objective: Objective | None, config: RunnableConfig | None) -> RunContext | None:
+def _context(carried: RunContext, objective: Objective | None, config: RunnableConfig | None) -> RunContext:
     """The same, as far as accounts and caps need them."""
-    try:
-        return RunContext(
-            objective=carried.objective or objective,
-            policy=carried.policy,
-            configurable=None if config is None else told_configurable(config),
-            owner=carried.owner,
-        )
-    except Exception:
-        return None
+    return RunContext(
+        objective=carried.objective or objective,
+        policy=carried.policy,
+        configurable=None if config is None else told_configurable(config),
+        owner=carried.owner,
+    )
 
 
 def told_configurable(config: RunnableConfig) -> dict[str, Any]:

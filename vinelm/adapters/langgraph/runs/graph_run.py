@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -250,12 +250,8 @@ class GraphRun:
         again.
         """
         assert self.request_account is not None
-        try:
+        with self.noting("the request's account"):
             await self.request_account.open(begun, is_async=is_async)
-        except Exception as error:
-            if self.on_error == "raise":
-                raise
-            self.note_failure("the request's account", error)
 
     def _beside_shared(self, guard: CallGuard | None) -> CallGuard | None:
         """The guard, and before it the account that requests share, if there is one."""
@@ -423,17 +419,17 @@ class GraphRun:
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
         """Note in the policy's trace which answer is returned, and why; never raises."""
-        with suppress(Exception):
-            self.policy.note_returned(prefix, note)
+        self._guarded("note_returned", lambda: self.policy.note_returned(prefix, note), None, prefix)
 
     def interrupted(self, prefix: tuple[str, ...], cost_usd: float = 0.0) -> None:
         """Tell the policy that the invocation at the end of ``prefix``, which has cost so much, was interrupted."""
-        try:
+
+        def tell() -> None:
             if self.request_account is not None:
                 self.request_account.recorded(cost_usd)
             self.policy.interrupted(prefix)
-        except Exception as error:
-            self._degrade("interrupted", error, prefix)
+
+        self._guarded("interrupted", tell, None, prefix)
 
     def abandon(self, prefix: tuple[str, ...]) -> None:
         """Tell the policy that the model it named last does not run after ``prefix``: the default model takes its place."""
@@ -554,6 +550,18 @@ class GraphRun:
         """Note in the policy's trace that ``what`` has failed, with the type of the error; never raises."""
         with suppress(Exception):
             self.policy.note_failure(what, error, prefix, stage, model)
+
+    @contextmanager
+    def noting(
+        self, what: str, prefix: tuple[str, ...] = (), stage: str | None = None, *, may_raise: bool = True
+    ) -> Iterator[None]:
+        """Go on behind a part of VineLM's own work that fails, with a note, unless failures are to be raised."""
+        try:
+            yield
+        except Exception as error:
+            if may_raise and self.on_error == "raise":
+                raise
+            self.note_failure(what, error, prefix, stage)
 
     def _guarded(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import fsum
 from threading import Lock
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
@@ -28,6 +28,9 @@ from vinelm.template.steps import SKIP
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+
+
+T = TypeVar("T")
 
 
 class InvocationScope(OneProcess):
@@ -109,25 +112,18 @@ class InvocationScope(OneProcess):
 
     def _begin(self, path: tuple[str, ...]) -> None:
         """Begin an attempt with the model at the end of ``path``."""
-        run, observers = self._run, self._observers
+        run = self._run
         self.path = path
         self.is_skipped = path[-1] == SKIP  # kept, not computed where the node asks: there nothing of ours may fail
         self._tokens: list[Any] = []
         self._started_s = run.clock.now()
-        hears = False
-        if observers is not None:
-            with suppress(Exception):
-                hears = observers.hears
+        hears = bool(self._observed(lambda told: told.hears))
         on_gate: Callable[..., None] | None = None
         priority: SupportsFloat = run.context.priority
-        try:
+        with run.noting("the fleet", path[:-1], self.stage):
             told, standing = run.policy.on_gate, run.policy.standing
             on_gate = None if told is None else _surviving(told, path)
             priority = priority if standing is None else standing(self.stage, run.context.priority)
-        except Exception as error:
-            if run.on_error == "raise":
-                raise
-            self.note_failure("the fleet", error)
         call = CallContext(
             stage=self.stage,
             prefix=path,
@@ -148,9 +144,7 @@ class InvocationScope(OneProcess):
         except BaseException as error:
             self.failed(error)
             raise
-        if observers is not None:
-            with suppress(Exception), run.shown():
-                self._tokens = observers.began(self.stage, path, self._models.catalog[path[-1]])
+        self._tokens = self._observed(self._told_of) or []
 
     def _hearing(self) -> Callable[[str], None] | None:
         """What hears the text of an answer that begins; None where the stage finds no calls in it."""
@@ -245,21 +239,17 @@ class InvocationScope(OneProcess):
         """Write to the request's account what the calls have really cost; if that fails, their upper bounds stay."""
         account = self._run.request_account
         if account is not None:
-            try:
+            with self._run.noting("the request's account", self.path[:-1], self.stage, may_raise=False):
                 if not account.is_settled:
                     at_once(account.settle(is_async=False))
-            except Exception as error:
-                self.note_failure("the request's account", error)
 
     async def asettle(self) -> None:
         """Like :meth:`settle`, without blocking the event loop. It is done even if the caller is cancelled meanwhile."""
         account = self._run.request_account
         if account is not None:
-            try:
+            with self._run.noting("the request's account", self.path[:-1], self.stage, may_raise=False):
                 if not account.is_settled:
                     await asyncio.shield(account.settle(is_async=True))
-            except Exception as error:
-                self.note_failure("the request's account", error)
 
     def done(self) -> None:
         """Record that the invocation succeeded."""
@@ -274,9 +264,7 @@ class InvocationScope(OneProcess):
             self._record(*_failure(error))
 
     def _exchanged(self, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
-        if self._observers is not None:
-            with suppress(Exception):
-                self._observers.exchanged(self._tokens, messages, answer)
+        self._observed(lambda told: told.exchanged(self._tokens, messages, answer))
 
     def _ended(self, failure: FailureKind | None, detail: str | None) -> Invocation:
         return Invocation(
@@ -303,9 +291,21 @@ class InvocationScope(OneProcess):
             self._tell_end(invocation)
 
     def _tell_end(self, invocation: Invocation | None) -> None:
-        if self._tokens and self._observers is not None:
-            with suppress(Exception):
-                self._observers.ended(self._tokens, invocation)
+        if self._tokens:
+            self._observed(lambda told: told.ended(self._tokens, invocation))
+
+    def _observed(self, tell: Callable[[ObserverGroup], T]) -> T | None:
+        """What observers answer; None without any, or where telling them fails, which changes no answer."""
+        if self._observers is None:
+            return None
+        try:
+            return tell(self._observers)
+        except Exception:
+            return None
+
+    def _told_of(self, observers: ObserverGroup) -> list[Any]:
+        with self._run.shown():
+            return observers.began(self.stage, self.path, self._models.catalog[self.path[-1]])
 
 
 def _surviving(on_gate: Callable[..., None], path: tuple[str, ...]) -> Callable[..., None]:
