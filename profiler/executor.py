@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
-from vinelm.catalog import Catalog, Model
-from vinelm.errors import ConfigError, StoreError
-from vinelm.extras import require_extra
+from vinelm.catalog import Catalog
+from vinelm.errors import StoreError
 from vinelm.io.operating_system import can_fork
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome, UnitSetup, Worker
 from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.execution.unit import LocalWorker
-from vinelm.profiler.scheduling.settings import ProfileSettings, RayCluster
+from vinelm.profiler.scheduling.settings import ProfileSettings
 from vinelm.requests.protocols import Backend, RateLimiter
 from vinelm.traces import CheckpointPlace, ObservationStore
-from vinelm.version import __version__
-
-if TYPE_CHECKING:
-    from vinelm.profiler.cluster.worker import ClusterWorker
 
 DEFAULT_TIMEOUT_S = 600.0
 DEFAULT_MEMORY_MB = 2048
@@ -65,60 +57,13 @@ def make_worker(
         is_virtual_time=units.is_virtual_time,
     )
     if execution.cluster is not None:
+        from vinelm.profiler.cluster.starting import cluster_worker
+
         models = [model for catalog, _ in _sources(units) for model in catalog.models]
         return cluster_worker(execution.cluster, setup, models, _rate_limiters(units), settings.on_note, verb="profile")
     from vinelm.profiler.isolation.process_worker import ProcessWorker
 
     return ProcessWorker(setup, _rate_limiters(units))
-
-
-def cluster_worker(
-    cluster: RayCluster,
-    units: UnitSetup | Callable[[Mapping[str, Any]], Any],
-    models: Iterable[Model],
-    rate_limiters: Mapping[str, RateLimiter],
-    on_note: Callable[[str], None] | None,
-    *,
-    verb: str,
-    unit: str = "unit",
-) -> ClusterWorker:
-    """Return what executes units, or serves requests, on the nodes of a cluster; its ``close()`` ends the hosts there.
-
-    Args:
-        cluster: the cluster.
-        units: as in :class:`~vinelm.profiler.cluster.messages.HostSetup`.
-        models: that may be called.
-        rate_limiters: the rate limits by model.
-        on_note: called with one line when a node is lost.
-        verb: what asks for it, in messages.
-        unit: what its jobs are called in messages.
-
-    Raises:
-        MissingExtra: Ray is not installed.
-        ConfigError: a model has cache points, this system has no Ray, or the cluster cannot be used.
-        InputError: a node cannot execute the units: the message names it.
-    """
-    marked = next((model for model in models if model.cache_points != "off"), None)
-    if marked is not None:
-        raise ConfigError(
-            f"model {marked.name!r}: cache_points = {marked.cache_points!r} has no effect on a Ray cluster, whose nodes do not "
-            f"see each other's prompts: leave it out, or {verb} without --engine ray"
-        )
-    require_extra("ray", f"a {verb} on a Ray cluster", "ray")
-    if not can_fork():
-        raise ConfigError(
-            f"this system cannot fork processes, which a {verb} on a Ray cluster needs: run it from Linux or macOS"
-        )
-    from vinelm.profiler.cluster.bridge import RayLink
-    from vinelm.profiler.cluster.messages import HostSetup
-    from vinelm.profiler.cluster.worker import ClusterWorker
-
-    folder = os.getcwd()
-    host = HostSetup(
-        version=__version__, units=units, limited=tuple(sorted(rate_limiters)), folder=folder,
-        path=tuple(entry or folder for entry in sys.path),
-    )  # fmt: skip
-    return ClusterWorker(RayLink(cluster, host), rate_limiters, on_note, unit=unit)
 
 
 def _sources(units: Units) -> list[tuple[Catalog, Mapping[str, Backend]]]:

@@ -26,10 +26,10 @@ from vinelm.errors import CallRefused, DatasetError, WorkerDied, WorkflowError
 from vinelm.objective import Objective
 from vinelm.profiler import RayCluster
 from vinelm.profiler.cluster.messages import RequestJob, RequestOutcome
+from vinelm.profiler.cluster.starting import cluster_worker
 from vinelm.profiler.cluster.worker import ClusterWorker
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.job import TopUp, UnitBudget
-from vinelm.profiler.executor import cluster_worker
 from vinelm.requests.protocols import CallGuard, CallPermit, RateLimiter
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage

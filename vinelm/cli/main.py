@@ -62,8 +62,7 @@ if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
 
 def module_of(command: str) -> str:
     """Return the module that defines a subcommand: ``try`` is a word of Python's own, and no name of one."""
-    elsewhere = {"try": "vinelm.cli.try_app", "tools": "vinelm.cli.tools", "batch": "vinelm.cli.batch"}
-    return elsewhere.get(command, f"vinelm.cli.commands.{command}")
+    return "vinelm.cli.try_app" if command == "try" else f"vinelm.cli.commands.{command}"
 
 
 class LazyGroup(SuggestingGroup):

@@ -18,16 +18,18 @@ if TYPE_CHECKING:
     from vinelm.demo import RecordedResult, TourResult
 
 RECORDED = ("code", "exams")
-TOURS = {"sql": "nl2sql-2", "support": "support", "graphqa": "graphqa"}
-"""Tours by name, each with its workflow."""
+TOURS: dict[str, tuple[str, dict[str, float]]] = {
+    "sql": ("nl2sql-2", {}),
+    "support": ("support", {}),
+    "graphqa": ("graphqa", {"coverage": 0.06}),  # its rows are many, and each program runs in a sandbox
+}
+"""Tours by name, each with its workflow and how it is profiled."""
 SIMULATED = "Simulated models: answers, prices and latencies are not those of real models."
 REAL = (
     "Real: SmolLM2-135M and Gemma-3-270M read amounts in words, on this machine. Dollars are assumed: $1 per million tokens"
     " and billion parameters. The task was made for models of this size."
 )
 OPENED = " (opened in the browser)"
-GRAPH_COVERAGE = 0.06
-"""Of graphqa's rows, which are many: each of its programs runs in a sandbox."""
 
 
 @click.command("demo", short_help="See it work on recorded answers of real models: no key, no network.")
@@ -186,13 +188,12 @@ def _run_tour(
     from vinelm.api.profiling import load_inputs
     from vinelm.demo import run_tour
 
-    workflow = TOURS[name]
+    workflow, profiled = TOURS[name]
     if sys.stderr.isatty() and not quiet:
         echo(f"Simulated models: profile, estimate, evaluate and report.\nAll files go to {folder}.", err=True)
     with progress(quiet=quiet) as advance:
         inputs = load_inputs(workflow, seed=seed, preset="paper-2", limit=limit)
-        coverage = {"coverage": GRAPH_COVERAGE} if workflow == "graphqa" else {}
-        found = run_tour(inputs.workflow, inputs.catalog, folder, seed=seed, advance=advance, **coverage)
+        found = run_tour(inputs.workflow, inputs.catalog, folder, seed=seed, advance=advance, **profiled)
     is_opened = _is_opened(found.page, opens, as_json=as_json)
     _print_tour(found, SIMULATED, as_json=as_json, is_opened=is_opened)
 

@@ -1,0 +1,84 @@
+"""A leaf can be deleted: without its folder and its registration the rest imports, plans, profiles and serves as before."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("controller", "estimator", "profiler", "traces", "workflows")
+LEAVES = {
+    "graphqa": (
+        ["workflows/graphqa"],
+        {"vinelm/cli/commands/demo.py": '"graphqa": (', "workflows/registry.py": '"graphqa": ('},
+    ),
+    "batch": (
+        ["vinelm/batches", "vinelm/cli/commands/batch.py", "vinelm/reports/batch_page.py"],
+        {"vinelm/cli/main.py": '"batch", '},
+    ),
+}
+"""Leaf to its files, and to the places that register it, one each: the words to take out, or where its entry begins."""
+SMOKE = """
+import contextlib, importlib, io, pathlib, sys
+from vinelm.cli.main import main
+root = pathlib.Path(sys.argv[1]).resolve()
+assert pathlib.Path(sys.modules["vinelm"].__file__).is_relative_to(root), "not the copy"
+for path in sorted(root.rglob("*.py")):
+    name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+    if name not in {"vinelm.__main__", "vinelm.profiler.cluster.ray_hosts"}:
+        importlib.import_module(name)
+LINES = ["--help", "demo --no-open --quiet --output-dir demo", "plan demo/demo.vine --maximize accuracy", "check code"]
+for line in LINES:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = main(line.split())
+    assert code == 0, (line, said.getvalue())
+"""
+
+
+def without_entry(source, begins):
+    """The source without the entry of a dictionary that begins so, or without the words."""
+    if not begins.endswith("("):
+        assert source.count(begins) == 1
+        return source.replace(begins, "")
+    (line,) = (at for at, text in enumerate(source.splitlines(), start=1) if text.strip().startswith(begins))
+    values = [value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Dict) for value in node.values]
+    last = next(value.end_lineno for value in values if value.lineno == line)
+    return "".join(text for at, text in enumerate(source.splitlines(keepends=True), start=1) if not line <= at <= last)
+
+
+def copied(folder):
+    """The product as an installed package has it, in a folder of its own."""
+    shutil.copytree(ROOT / "vinelm", folder / "vinelm", ignore=shutil.ignore_patterns("__pycache__"))
+    for part in PARTS:
+        shutil.copytree(ROOT / part, folder / "vinelm" / part, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def placed(folder, path):
+    """Where a file of the repository lies in the copy."""
+    return folder / (path if path.startswith("vinelm/") else f"vinelm/{path}")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_the_rest_works_without_a_leaf(leaf, tmp_path):
+    files, registered = LEAVES[leaf]
+    copy = copied(tmp_path / "copy")
+    for path in files:
+        gone = placed(copy, path)
+        shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    for path, begins in registered.items():
+        changed = placed(copy, path)
+        changed.write_text(without_entry(changed.read_text(), begins))
+    named = [file.removeprefix("vinelm/").removesuffix(".py").replace("/", ".") for file in files]
+    left = [path for path in sorted(copy.rglob("*.py*")) if any(f"vinelm.{name}" in path.read_text() for name in named)]
+    assert left == []
+    command = [sys.executable, "-c", SMOKE, str(copy)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(copy), "PATH": ""}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
