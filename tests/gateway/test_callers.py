@@ -17,6 +17,7 @@ from kit.wire.openai_format import answering, chunk, problem
 from vinelm.errors import ConfigError
 from vinelm.gateway import KeyBook
 from vinelm.gateway.server import serve
+from vinelm.replay import read_calls
 
 
 @pytest.fixture
@@ -309,3 +310,11 @@ def test_a_killed_gateways_calls_are_spent_at_their_bound(tmp_path, upstream):
         assert set(codes) <= {"budget_exceeded"}
     assert held(book, "alice")[0] + reserved <= 0.01
     book.close()
+
+
+def test_requests_of_two_tenants_are_two_in_the_record(upstream, book, tmp_path):
+    keys = [book.add(name) for name in ("acme", "bert")]
+    with running(catalog_of(upstream.url), keys=book, record=tmp_path / "calls.jsonl") as gateway:
+        for key in keys:
+            gateway.ask(key, headers={"x-vinelm-request": "order-7"})
+    assert len({call.request for call in read_calls([tmp_path / "calls.jsonl"])}) == 2

@@ -241,7 +241,10 @@ def test_a_server_without_stream_options_is_asked_without(gateway, upstream):
         said = [
             piece.choices[0].delta.content for piece in client.chat.completions.create(model="big", messages=ASKED, stream=True)
         ]
-    assert said == ["", "four", None]
+        assert said == ["", "four", None]
+        asked = len(upstream.asked)
+        list(client.chat.completions.create(model="big", messages=ASKED, stream=True))
+    assert len(upstream.asked) == asked + 1  # what a server refuses is remembered
 
 
 def test_a_setting_that_the_client_sent_is_not_left_out_for_him(gateway, upstream):

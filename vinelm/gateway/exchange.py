@@ -32,6 +32,7 @@ from vinelm.gateway.open_requests import OpenRequest
 from vinelm.gateway.wire import UpstreamAnswer, WireSender, address_of, states_usage, wire_request
 from vinelm.replay.formats.chat import format_of, settings_of, tools_of, usage_of
 from vinelm.replay.recorder import CallFile
+from vinelm.requests.names import scoped
 from vinelm.rows.observation import Usage
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -108,6 +109,9 @@ class Exchange:
                 return None  # the client has it
             await self._failed(error)
             return redacted(str(error))[:500]
+        except RecursionError:
+            await self._refuse(400, "invalid_request_error", "invalid_json", "the body is nested too deeply")
+            return "the body is nested too deeply"
         except Exception as error:  # its words may hold a prompt
             _LOG.error("the gateway failed at a call: unexpected %s", type(error).__name__)
             await self._refuse(500, "server_error", "internal_error", "the gateway failed at this call")
@@ -170,9 +174,10 @@ class Exchange:
             address,
             is_own=self._entry == call.default,
             is_capped=binding.call.guard is not None,
+            refused=binding.inner.refused,
         )
         hides = request.is_streamed and not states_usage(call.body)
-        sender = WireSender(self._http, binding.provider, binding.inner, hides_usage=hides)
+        sender = WireSender(self._http, binding.provider, (binding.inner, address), hides_usage=hides)
         self._answer = sender.answer
         try:
             async with aclosing(chat.raw(request, sender, self._used)) as pieces:
@@ -263,7 +268,7 @@ class Exchange:
         answer = self._answer.message if why is None else None
         record.write(
             {
-                "request": call.request.name,
+                "request": scoped(call.request.name, (call.request.context.configurable or {}).get("tenant", "")),
                 "call": uuid4().hex,
                 "step": call.title,
                 "model": self._answer.model if model is None else model.model_id,

@@ -13,8 +13,8 @@ from vinelm.adapters.langgraph import RunContext
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 
-MOST = 4000
-"""Requests that are remembered: fewer than the runs that the adapter keeps."""
+MOST = 2000
+"""Requests that are remembered. With the calls under way they are fewer than the 4,096 runs that the adapter keeps."""
 IDLE_S = 600.0
 """Seconds without a call after which a request is over."""
 

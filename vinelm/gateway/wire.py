@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
@@ -55,7 +55,15 @@ class WireRequest(ModelRequest):
         return self.text
 
 
-def wire_request(asked: Mapping[str, Any], model: Model, address: ChatAddress, *, is_own: bool, is_capped: bool) -> WireRequest:
+def wire_request(
+    asked: Mapping[str, Any],
+    model: Model,
+    address: ChatAddress,
+    *,
+    is_own: bool,
+    is_capped: bool,
+    refused: Collection[str] = (),
+) -> WireRequest:
     """Return a client's body as the model is sent it: unchanged but for what has to be.
 
     Args:
@@ -63,7 +71,8 @@ def wire_request(asked: Mapping[str, Any], model: Model, address: ChatAddress, *
         model: that is called.
         address: of it.
         is_own: the client named this model; else his limit of an answer is named as this one's server does.
-        is_capped: dollars are: a limit is stated, and what nobody can bound is refused.
+        is_capped: dollars are: a limit is stated, and what has no bound is refused.
+        refused: settings that the model is known to refuse: left out, unless the client sent them to the model that he named.
 
     Raises:
         ConfigError: a setting whose price cannot be bounded, under a cap.
@@ -78,10 +87,12 @@ def wire_request(asked: Mapping[str, Any], model: Model, address: ChatAddress, *
             body.pop(name, None)
         body[address.limit] = max(stated.values(), default=model.max_tokens)
     is_streamed = bool(body.get("stream"))
-    if is_streamed and not states_usage(asked):
+    if is_streamed and not states_usage(asked) and "stream_options" not in refused:
         options = asked.get("stream_options")
         body["stream_options"] = {**(options if isinstance(options, Mapping) else {}), "include_usage": True}
         added.add("stream_options")
+    if not is_own:
+        body = {name: value for name, value in body.items() if name not in refused or name == "stream"}
     limit = limit_in({name: body.get(name) for name in LIMITS})
     return WireRequest(
         messages=[SaidMessage.of(message) for message in asked["messages"]],  # type: ignore[misc]
@@ -144,13 +155,20 @@ class UpstreamAnswer(NamedTuple):
 class WireSender:
     """Makes the attempt of one call; a :class:`~vinelm.backends.remote.provider.Sends`.
 
+    Args:
+        http: the client.
+        provider: says where a replica of a group is.
+        binding: the chat model of the entry, for what is learnt of it, and where the entry is.
+        hides_usage: whether the client is not shown the usage of a stream.
+
     Attributes:
         answer: what has come of the answer.
         upstream: the whole answer or the refusal; None of a stream, and before it came.
     """
 
-    def __init__(self, http: Any, provider: Provider, inner: InnerChat, *, hides_usage: bool) -> None:
-        self._http, self._provider, self._inner = http, provider, inner
+    def __init__(self, http: Any, provider: Provider, binding: tuple[InnerChat, ChatAddress], *, hides_usage: bool) -> None:
+        self._http, self._provider = http, provider
+        self._inner, self._address = binding
         self._hides_usage = hides_usage
         self.answer = ChatAnswer()
         self.upstream: UpstreamAnswer | None = None
@@ -185,7 +203,7 @@ class WireSender:
         raise late(entry.timeout_s)
 
     async def _attempt(self, entry: Model, request: WireRequest) -> AsyncGenerator[AnswerPiece]:
-        address = self._provider.wire(entry)
+        address = self._provider.wire(entry) if entry.group is not None else self._address
         assert address is not None  # as when the call was begun
         text = request.text
         if request.dropped:

@@ -153,8 +153,9 @@ class AzureProvider(OpenAIProvider):
 
 def _body_of(model: Model) -> dict[str, Any] | None:
     """What the entry's options add to a body; None if one of them is a setting of the class alone."""
-    with required_extra("openai", f"model {model.name!r}: provider {model.provider}"):
-        from langchain_openai import ChatOpenAI
+    if not model.options:  # nearly always, and each call asks
+        return {}
+    from langchain_openai import ChatOpenAI
 
     given = {name: value for name, value in model.options.items() if name not in ("api_version", "max_tokens_parameter")}
     settings, body = split_options(given, ChatOpenAI)
