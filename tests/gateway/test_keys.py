@@ -72,7 +72,7 @@ def test_a_revoked_key_is_none_in_every_process_at_once(book):
     book.revoke("alice")
     assert other.find(key) is book.find(key) is None
     assert book.has_keys  # callers still need one
-    with pytest.raises(ConfigError, match="no key 'bob'"):
+    with pytest.raises(ConfigError, match="unknown key 'bob'"):
         book.revoke("bob")
     other.close()
 

@@ -250,7 +250,7 @@ class Gateway:
         raise Refused(
             404,
             "model_not_found",
-            f"there is no model {name[:80]!r} here: GET /v1/models lists those that there are",
+            f"unknown model {name[:80]!r}: GET /v1/models lists the models",
             param="model",
         )
 
@@ -271,7 +271,7 @@ class Gateway:
             _LOG.exception("the keys cannot be read")
             raise Refused(503, "keys_unreadable", "the keys cannot be read: try again later") from None
         if key is None:
-            raise Refused(401, "invalid_api_key", "this is no key of this gateway: give one as Authorization: Bearer KEY")
+            raise Refused(401, "invalid_api_key", "unknown key: send a key of this gateway as Authorization: Bearer KEY")
         return key
 
     def _account_of(self, context: RunContext) -> CallGuard | None:
@@ -317,7 +317,7 @@ class Gateway:
         name = request.path_params["name"]
         found = next((one for one in self._listed() if one["id"] == name), None)
         if found is None:
-            raise Refused(404, "model_not_found", f"there is no model {name[:80]!r} here", param="model")
+            raise Refused(404, "model_not_found", f"unknown model {name[:80]!r}", param="model")
         return JSONResponse(found)
 
     async def _health(self, request: Request) -> Response:
@@ -330,7 +330,7 @@ class Gateway:
     async def _no_such(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         said = {
-            404: "there is no such path here: use /v1/chat/completions or /v1/models",
+            404: "unknown path: use /v1/chat/completions or /v1/models",
             405: "this path takes another method",
         }.get(status, "this request cannot be served")
         return JSONResponse(error_body(status, said, "not_found" if status == 404 else "bad_request"), status)
@@ -382,9 +382,9 @@ def _body_of(content: bytes) -> dict[str, Any]:
     try:
         body = json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError):
-        raise Refused(400, "invalid_json", "the body is no JSON") from None
+        raise Refused(400, "invalid_json", "the body is not valid JSON") from None
     if not isinstance(body, dict):
-        raise Refused(400, "invalid_json", "the body is no JSON object")
+        raise Refused(400, "invalid_json", "the body is not a JSON object")
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise Refused(400, "missing_model", "model must be a text", param="model")
     messages = body.get("messages")

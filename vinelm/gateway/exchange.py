@@ -53,7 +53,7 @@ class ClientCall:
         body: its JSON.
         step: the step that makes it, as VineLM knows it.
         title: the step's name; empty if only its prompt tells it apart.
-        default: the entry that the client named, which runs where there is no plan; None for the step's own.
+        default: the entry that the client named, which runs without a plan; None for the step's own.
         request: the request that it belongs to.
         is_planned: whether the plan knows the step: then another model may answer after a failure.
     """
@@ -301,7 +301,7 @@ class SingleAttempt:
 
 
 def _shown(content: bytes) -> bytes | None:
-    """A provider's refusal without keys and account numbers; None if it is no error in OpenAI's form."""
+    """A provider's refusal without keys and account numbers; None if it has not the form of OpenAI's errors."""
     try:
         plain = json.loads(content)
         if len(content) > 1 << 16 or not isinstance(plain, dict) or "error" not in plain:

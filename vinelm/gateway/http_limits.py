@@ -94,7 +94,7 @@ class _BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request as everything else is refused: in JSON. Called while the error is handled."""
+        """Refuse what cannot be read as everything else is refused: in JSON. Called while the error is handled."""
         error = sys.exc_info()[1]
         status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
         text = f"request line and headers are longer than {self.bounds.head_bytes} bytes" if status == 431 else "Bad Request"

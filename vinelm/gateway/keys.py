@@ -113,11 +113,11 @@ class KeyBook:
     def add(
         self, name: str, *, tenant: str | None = None, daily_usd: float | None = None, calls_per_min: int | None = None
     ) -> str:
-        """Make a key and return it: nobody can say it again.
+        """Make a key and return it: it cannot be shown again.
 
         Args:
             name: Its name; 1 to 64 letters, digits and ``._@-``.
-            tenant: Whose it is; None: a tenant of its own, by its name.
+            tenant: Whose it is; None: another tenant, by its name.
             daily_usd: The most dollars of a UTC day, >= 0; None: no cap.
             calls_per_min: The most calls of a minute, >= 1; None: no limit.
 
@@ -147,7 +147,7 @@ class KeyBook:
                 "UPDATE gateway_keys SET revoked_at = coalesce(revoked_at, ?) WHERE name = ?", (self._now(), name)
             )
             if not found.rowcount:
-                raise ConfigError(f"there is no key {name!r}: `vinelm keys list` has their names")
+                raise ConfigError(f"unknown key {name!r}: `vinelm keys list` has the names")
 
     def find(self, key: str) -> CallerKey | None:
         """Return the key of a caller; None if it is none, or revoked. Reads the file, so that a revoked key is none at once."""

@@ -253,7 +253,7 @@ class WireSender:
 
     def _refused(self, request: WireRequest, status: int, plain: Any, response: Any) -> AttemptFailed:
         if status == 200 and not isinstance(plain, dict):
-            return AttemptFailed("malformed", "the server's answer is no JSON object")
+            return AttemptFailed("malformed", "the server's answer is not a JSON object")
         body = plain if isinstance(plain, dict) else {}
         found = failed(WireRefusal(status if status != 200 else None, body, response), has_begun=False)
         if isinstance(found, SettingRefused) and request.is_own and found.setting not in request.added:

@@ -225,7 +225,7 @@ class RawPiece(ABC):
         """Note what the piece holds in ``seen``; returns whether that is output of the model.
 
         Raises:
-            AttemptFailed: it is no piece of an answer.
+            AttemptFailed: it cannot be a piece of an answer.
         """
 
 
