@@ -79,6 +79,9 @@ def test_every_decision_has_a_status():
 
 
 def test_code_is_not_cut():
-    """A long line goes on in the next; nobody has to scroll a block sideways, or misses what is beyond its edge."""
+    """A long line goes on in the next; nobody has to scroll a block sideways, or misses what is beyond its edge.
+
+    Only on a phone the output of a console keeps its columns and scrolls: its tables would fall apart.
+    """
     style = (ROOT / "docs" / "stylesheets" / "extra.css").read_text(encoding="utf-8")
     assert re.search(r"\.md-typeset pre > code \{[^}]*white-space: pre-wrap;[^}]*overflow-wrap: anywhere;", style)
