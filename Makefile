@@ -64,6 +64,7 @@ test-all: test docs $(VENV)/.ray ## the tests, then the long ones (installs Ray;
 	@$(DOCS)/bin/python scripts/notebooks.py --check
 	@$(BIN)/python tests/attacks/check_planner.py
 	@$(BIN)/python tests/attacks/crash_profile.py
+	@$(BIN)/python tests/attacks/crash_replay.py
 
 lint: $(VENV)/.dev ## ruff: style and mistakes
 	@$(BIN)/ruff check .

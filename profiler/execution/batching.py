@@ -19,6 +19,8 @@ from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
 from vinelm.traces.store.batches import BatchRecords
 
+PART = 0.5
+"""What a call costs in a batch, of its ordinary price."""
 TIMED_PATHS = 5
 _HAVE_BATCHES = ("openai", "anthropic", "gemini")
 CODE = "batch-prices"

@@ -59,10 +59,13 @@ EXCEPTIONS = {
             "profile --ship: no keyword",
             "batch --engine: no keyword",
             "batch --ship: no keyword",
+            "replay --engine: no keyword",
+            "replay --ship: no keyword",
         ],
         "two words that make the RayCluster of ExecutionConfig(cluster=) and batch(cluster=)",
     ),
     "batch cluster: no option": "it is --engine and --ship",
+    "replay cluster: no option": "it is --engine and --ship",
     "profile requests: no option": "Request objects; a command has --dataset and --limit",
     **dict.fromkeys(
         ["replay --dry-run: no keyword", "replay --format: no keyword", "replay --redact: no keyword"],

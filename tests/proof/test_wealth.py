@@ -64,25 +64,32 @@ def told_by_a_judge():
     """A wealth whose judge was right about twelve labels, so that he is used."""
     wealth = Wealth(MARGINS, 0.2, judged=True)
     for at in range(12):
-        wealth.take_judged(1.0 - 2.0 * (at % 2), 1.0 - 2.0 * (at % 2), 1.0)
+        wealth.take_judged([(1.0 - 2.0 * (at % 2), 1.0 - 2.0 * (at % 2), 1.0)], 1.0)
     return wealth
 
 
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("bias", [0.0, 0.9])
-def test_a_judge_is_fair_even_if_he_turns_biased(bias):
-    """He is measured on good verdicts. Then he says "better" of almost everything, and the plan loses .05."""
+def test_a_judge_is_fair_even_if_he_turns_biased(bias, together):
+    """He is measured on good verdicts. Then he says "better" of almost everything, and the plan loses .05.
+
+    ``together``: two requests are one unit, such as a conversation.
+    """
     before = np.exp(told_by_a_judge().log)
     total = np.zeros(len(MARGINS))
     lost = 0.05
     scores = [(0.5 - lost / 2, 1.0), (0.5 + lost / 2, -1.0)]
     for sequence in product(scores, (1.0, -1.0), (True, False), repeat=2):
-        wealth, chance = told_by_a_judge(), 1.0
+        wealth, chance, unit = told_by_a_judge(), 1.0, []
         for (likely, score), verdict, drawn in zip(sequence[::3], sequence[1::3], sequence[2::3], strict=True):
             says_better = 0.5 + bias / 2
             share = JUDGE_SHARE if wealth.uses_judge else 1.0
             chance *= likely * (says_better if verdict > 0 else 1 - says_better) * (share if drawn else 1 - share)
-            if chance:
-                wealth.take_judged(verdict, score if drawn else None, 1.0)
+            unit.append((verdict, score if drawn else None, 0.5 if together else 1.0))
+            if chance and not together:
+                wealth.take_judged([unit.pop()], 1.0)
+        if chance and together:
+            wealth.take_judged(unit, 1.0)
         total += chance * np.exp(wealth.log) if chance else 0.0
     assert told_by_a_judge().uses_judge
     assert total[0] / before[0] == pytest.approx(1.0, abs=1e-9)
@@ -106,7 +113,7 @@ def test_a_useless_judge_is_not_used():
     wealth = Wealth(np.array([0.02]), 0.06, judged=True)
     used = 0
     for _ in range(120):
-        wealth.take_judged(rng.choice([1.0, -1.0]), rng.choice([1.0, 0.0, -1.0]), 1.0)
+        wealth.take_judged([(rng.choice([1.0, -1.0]), rng.choice([1.0, 0.0, -1.0]), 1.0)], 1.0)
         used += wealth.uses_judge
     assert used < 20
     assert wealth.judge_r2 < 0.2

@@ -1,6 +1,8 @@
 """Questions to persons, and what they say."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 from kit.worlds.replays import LABELS, differs, models, recorded, truth
@@ -51,6 +53,47 @@ def test_two_persons_get_different_questions_until_some_minutes_have_passed(path
         assert next_questions(bob, 100, "carl", now_s=1003.0) == []
         late = 1002.0 + LEASE_S
         assert {one.number for one in next_questions(bob, 100, "carl", now_s=late)} == {*first, *second}
+
+
+def test_of_two_who_ask_at_the_same_moment_one_gets_a_question(path):
+    with opened(path) as ann, opened(path) as bob:
+        before = bob.rows.questions()
+        bob.rows.questions = lambda: before  # what he read before she was given hers
+        first = [one.number for one in next_questions(ann, 3, "ann", now_s=1000.0)]
+        second = [one.number for one in next_questions(bob, 3, "bob", now_s=1000.0)]
+    assert len(first) == len(second) == 3
+    assert not set(first) & set(second)
+
+
+_LABELS = """
+import sys
+from vinelm.replay.kept import opened
+from vinelm.replay.labels import next_questions, put_label
+with opened(sys.argv[1]) as store:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for asked in iter(lambda: next_questions(store, 1, sys.argv[2]), []):
+        if asked[0].number in {label["question_id"] for label in store.rows.labels()}:
+            break  # only those are left that the other one has answered
+        put_label(store, asked[0].number, "both", sys.argv[2])
+"""
+
+
+def test_two_processes_label_each_question_once(path):
+    line = [sys.executable, "-c", _LABELS, str(path)]
+    both = [subprocess.Popen([*line, who], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for who in ("ann", "bob")]
+    for one in both:
+        assert one.stdout.readline() == "ready\n"
+    for one in both:
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    for one in both:
+        one.communicate(timeout=120)
+    assert [one.returncode for one in both] == [0, 0]
+    with opened(path) as store:
+        questions = [row["question_id"] for row in store.rows.questions() if row["is_open"]]
+        labels = [label["question_id"] for label in store.rows.labels()]
+    assert sorted(labels) == questions
 
 
 def test_a_question_of_another_is_given_last_and_the_mean_of_both_counts(path):

@@ -358,3 +358,12 @@ def test_models_that_cost_nothing_save_all(tmp_path):
     assert found.spent_usd == 0.0
     assert found.steps[0].advice == "switch"
     assert found.steps[0].saved == 1.0
+
+
+def test_a_day_with_most_of_the_calls_is_said(tmp_path):
+    calls = recorded(300)
+    even = replay(calls, tmp_path / "even.db", models(nano=equal), budget_usd=20).steps[0]
+    assert not any("of one day" in line for line in even.notes)
+    crowded = [dataclasses.replace(call, started_at=1.7e9 + n) if n % 2 else call for n, call in enumerate(calls)]
+    step = replay(crowded, tmp_path / "a.db", models(nano=equal), budget_usd=20).steps[0]
+    assert any("of its calls are of one day of" in line and "2023-11-14" in line for line in step.notes)

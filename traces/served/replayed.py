@@ -18,6 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
     insert,
     inspect,
+    or_,
     select,
     update,
 )
@@ -131,11 +132,13 @@ class ReplayRows:
             query = select(questions).order_by(questions.c.question_id)
             return [dict(row) for row in connection.execute(query).mappings()]
 
-    def lease(self, question_id: int, who: str, until_s: float) -> None:
-        """Note who was given a question."""
+    def lease(self, question_id: int, who: str, now_s: float, until_s: float) -> bool:
+        """Note who is given a question; False if somebody else has it: of several who ask at the same time, one gets it."""
+        is_free = or_(questions.c.leased_to.is_(None), questions.c.leased_to == who, questions.c.leased_until_s <= now_s)
         to = {"leased_to": who, "leased_until_s": until_s}
         with self._database.transaction() as connection:
-            connection.execute(update(questions).where(questions.c.question_id == question_id).values(to))
+            given = connection.execute(update(questions).where(questions.c.question_id == question_id, is_free).values(to))
+            return bool(given.rowcount)
 
     def labels(self) -> list[dict[str, Any]]:
         """Return all labels that are not undone, in order."""

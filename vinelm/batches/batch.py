@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from vinelm.api.profiling import require_budget
 from vinelm.backends import create_backends
 from vinelm.backends.remote.batches import BatchTimes
-from vinelm.batches.batch_prices import PART, BatchPricedRun, gate_for, in_batches, require_repeatable, rest_s
+from vinelm.batches.batch_prices import BatchPricedRun, gate_for, in_batches, require_repeatable, rest_s
 from vinelm.batches.hosts import on_nodes
 from vinelm.batches.requests import BatchRequests, requests_of
 from vinelm.batches.result import BatchResult, require_own, write_lines
@@ -28,7 +28,7 @@ from vinelm.errors import BudgetExhausted, ConfigError, InfeasibleError
 from vinelm.io.atomic import draft_path, require_regular
 from vinelm.objective import Objective
 from vinelm.profiler import RayCluster
-from vinelm.profiler.execution.batching import CODE
+from vinelm.profiler.execution.batching import CODE, PART
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
 from vinelm.running.request_ledger import RequestLedger

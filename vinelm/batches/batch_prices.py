@@ -25,7 +25,7 @@ from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
 from vinelm.profiler.dry_run.batches import BatchForecast
-from vinelm.profiler.execution.batching import CODE, BatchPrices, gate_of, through, with_batches
+from vinelm.profiler.execution.batching import CODE, PART, BatchPrices, gate_of, through, with_batches
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.profiler.execution.replayed.application import RepeatGuard
 from vinelm.requests.protocols import Backend
@@ -35,9 +35,6 @@ from vinelm.template import Parallel, Template
 from vinelm.template.steps import walk
 from vinelm.traces.served.answers import Answer
 from vinelm.traces.store.batches import BatchRecords
-
-PART = 0.5
-"""What a call costs in a batch, of its ordinary price."""
 
 
 class NoRoom(BaseException):

@@ -22,7 +22,7 @@ from vinelm.batches.run import Served
 from vinelm.catalog import Catalog
 from vinelm.catalog.environment import take_variables
 from vinelm.datasets import Columns
-from vinelm.errors import CallRefused, DatasetError, WorkerDied, WorkflowError
+from vinelm.errors import DatasetError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.profiler import RayCluster
 from vinelm.profiler.cluster.messages import RequestJob, RequestOutcome
@@ -30,9 +30,9 @@ from vinelm.profiler.cluster.starting import cluster_worker
 from vinelm.profiler.cluster.worker import ClusterWorker
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.job import TopUp, UnitBudget
-from vinelm.requests.protocols import CallGuard, CallPermit, RateLimiter
+from vinelm.requests.protocols import CallGuard, RateLimiter
 from vinelm.requests.workflow import Request
-from vinelm.rows.observation import Usage
+from vinelm.running.hosted import executed_on
 from vinelm.traces.served.answers import Answer
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie, save_trie
@@ -131,10 +131,7 @@ class NodeWorker:
 
 
 class HostedRequests(Served):
-    """The application of a batch on the nodes of a cluster.
-
-    A request that is lost with its node counts at what was reserved for it, and is asked again of another node.
-    """
+    """The application of a batch on the nodes of a cluster."""
 
     def __init__(self, served: Served, worker: ClusterWorker) -> None:
         super().__init__(served.workflow, served.vine, served.app)
@@ -151,38 +148,9 @@ class HostedRequests(Served):
         Raises:
             WorkerDied: No node is left, or each that was asked has died.
         """
-        reserved = _Reserved(self._guards[request.id])
         job = RequestJob(request.id, _Plan(key, drawn.objective, drawn.weights))
-        outcome, lost_usd = self._worker.execute(job, reserved.raised_to)
-        if not isinstance(outcome, RequestOutcome):
-            raise WorkerDied("the nodes were given back while requests were under way: run the same again to continue")
-        reserved.settle(lost_usd + outcome.settled_usd)
-        answer: Answer = outcome.answer
+        answer: Answer = executed_on(self._worker, job, self._guards[request.id])
         return answer
-
-
-class _Reserved:
-    """What the batch's guard has reserved for the calls that a request makes on nodes."""
-
-    def __init__(self, guard: CallGuard) -> None:
-        self._guard, self._permits = guard, list[CallPermit]()
-        self._usd = 0.0
-
-    def raised_to(self, upper_usd: float) -> bool:
-        """Reserve so many dollars in all; False if the budget refuses."""
-        if upper_usd > self._usd:
-            try:
-                self._permits.append(self._guard.authorize(upper_usd - self._usd))
-            except CallRefused:
-                return False
-            self._usd = upper_usd
-        return True
-
-    def settle(self, cost_usd: float) -> None:
-        """Replace what is reserved by what all calls have cost, or count at where nobody has heard of them again."""
-        for permit in self._permits:
-            permit.settle(Usage(model="", cost_usd=cost_usd, latency_s=0.0))
-            cost_usd = 0.0
 
 
 @contextmanager

@@ -31,6 +31,7 @@ WRITTEN: dict[str, tuple[str, Any]] = {
     "finish": ("", ("all", "good")),
     "ignore": ("FIELD", str),
     "in_use": ("MODEL|JSON", str),
+    "judge": ("MODEL", str),
     "label_field": ("COLUMN", str),
     "labels": ("N", Count()),
     "log": ("DB", Path),

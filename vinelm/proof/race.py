@@ -98,7 +98,6 @@ class Race:
         _check(0.0 < alpha < 1.0, f"alpha is {alpha!r}: give a probability above 0 and below 1, such as 0.05")
         _check(attempt is None or attempt >= 1, f"attempt is {attempt!r}: count from 1")
         _check(0.0 <= audit <= 1.0, f"audit is {audit!r}: give the share of the same answers to ask, from 0 to 1")
-        _check(not (judge and clusters is not None), "a judge goes with single requests only: leave out judge or clusters")
         names = [one.name for one in candidates]
         _check(len(set(names)) == len(names), f"candidates have the same name: {names}")
         for one in candidates:
@@ -301,17 +300,20 @@ class Race:
             entrant.requests += len(members)
             differing = [request for request in members if not entrant.same[request]]
             entrant.differing += len(differing)
+            audited = [request for request in members if entrant.same[request] and self._audited[request]]
+            score = sum(self._weights[one] * entrant.scores[one] for one in audited) / (self.audit or 1.0) / total
+            parts = {one: self._weights[one] / total for one in differing}
+            weight = total / len(members)
             if self.judge and differing:
-                (request,) = members
-                score = entrant.scores[request] if self._drawn[request] or not wealth.uses_judge else None
-                wealth.take_judged(entrant.verdicts[request], score, total)
-                told = [request] if score is not None else []
+                told = [request for request in differing if self._drawn[request] or not wealth.uses_judge]
+                scores = {one: entrant.scores[one] for one in told}
+                judged = [(entrant.verdicts[one], scores.get(one), part) for one, part in parts.items()]
+                wealth.take_judged(judged, weight, rest=score, told=len(audited))
             else:
-                audited = [request for request in members if entrant.same[request] and self._audited[request]]
-                told = differing + audited
-                score = sum(self._weights[one] * entrant.scores[one] for one in differing)
-                score += sum(self._weights[one] * entrant.scores[one] for one in audited) / (self.audit or 1.0)
-                wealth.take(score / total, total / len(members), differs=bool(differing), told=len(told))
+                told = differing
+                score += sum(part * entrant.scores[one] for one, part in parts.items())
+                wealth.take(score, weight, differs=bool(differing), told=len(differing) + len(audited))
+            told = told + audited
             entrant.lost += len(entrant.skipped.intersection(told))
 
     def _entrant(self, candidate: str, request: int) -> _Entrant:

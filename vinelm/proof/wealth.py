@@ -9,6 +9,7 @@ alpha (Ville): at every look, for any distribution, for any stakes that use only
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,16 +112,32 @@ class Wealth:
         if told:
             self._bet()
 
-    def take_judged(self, verdict: float, score: float | None, weight: float) -> None:
-        """The same for a differing request that a judge compared; ``score`` is None if no person was asked."""
-        guess = self.guess(verdict) if self.uses_judge else 0.0
+    def take_judged(
+        self, judged: Sequence[tuple[float, float | None, float]], weight: float, *, rest: float = 0.0, told: int = 0
+    ) -> None:
+        """The same for a unit with differing requests that a judge compared.
+
+        Args:
+            judged: Of each such request: the verdict, the score or None if no person was asked, and the request's part of the
+                unit's weight.
+            weight: The unit's weight.
+            rest: What the unit's other requests add to its mean score.
+            told: How many labels these took.
+        """
         share = JUDGE_SHARE if self.uses_judge else 1.0
-        self._settle(guess + (0.0 if score is None else (score - guess) / share), weight, int(score is not None))
+        value, score, asked = rest, rest, 0
+        for verdict, said, part in judged:
+            guess = self.guess(verdict) if self.uses_judge else 0.0
+            value += part * (guess + (0.0 if said is None else (said - guess) / share))
+            score += part * (said or 0.0)
+            asked += said is not None
+        self._settle(value, weight, told + asked)
         self._differing += 1
-        if score is not None:
-            self._told_units += 1
-            self._pairs.append((verdict, score, weight))
-            self._told[0] += np.log1p(self._stakes[0] * (weight * (score + self.margins))[:, None])
+        if asked:
+            self._pairs += [(verdict, said, weight * part) for verdict, said, part in judged if said is not None]
+            if asked == len(judged):
+                self._told_units += 1
+                self._told[0] += np.log1p(self._stakes[0] * (weight * (score + self.margins))[:, None])
             self._measure_judge()
         self._bet()
 

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 
+from vinelm.api.profiling import BATCH_WORKERS
+from vinelm.backends import create_backends
 from vinelm.backends.base import langsmith_names
+from vinelm.backends.diagnostics import require_keys
+from vinelm.backends.remote.batches import BatchesLeft, BatchGate, BatchTimes
 from vinelm.backends.remote.equal_calls import EqualCalls
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, Model
 from vinelm.catalog.billed_settings import LIMITS
-from vinelm.errors import UNSUPPORTED_CALL, CallError, ConfigError, InputError
-from vinelm.profiler.execution.job import UnitBudget
-from vinelm.replay.kept import Kept, ReplayUnit, key_of
-from vinelm.replay.same import message_of
-from vinelm.requests.protocols import Backend, CallContext, PricesCalls
+from vinelm.catalog.environment import take_variables
+from vinelm.errors import UNSUPPORTED_CALL, CallError, ConfigError, InputError, VineLMError
+from vinelm.profiler.cluster.messages import RequestJob, RequestOutcome
+from vinelm.profiler.cluster.worker import ClusterWorker
+from vinelm.profiler.execution.batching import CODE, PART, BatchPrices, gate_of, through, with_batches
+from vinelm.profiler.execution.job import TopUp, UnitBudget
+from vinelm.replay.judge import ORDERS, comparison, verdict_name
+from vinelm.replay.kept import LIST_USD, Kept, ReplayUnit, key_of
+from vinelm.replay.same import Message, message_of
+from vinelm.requests.protocols import Backend, CallContext, CallGuard, PricesCalls, RateLimiter
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
 from vinelm.running.crew import Crew
+from vinelm.running.hosted import executed_on
 from vinelm.running.request_ledger import RequestLedger
 from vinelm.traces.served.answers import Answer
 from vinelm.traces.served.kept_calls import KeptCalls
+from vinelm.traces.store.batches import BatchRecords
 
 SENT = (
     "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "reasoning_effort",
@@ -107,6 +120,110 @@ def _text(message: AIMessage) -> str:
     return str(message.text)
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayedCall:
+    """One call that is to be made, wherever that is.
+
+    Attributes:
+        unit_id, step, request: Of the unit that it belongs to.
+        name: Under which its answer is kept: the model's, or that of a judge's verdict.
+        model: The entry that is asked.
+        prompt: What it is asked, as it is kept of a recorded call.
+    """
+
+    unit_id: int
+    step: str
+    request: str
+    name: str
+    model: str
+    prompt: Mapping[str, Any]
+
+    def made(self, models: ModelResolver, guard: CallGuard) -> Answer:
+        """Make the call; every attempt's bound is asked of the guard. A failure is an answer, too."""
+        usages: list[Usage] = []
+        entry, said, failure, detail = models.catalog[self.model], None, None, None
+        context = CallContext(
+            stage=self.step, prefix=(self.model,), clock=models.new_clock(), on_usage=usages.append, guard=guard,
+            request=Request(id=self.request, data={}),
+        )  # fmt: skip
+        try:
+            call = AsIs.of(self.prompt, entry)
+            limits = None if call.limit is None else {"max_tokens": call.limit}
+            said = call.said(models.chat_model(self.model, context, limits))
+        except CallError as error:
+            failure, detail = error.kind, str(error).removeprefix(f"{self.model}: ")
+        except InputError as error:
+            if error.code != UNSUPPORTED_CALL:
+                raise
+            failure, detail = "malformed", str(error).removeprefix(f"model {self.model!r}: ")
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            NotImplementedError,
+        ) as error:  # of LangChain's packages, before anything is sent
+            failure, detail = "malformed", f"its package does not take the recorded call ({type(error).__name__})"
+        equal = [usage for usage in usages if usage.is_equal]
+        if said is not None and any(usage.list_usd is not None and not usage.is_equal for usage in usages):
+            # Bought in a batch: plans are served at the ordinary price, and how long that takes is not known.
+            said |= {LIST_USD: sum(usage.cost_usd if usage.list_usd is None else usage.list_usd for usage in usages)}
+        seconds = sum(usage.latency_s for usage in usages)
+        return Answer(
+            equal_calls=len(equal),
+            saved_usd=sum(usage.list_usd or 0.0 for usage in equal),
+            key=key_of(self.unit_id, self.name),
+            prefix=(self.model,),
+            cost_usd=sum(usage.cost_usd for usage in usages),
+            latency_s=0.0 if math.isnan(seconds) else seconds,
+            answer=None if said is None else json.dumps(said),
+            failure=failure,
+            detail=detail,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallerMaker:
+    """Makes what calls models on a node of a cluster, in the folder of the replay; it holds no key.
+
+    Args:
+        catalog: The models, as plain JSON.
+        folder: Of the catalog's file, whose ``.env`` names keys; None where there is none.
+        seed: Decides the answers of simulated models.
+    """
+
+    catalog: Mapping[str, Any]
+    folder: Path | None
+    seed: int
+
+    def __call__(self, rate_limiters: Mapping[str, RateLimiter]) -> NodeCaller:
+        """Return it; :class:`ConfigError` where a key is missing there."""
+        take_variables(self.folder, json.dumps(self.catalog))
+        catalog = Catalog.from_dict(self.catalog)
+        require_keys(catalog.entries)
+        models = ModelResolver(catalog, create_backends(catalog, seed=self.seed))
+        models.rate_limiters = rate_limiters
+        return NodeCaller(models)
+
+
+class NodeCaller:
+    """Makes calls on a node, each on the thread that asks for it."""
+
+    def __init__(self, models: ModelResolver) -> None:
+        self._models = models
+
+    def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
+        """Make a call; every attempt that may cost more than is reserved is asked of ``top_up``."""
+        budget = UnitBudget(job.upper_usd, top_up)
+        try:
+            answer = job.plan.made(self._models, budget)
+        finally:
+            budget.close()
+        return RequestOutcome(answer, budget.spent_usd + budget.reserved_usd)
+
+    def close(self) -> None:
+        """What still runs ends with the process."""
+
+
 class Asker:
     """Asks models what is not known yet, several at a time, until the budget refuses a call.
 
@@ -115,14 +232,20 @@ class Asker:
 
     Attributes:
         is_exhausted: The budget has refused a call: nothing more is asked.
+        workers: Calls at a time.
 
     Args:
         kept: The store, held.
         catalog: The models.
         budget_usd: The most that all calls of the store may cost, those of earlier runs included.
-        workers: Calls at a time.
+        workers: Calls at a time; in batches as many as there are.
         backends: By provider; None makes those of the catalog.
+        times: How long is waited for the providers' batches, in which calls go; None makes each at once.
+        hosts: Makes the calls on the nodes of a cluster; None makes them here.
         on_progress: Called now and then, by the calling thread, with how many calls have ended, and how many of them there are.
+
+    Raises:
+        ConfigError: No model has batches, or the store has calls in batches, and they are not to go there any more.
     """
 
     def __init__(
@@ -133,15 +256,39 @@ class Asker:
         budget_usd: float,
         workers: int = 4,
         backends: Mapping[str, Backend] | None = None,
+        times: BatchTimes | None = None,
+        hosts: ClusterWorker | None = None,
         on_progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> None:
-        self._kept, self._catalog, self._workers, self._on_progress = kept, catalog, workers, on_progress
+        self._kept, self._catalog, self._on_progress, self._hosts = kept, catalog, on_progress, hosts
+        self._records, self._gate = BatchRecords(kept.store), None
+        backends = create_backends(catalog) if backends is None else backends
+        if times is not None:
+            self._gate = gate_of(with_batches(tuple(catalog), catalog, backends), catalog, backends, BatchPrices(times=times))
+            backends = through(self._gate, backends)
+        elif self._records.requests():
+            raise ConfigError("calls of this replay are bought in the provider's batches: run it with batch prices", code=CODE)
+        self.workers = workers if self._gate is None else BATCH_WORKERS
         self._models = ModelResolver(catalog, backends)
-        self._models.equal = EqualCalls(KeptCalls(kept.store))
-        self._ledger = RequestLedger(kept.store, budget_usd)
+        if times is None and hosts is None:  # a call in a batch or on a node has no common answers
+            self._models.equal = EqualCalls(KeptCalls(kept.store))
+        self._ledger = RequestLedger(kept.store, budget_usd, None if self._gate is None else self._records)
         self._budget_usd = budget_usd
         self._missed: dict[tuple[int, str], str] = {}
+        self._calls: dict[tuple[int, str], ReplayedCall] = {}
         self.is_exhausted = False
+        if self._gate is not None:
+            self._gate.start(self._records)
+
+    def close(self) -> None:
+        """Wait for no batch any more. What is bought is fetched by the next run."""
+        if self._gate is not None:
+            self._gate.end()
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether calls go in batches: each wave of them may take a day."""
+        return self._gate is not None
 
     @property
     def spent_usd(self) -> float:
@@ -156,25 +303,26 @@ class Asker:
     def upper_bound_usd(self, unit: ReplayUnit, model: str) -> float:
         """Return the most that a call can cost; 0 for a prompt that the model cannot be asked."""
         entry, backend = self._catalog[model], self._models.backend_of(model)
+        part = 1.0 if self._gate is None or model not in self._gate.models else PART
         try:
             call = AsIs.of(self._kept.prompt(unit), entry)
             if isinstance(backend, PricesCalls):
                 limited = entry if call.limit is None else entry.model_copy(update={"max_tokens": call.limit})
                 options = {**call.options, **({"tools": call.tools} if call.tools else {})}
                 options.pop("stop", None)
-                return backend.upper_bound_usd(limited, call.messages, **options)
+                return part * backend.upper_bound_usd(limited, call.messages, **options)
         except InputError:
             return 0.0
-        return entry.price.most_usd(unit.tokens_in, call.limit or entry.max_tokens)
+        return part * entry.price.most_usd(unit.tokens_in, call.limit or entry.max_tokens)
 
     def refused(self, model: str) -> list[str]:
         """Return the recorded settings that a model was seen to refuse, in this process: it is asked without, as in service."""
         inner = getattr(self._models.backend_of(model), "inner", None)
         return sorted(inner(self._catalog[model]).refused) if inner is not None else []
 
-    def is_known(self, unit: ReplayUnit, model: str) -> bool:
+    def is_known(self, unit: ReplayUnit, name: str) -> bool:
         """Return whether a model need not be asked: its answer or failure is there."""
-        return (unit.unit_id, model) in self._kept.answers or (unit.unit_id, model) in self._missed
+        return (unit.unit_id, name) in self._kept.answers or (unit.unit_id, name) in self._missed
 
     def failure(self, unit: ReplayUnit, model: str) -> str | None:
         """Return why a model has no answer to a unit that it was asked, in a few words; None where it has one."""
@@ -188,15 +336,29 @@ class Asker:
         asked = [unit for unit in units if self.is_known(unit, model)]
         return Counter(reason for unit in asked if (reason := self.failure(unit, model)) is not None)
 
+    def compare(self, unit: ReplayUnit, judge: str, other: Message) -> list[tuple[ReplayUnit, str]]:
+        """Return what to :meth:`ask`, so that a judge compares an answer with the recorded one in both orders."""
+        found = []
+        for order in ORDERS:
+            name = verdict_name(judge, other, order)
+            if not self.is_known(unit, name):
+                prompt = comparison(self._kept.prompt(unit), unit.answer, other, order)
+                self._calls[unit.unit_id, name] = self._call(unit, name, judge, prompt)
+                found.append((unit, name))
+        return found
+
     def ask(self, wanted: Sequence[tuple[ReplayUnit, str]]) -> bool:
         """Ask what is not known. Returns whether all of it is known now; False where the budget has refused a call.
 
         Raises:
             ConfigError: A provider has refused the key, or a setting of the catalog is wrong.
-            KeyboardInterrupt: After the calls under way have ended.
+            WorkerDied: No node is left.
+            VineLMError: A batch has not ended in time (code ``batches-left``).
+            KeyboardInterrupt: After the calls under way have ended, or wait for a batch.
         """
-        left = list(dict.fromkeys((unit.unit_id, model) for unit, model in wanted))
-        jobs = iter([(self._kept.units[number], model) for number, model in left if not self._is_there(number, model)])
+        left = list(dict.fromkeys((unit.unit_id, name) for unit, name in wanted))
+        open_ = [(self._kept.units[number], name) for number, name in left if not self._is_there(number, name)]
+        jobs = iter(open_)
 
         def take() -> tuple[ReplayUnit, str] | None:
             with crew.changed:
@@ -207,68 +369,70 @@ class Asker:
                 self.is_exhausted = True
                 crew.stop()
 
-        if not self.is_exhausted and any(not self._is_there(number, model) for number, model in left):
-            crew = Crew(take, run, size=self._workers, name="vinelm replay")
+        if not self.is_exhausted and open_:
+            size, leave = min(self.workers, len(open_)), None if self._gate is None else self._gate.close
+            crew = Crew(take, run, size=size, name="vinelm replay", on_cut=leave or (lambda: None))
             crew.work(lambda: self._on_progress(sum(self._is_there(*one) for one in left), len(left)))
-        return all(self._is_there(number, model) for number, model in left)
+        return all(self._is_there(number, name) for number, name in left)
 
-    def _is_there(self, number: int, model: str) -> bool:
-        return (number, model) in self._kept.answers or (number, model) in self._missed
+    def _is_there(self, number: int, name: str) -> bool:
+        return (number, name) in self._kept.answers or (number, name) in self._missed
 
-    def _served(self, unit: ReplayUnit, model: str) -> bool:
+    def fetch(self) -> None:
+        """Fetch the answers that an interrupted run has bought in batches, whether or not they are still wanted."""
+        bought = [key.partition(" ") for key in sorted(self._records.requests())] if self._gate is not None else []
+        self.ask([(self._kept.units[int(number)], name) for number, _, name in bought if name in self._catalog])
+
+    def _call(self, unit: ReplayUnit, name: str, model: str, prompt: Mapping[str, Any]) -> ReplayedCall:
+        return ReplayedCall(unit.unit_id, unit.step, unit.request, name, model, prompt)
+
+    def _served(self, unit: ReplayUnit, name: str) -> bool:
         """Make one call, and keep what it gave; False if the budget refused it."""
+        call = self._calls.pop((unit.unit_id, name), None) or self._call(unit, name, name, self._kept.prompt(unit))
 
         def keep(entry: int, answer: Answer) -> None:
             if not _is_passing(answer):
                 self._kept.add(entry, answer)
 
-        answer = self._ledger.serve(f"{unit.request}/{unit.call}", lambda guard: self._called(unit, model, guard), keep)
+        if self._gate is not None and call.model in self._gate.models:
+            answer = self._bought(call, self._gate, keep)
+        else:
+            answer = self._ledger.serve(f"{unit.request}/{unit.call}", lambda guard: self._made(call, guard), keep)
         if answer is None:
             return False
         if answer.failure == "auth":
-            raise ConfigError(f"{model}: the provider refused the key: check its credentials", code="key-refused")
+            raise ConfigError(f"{call.model}: the provider refused the key: check its credentials", code="key-refused")
         if _is_passing(answer):
-            self._missed[unit.unit_id, model] = answer.detail or str(answer.failure)
+            self._missed[unit.unit_id, name] = answer.detail or str(answer.failure)
         else:
             self._kept.note(answer)
         return True
 
-    def _called(self, unit: ReplayUnit, model: str, guard: UnitBudget) -> Answer:
-        usages: list[Usage] = []
-        entry, said, failure, detail = self._catalog[model], None, None, None
-        context = CallContext(
-            stage=unit.step, prefix=(model,), clock=self._models.new_clock(), on_usage=usages.append, guard=guard,
-            request=Request(id=unit.request, data={}),
-        )  # fmt: skip
-        try:
-            call = AsIs.of(self._kept.prompt(unit), entry)
-            limits = None if call.limit is None else {"max_tokens": call.limit}
-            said = json.dumps(call.said(self._models.chat_model(model, context, limits)))
-        except CallError as error:
-            failure, detail = error.kind, str(error).removeprefix(f"{model}: ")
-        except InputError as error:
-            if error.code != UNSUPPORTED_CALL:
-                raise
-            failure, detail = "malformed", str(error).removeprefix(f"model {model!r}: ")
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            NotImplementedError,
-        ) as error:  # of LangChain's packages, before anything is sent
-            failure, detail = "malformed", f"its package does not take the recorded call ({type(error).__name__})"
-        equal = [usage for usage in usages if usage.is_equal]
-        return Answer(
-            equal_calls=len(equal),
-            saved_usd=sum(usage.list_usd or 0.0 for usage in equal),
-            key=key_of(unit.unit_id, model),
-            prefix=(model,),
-            cost_usd=sum(usage.cost_usd for usage in usages),
-            latency_s=sum(usage.latency_s for usage in usages),
-            answer=said,
-            failure=failure,
-            detail=detail,
-        )
+    def _made(self, call: ReplayedCall, guard: UnitBudget) -> Answer:
+        if self._hosts is None:
+            return call.made(self._models, guard)
+        answer: Answer = executed_on(self._hosts, RequestJob(key_of(call.unit_id, call.name), call), guard)
+        return answer
+
+    def _bought(self, call: ReplayedCall, gate: BatchGate, keep: Callable[[int, Answer], None]) -> Answer | None:
+        """Make a call in a batch, with many others; one that an earlier run has bought is fetched."""
+        records, cell = self._records, (key_of(call.unit_id, call.name), ())
+
+        def keep_and_drop(entry: int, answer: Answer) -> None:
+            keep(entry, answer)
+            records.drop(cell)
+
+        with gate.unit(cell, is_batched=True) as unit:
+            paying = self._ledger.paying(
+                cell[0],
+                unused_usd=lambda: records.upper_usd(cell, frozenset(unit.asked)),
+                has_bought=lambda: bool(records.digests(cell)),
+                waiting=lambda: gate.idle(unit),
+            )
+            try:
+                return self._ledger.serve(cell[0], lambda guard: call.made(self._models, guard), keep_and_drop, paying)
+            except BatchesLeft as left:
+                raise VineLMError(str(left), code="batches-left") from None
 
 
 def _is_passing(answer: Answer) -> bool:

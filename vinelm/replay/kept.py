@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,13 +27,17 @@ from vinelm.replay.formats.reading import TraceReading
 from vinelm.replay.same import Message, message_of
 from vinelm.replay.steps import CallStep, step_of
 from vinelm.running.serving_record import opened_record
+from vinelm.template import Stage, Template
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases.address import StoreAddress, address_of
 from vinelm.traces.served.answers import READ_AT_ONCE, Answer, Answers
 from vinelm.traces.served.replayed import ReplayRows
 
+LIST_USD = "list_usd"
+"""Key of an answer that was bought in a batch: its dollars at the ordinary price."""
 MOST_REQUESTS = 2000
 """Requests that are kept of each step. With one answer in ten that differs, they are good for 200 labels."""
+MOST_DAYS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,7 @@ class Sample:
     Attributes:
         bill: Where the money goes.
         digest: Of the calls, whatever their order.
+        days: By step: how many of its usable calls are of each day (UTC), as far as they have a time.
 
     Args:
         calls: A stream; it is read once.
@@ -78,6 +84,7 @@ class Sample:
     def __init__(self, calls: Iterable[LoggedCall], *, seed: int, requests: int = MOST_REQUESTS) -> None:
         self._seed, self._requests, self._total = str(seed), requests, 0
         self._kept: dict[str, dict[str, tuple[int, int, dict[str, Any]]]] = {}
+        self.days: dict[str, Counter[int]] = {}
         self._worst: dict[str, list[tuple[int, str]]] = {}
         self.bill: Bill = summed(self._through(calls), TraceReading())
         self.digest = f"{self._total % (1 << 128):032x}"
@@ -89,6 +96,9 @@ class Sample:
             usd = dollars_of(call)
             if call.answer and call.error is None and call.messages and usd is not None:
                 self._take(call, usd)
+                days = self.days.setdefault(step_of(call).key, Counter())
+                if call.started_at is not None and len(days) < MOST_DAYS:
+                    days[int(call.started_at // 86_400.0)] += 1
             yield call
 
     def _take(self, call: LoggedCall, usd: float) -> None:
@@ -184,7 +194,18 @@ class Kept:
     def message(self, unit: ReplayUnit, model: str) -> Message | None:
         """Return what a model answered; None if it was not asked, or failed."""
         found = self.answers.get((unit.unit_id, model))
-        return None if found is None or found.answer is None else _message(found.answer)
+        return None if found is None or found.answer is None else _message(found.answer)[0]
+
+    def served(self, unit: ReplayUnit, model: str) -> tuple[float, float | None]:
+        """Return the dollars and the seconds that a call takes in service; (0, 0) where the model was not asked.
+
+        A call in a batch has the dollars of the ordinary price, and no seconds that are known.
+        """
+        found = self.answers.get((unit.unit_id, model))
+        if found is None:
+            return 0.0, 0.0
+        usd = None if found.answer is None else _message(found.answer)[1]
+        return (found.list_usd, found.latency_s) if usd is None else (usd, None)
 
     def of_step(self, step: str) -> list[ReplayUnit]:
         """Return the units of a step, in their random order."""
@@ -192,9 +213,9 @@ class Kept:
 
 
 @lru_cache(maxsize=20_000)
-def _message(text: str) -> Message:
-    found: Message = json.loads(text)
-    return found
+def _message(text: str) -> tuple[Message, float | None]:
+    found: dict[str, Any] = json.loads(text)
+    return found, found.pop(LIST_USD, None)
 
 
 def key_of(unit_id: int, model: str) -> str:
@@ -224,7 +245,7 @@ def kept(
         os.close(os.open(address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # its log gets the same mode
     identity = StoreIdentity(
         workflow="replay",
-        template={},
+        template=Template((Stage("call", tuple(catalog)),)).to_dict(),  # what is asked is one call
         catalog=catalog.to_dict(),
         dataset_digest=sample.digest,
         fingerprint={name: value for name, value in options.items() if value},

@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, cast, get_args
 
 from vinelm.errors import ConfigError
@@ -53,17 +54,10 @@ def next_questions(store: Kept, n: int, who: str = "", *, now_s: float | None = 
     given: dict[int, set[str]] = defaultdict(set)
     for label in store.rows.labels():
         given[label["question_id"]].add(label["who"])
-    free = [
-        one
-        for one in store.rows.questions()
-        if one["is_open"]
-        and who not in given[one["question_id"]]
-        and (one["leased_to"] in (None, who) or one["leased_until_s"] <= now_s)
-    ]
-    free.sort(key=lambda one: (bool(given[one["question_id"]]), one["question_id"]))
-    for one in free[:n]:
-        store.rows.lease(one["question_id"], who, now_s + LEASE_S)
-    return [_shown(store, one) for one in free[:n]]
+    mine = [one for one in store.rows.questions() if one["is_open"] and who not in given[one["question_id"]]]
+    mine.sort(key=lambda one: (bool(given[one["question_id"]]), one["question_id"]))
+    leased = (one for one in mine if store.rows.lease(one["question_id"], who, now_s, now_s + LEASE_S))
+    return [_shown(store, one) for one in islice(leased, n)]
 
 
 def _shown(store: Kept, row: Mapping[str, Any]) -> LabelQuestion:

@@ -111,11 +111,11 @@ class Follower:
         return self._done(unit, None, asked)
 
     def _done(self, unit: ReplayUnit, model: str | None, asked: Sequence[str]) -> PlanAnswer:
-        answers = [one for name in asked if (one := self._kept.answers.get((unit.unit_id, name))) is not None]
-        usd, seconds = sum(one.list_usd for one in answers), sum(one.latency_s for one in answers)
-        if model is not None:
-            return PlanAnswer(model, usd, seconds)
-        return PlanAnswer(None, usd + unit.cost_usd, None if unit.latency_s is None else seconds + unit.latency_s)
+        served = [self._kept.served(unit, name) for name in asked]
+        if model is None:
+            served.append((unit.cost_usd, unit.latency_s))
+        seconds = [one for _, one in served if one is not None]
+        return PlanAnswer(model, sum(usd for usd, _ in served), sum(seconds) if len(seconds) == len(served) else None)
 
     def is_same(self, unit: ReplayUnit, followed: PlanAnswer) -> bool:
         """Return whether a plan's answer is the same as the recorded one."""

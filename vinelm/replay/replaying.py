@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, TypeAlias, TypeVar
 
 from vinelm.backends import create_backends
 from vinelm.backends.base import langsmith_names
 from vinelm.backends.diagnostics import require_keys
+from vinelm.backends.registry import rate_limiters_of
+from vinelm.backends.remote.batches import BatchTimes
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError
-from vinelm.proof import Ask, Candidate, Ended, Question, Race, Standing, choose_candidates, labels_needed
-from vinelm.replay.asking import Asker
+from vinelm.profiler import RayCluster
+from vinelm.profiler.executor import cluster_worker
+from vinelm.proof import Ask, Candidate, Compare, Ended, Question, Race, Standing, choose_candidates, labels_needed
+from vinelm.proof.wealth import JUDGE_LABELS, JUDGE_R2, JUDGE_SHARE
+from vinelm.replay.asking import Asker, CallerMaker
 from vinelm.replay.bill import Bill, StepBill
 from vinelm.replay.formats.call import LoggedCall
+from vinelm.replay.judge import ORDERS, TRIED, verdict_name, verdict_of
 from vinelm.replay.kept import Kept, ReplayUnit, Sample, kept, number_of
 from vinelm.replay.labels import scores
 from vinelm.replay.plans import AnswerPlan, Follower, PlanAnswer, all_plans, figures
@@ -34,8 +44,8 @@ MODELS = 5
 """Cheaper models that are asked of each step."""
 CHOOSING = 150
 """Requests that choose the plans: at most, and at most a third of those that there are."""
-ROUNDS = (10, 30, 75, CHOOSING)
-"""After so many requests it is asked whether a model is worth more."""
+ROUNDS, WAVES = (10, 30, 75, CHOOSING), (30, CHOOSING)
+"""After so many requests it is asked whether a model is worth more; and where each wave of calls may take a day."""
 LEAST_SAVED = 0.2
 """Of a step's dollars: a model that saves less is not asked, or no longer."""
 LEAST_SAME = 0.25
@@ -50,6 +60,12 @@ NOISE_SHARE = 0.1
 AHEAD = 10
 """Questions that are put at a time, so that persons need not wait for the next one."""
 TEXTS = 5
+LEAST_DAYS, UNEVEN = 3, 5.0
+"""A trace of fewer days is not looked at; one day with five times the calls of the usual one is said."""
+
+_Found = TypeVar("_Found")
+_Asking: TypeAlias = Generator[list[tuple[ReplayUnit, str]], None, _Found]
+"""Yields what is to be asked before it continues; whether it was shows what is known then."""
 
 
 @dataclass
@@ -113,11 +129,15 @@ def replay(
     requests: int = 2000,
     workers: int = 4,
     seed: int = 0,
+    judge: str | None = None,
+    batch_prices: bool | BatchTimes = False,
     again: bool = False,
     show_text: bool = False,
+    cluster: RayCluster | None = None,
     backends: Mapping[str, Backend] | None = None,
     on_line: Callable[[str], None] = lambda line: None,
     on_progress: Callable[[int, int], None] = lambda done, of: None,
+    on_note: Callable[[str], None] | None = None,
 ) -> ReplayResult:
     """Find, by step of recorded calls, a cheaper plan that is proven to answer as well, with labels only where answers differ.
 
@@ -145,12 +165,19 @@ def replay(
         requests: How many requests of each step are sampled.
         workers: Calls at a time.
         seed: Decides the sample, its order, and which answer is shown on which side.
+        judge: Model that compares answers that differ, in both orders: one of ``models``, or provider:model. It is measured on
+            the labels, and saves some where it is right; one that is not is switched off. It never decides. None: no judge.
+        batch_prices: Buy the calls in the providers' batches: half the price, up to a day for each wave of calls; plans are
+            compared at ordinary prices all the same. In Python also how long to wait.
         again: Begin the next attempt: plans are chosen anew from what is known, and get a smaller part of the error. Each call
             with it begins one; the line that continues leaves it out.
         show_text: Give examples of answers that differ in the result.
+        cluster: The Ray cluster whose nodes make the calls; None for this machine. Each node needs the keys.
         backends: By provider; None makes those of the catalog.
         on_line: Called with each line that is said before anything is sent or asked.
         on_progress: Called now and then with how many of the calls that are wanted have ended, and how many these are.
+
+        on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
 
     Returns:
         The verdicts.
@@ -158,13 +185,21 @@ def replay(
     Raises:
         ConfigError: An argument is wrong, or the store is that of another trace, of other models or options.
         StoreError: The store cannot be used, or another process holds it.
+        WorkerDied: No node of the cluster is left. The same line continues.
+        VineLMError: A batch has not ended in time (code ``batches-left``): the same line continues to wait.
     """
-    catalog, compared = Catalog.of(models), Sameness(same, database=database, ignore=ignore, audit=audit)
+    own = Catalog.of(models)
+    catalog = own if judge is None else _with_judge(own, judge)
+    compared = Sameness(same, database=database, ignore=ignore, audit=audit)
     checks = None if check is None else named_function(check, "check")
     if not (budget_usd > 0.0 and math.isfinite(budget_usd)):
         raise ConfigError(f"budget_usd is {budget_usd}: give the dollars that all calls together may cost")
     if labels is not None and labels < 0:
         raise ConfigError(f"labels is {labels}: give the number of questions that persons are ready to answer")
+    if cluster is not None and batch_prices:
+        raise ConfigError("calls at batch prices wait for their provider and need no cluster: leave one of the two out")
+    if cluster is not None and (catalog.live or backends is not None):
+        raise ConfigError("other machines cannot load chat models of this process: give the path of a catalog")
     if backends is None:
         require_keys(catalog.entries)
         backends = create_backends(catalog, seed=seed)
@@ -172,7 +207,7 @@ def replay(
     options = {
         "seed": str(seed), "max-loss": str(allowed), "steps": "\n".join(steps), "same": _name_of(same),
         "check": _name_of(check), "database": str(database or ""), "ignore": "\n".join(ignore), "requests": str(requests),
-        "audit": "" if audit is None else str(audit),
+        "audit": "" if audit is None else str(audit), "judge": judge or "",
     }  # fmt: skip
     sample = Sample(calls, seed=seed, requests=requests)
     titles = [step.title for step in sample.bill.steps]
@@ -181,14 +216,37 @@ def replay(
     if unknown := [step for step in steps if step not in titles]:
         raise ConfigError(f"the trace has no step {unknown[0]!r}: it has {', '.join(titles)}")
     is_simulated = any(backend.is_simulated for backend in backends.values())
-    with kept(store, sample, catalog, options, is_simulated=is_simulated) as held:
-        asker = Asker(held, catalog, budget_usd=budget_usd, workers=workers, backends=backends, on_progress=on_progress)
+    times = BatchTimes() if batch_prices is True else batch_prices or None
+    with kept(store, sample, catalog, options, is_simulated=is_simulated) as held, ExitStack() as opened:
+        hosts = None
+        if cluster is not None:
+            folder = Path(models).parent if isinstance(models, str | Path) else None
+            maker = CallerMaker(catalog=catalog.to_dict(), folder=folder, seed=seed)
+            limiters = rate_limiters_of(catalog, backends)
+            hosts = cluster_worker(cluster, maker, catalog.models, limiters, on_note, verb="replay", unit="call")
+            opened.callback(hosts.close)
+        asker = Asker(
+            held, catalog, budget_usd=budget_usd, workers=workers, backends=backends, times=times, hosts=hosts,
+            on_progress=on_progress,
+        )  # fmt: skip
+        opened.callback(asker.close)
         run = _Replay(
             held, asker, catalog, compared, Follower(held, compared, checks), budget_usd=budget_usd, max_loss=allowed,
             labels=LABELS if labels is None else labels, seed=seed, with_check=checks is not None, workers=workers,
-            show_text=show_text, on_line=on_line, is_simulated=is_simulated, again=again,
+            show_text=show_text, on_line=on_line, is_simulated=is_simulated, again=again, judge=judge,
+            asked=frozenset(own), days=sample.days,
         )  # fmt: skip
         return run.run(sample.bill, steps)
+
+
+def _with_judge(catalog: Catalog, judge: str) -> Catalog:
+    """The catalog with an entry for the judge."""
+    if judge in catalog:
+        return catalog
+    if ":" not in judge:
+        raise ConfigError(f"judge {judge!r} is none of the models ({', '.join(catalog)}): name one of them, or PROVIDER:MODEL")
+    more = Catalog.of([judge])
+    return Catalog([*catalog.entries, *more.entries], catalog.backends, live=catalog.live)
 
 
 def _name_of(given: Any) -> str:
@@ -218,6 +276,9 @@ class _Replay:
     on_line: Callable[[str], None]
     is_simulated: bool
     again: bool
+    judge: str | None
+    asked: frozenset[str]
+    days: Mapping[str, Counter[int]]
     lines: list[str] = field(default_factory=list)
     counted: set[int] = field(default_factory=set)
 
@@ -240,6 +301,7 @@ class _Replay:
         # Where nothing has raced, nothing is spoilt by choosing again, with more dollars or labels.
         new = [step for step in usable if not step.candidates]
         self._say_what_is_sent(usable)
+        self.asker.fetch()
         self._explore(new)
         self._choose(new, self.labels - sum(step.labels for step in usable))
         notes["chosen"] |= {step.bill.key: self._noted(step) for step in new}
@@ -247,8 +309,9 @@ class _Replay:
         racing = [step for step in usable if step.candidates]
         if racing:  # what nobody needs may help the largest
             racing[0].labels = max(racing[0].labels + self.labels - sum(step.labels for step in racing), 0)
-        for step in racing:
-            self._race(step, notes["attempt"])
+        # Each wave of batches may take a day: all steps are asked at once then. Else the first one has the first dollars.
+        for together in [racing] if self.asker.is_batched else [[step] for step in racing]:
+            self._ask_in_turn([self._race(step, notes["attempt"]) for step in together])
         self.kept.rows.open_questions(
             {
                 "unit_id": unit.unit_id,
@@ -280,7 +343,7 @@ class _Replay:
         costs = {
             entry.name: sum(entry.price.cost_usd(unit.tokens_in, unit.tokens_out) for unit in units)
             for entry in self.catalog.models
-            if not self._is_today(entry, bill)
+            if entry.name in self.asked and not self._is_today(entry, bill)
         }
         cheap = sorted(
             (model for model, cost in costs.items() if cost <= (1.0 - LEAST_SAVED) * today), key=lambda one: costs[one]
@@ -313,6 +376,8 @@ class _Replay:
                 pairs += [(unit, own) for unit in units[:NOISE] if own is not None]
                 bound = sum(self.asker.upper_bound_usd(*one) for one in pairs if not self.asker.is_known(*one))
                 told = f"{len(units)} recorded prompts go to each of {places}{again}, for at most ${bound:.2f}; then {told}"
+            if self.judge is not None:
+                told += f"; where answers differ, the prompt and both go to {self._place(self.judge)}, twice"
             self._say(f"`{step.bill.title}`: {told}. All calls together cost at most ${self.budget_usd:g}.")
 
     def _place(self, model: str) -> str:
@@ -327,17 +392,23 @@ class _Replay:
             open_ = [(step, model) for step in steps for model in step.live() if step.done[model] < step.choosing]
             if not open_:
                 return
-            step, model = max(open_, key=lambda one: self._worth(*one))
-            target = min(next(size for size in ROUNDS if size > step.done[model]), step.choosing)
-            batch = [(unit, model) for unit in step.units[:target]]
-            is_paid = any(not self.asker.is_known(*one) for one in batch)
-            if is_paid and self.asker.spent_usd >= CHOOSING_SHARE * self.budget_usd:
+            open_.sort(key=lambda one: -self._worth(*one))
+            batch, targets, usd = [], [], self.asker.spent_usd
+            for step, model in open_ if self.asker.is_batched else open_[:1]:
+                sizes = WAVES if self.asker.is_batched else ROUNDS
+                target = min(next(size for size in sizes if size > step.done[model]), step.choosing)
+                more = [(unit, model) for unit in step.units[:target] if not self.asker.is_known(unit, model)]
+                if more and usd >= CHOOSING_SHARE * self.budget_usd:
+                    break
+                usd += sum(self.catalog[model].price.cost_usd(unit.tokens_in, unit.tokens_out) for unit, _ in more)
+                batch += more
+                targets.append((step, model, target))
+            if not targets or not self.asker.ask(batch):
                 return
-            if not self.asker.ask(batch):
-                return
-            step.done[model] = target
-            if (reason := self._hopeless(step, model)) is not None:
-                step.dropped[model] = reason
+            for step, model, target in targets:
+                step.done[model] = target
+                if (reason := self._hopeless(step, model)) is not None:
+                    step.dropped[model] = reason
 
     def _worth(self, step: _Step, model: str) -> float:
         """Dollars of the step by requests that were asked, the next ones included: what is known well is worth less."""
@@ -410,25 +481,36 @@ class _Replay:
 
     # -- the proof -------------------------------------------------------------------------------------------------
 
-    def _race(self, step: _Step, attempt: int) -> None:
+    def _ask_in_turn(self, races: Sequence[_Asking[None]]) -> None:
+        """Ask what all races want, until each has ended or waits."""
+        while wanted := [(race, more) for race in races if (more := next(race, None)) is not None]:
+            races = [race for race, _ in wanted]
+            self.asker.ask([one for _, more in wanted for one in more])
+
+    def _race(self, step: _Step, attempt: int) -> _Asking[None]:
         """Race the candidates on the units that did not choose them, until they end or wait for persons."""
         units = step.units[step.choosing :]
         step.race = race = Race(
             step.candidates, requests=len(units), labels=step.labels, max_loss=self.max_loss, attempt=attempt, audit=step.audit,
-            clusters=[unit.cluster for unit in units], seed=self.seed,
+            judge=self.judge is not None, clusters=[unit.cluster for unit in units], seed=self.seed,
         )  # fmt: skip
         step.forecast = labels_needed(step.candidates[0].differing, self.max_loss)
         if step.audit:  # the rule knows of no audit, and the bets do
             half = race.standings()[0].needed[self.max_loss]
             step.forecast = half, 8.0 / 4.5 * half
-        self._ask_today_again(step)
+        if today := self._today_again(step):
+            yield today
         has_asked = False
         while not isinstance(race.next(), Ended):
             # The moves that the leader makes next can be made at once: calls by several workers, questions while others wait.
-            moves = race.upcoming(AHEAD + 2 * self.workers)
+            moves = race.upcoming(self._ahead(step))
             questions = [one for one in moves if isinstance(one, Question)]
             step.open = [one for move in questions if (one := self._tell(step, move, units[move.request])) is not None]
             if len(step.open) < len(questions):
+                continue
+            if compares := [(one, units[one.request]) for one in moves if isinstance(one, Compare)]:
+                if not (yield from self._compare(step, compares)):
+                    return
                 continue
             if step.open and not has_asked:
                 has_asked = True
@@ -437,9 +519,17 @@ class _Replay:
             needed = min(one.needed[self.max_loss] for one in race.standings())
             is_enough = len(step.open) >= min(AHEAD, 2.0 * needed + 1.0)
             asks = [] if is_enough else [(one, units[one.request]) for one in moves if isinstance(one, Ask)]
-            if not self._ask(step, asks):
+            if not (yield from self._ask(step, asks)):
                 return
         step.open = []
+
+    def _ahead(self, step: _Step) -> int:
+        """How many moves are made at a time; in batches those that the proof may take."""
+        if self.asker.is_batched and step.race is not None:
+            needed = min(one.needed[self.max_loss] for one in step.race.standings())
+            requests = (needed + 1.0) / min(one.differing for one in step.candidates)
+            return int(min(max(requests, AHEAD), self.asker.workers))
+        return AHEAD + 2 * self.workers
 
     def _tell(self, step: _Step, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
         """Tell the race what labels say, if there are any; else return the question: whose answer to compare."""
@@ -462,14 +552,17 @@ class _Replay:
         self.counted.add(number)
         return None
 
-    def _ask(self, step: _Step, asks: Sequence[tuple[Ask, ReplayUnit]]) -> bool:
+    def _ask(self, step: _Step, asks: Sequence[tuple[Ask, ReplayUnit]]) -> _Asking[bool]:
         """Ask what these moves need, and tell the race which answers are the same; False if there is nothing to tell."""
         race, wanted = step.race, list(asks)
         assert race is not None
         while wanted:  # whether a plan asks its next model may depend on what the one before has said
             needs = [(ask, unit, self._follow(step.plans[ask.candidate], unit)) for ask, unit in wanted]
             wanted = [(ask, unit) for ask, unit, need in needs if isinstance(need, str)]
-            if not self.asker.ask([(unit, need) for _, unit, need in needs if isinstance(need, str)]):
+            more = [one for ask, unit, need in needs if isinstance(need, str) for one in self._needed(step, ask, unit, need)]
+            if more:
+                yield more
+            if not all(self.asker.is_known(*one) for one in more):
                 break
         has_told = False
         for ask, unit in asks:
@@ -479,13 +572,52 @@ class _Replay:
                 has_told = True
         return has_told
 
-    def _ask_today_again(self, step: _Step) -> None:
-        """Ask today's model some prompts once more, if it can be asked: how often it differs from itself."""
+    def _needed(self, step: _Step, ask: Ask, unit: ReplayUnit, model: str) -> list[tuple[ReplayUnit, str]]:
+        """The model that a plan asks next; in batches also those that it asks after that, whatever the answer."""
+        plan = step.plans[ask.candidate]
+        models = plan.models if self.asker.is_batched and plan.kind == "agree" else (model,)
+        return [(unit, one) for one in models]
+
+    def _compare(self, step: _Step, compares: Sequence[tuple[Compare, ReplayUnit]]) -> _Asking[bool]:
+        """Let the judge compare, and tell the race; False if there is nothing to tell. A useless one is not asked any more."""
+        race, judge = step.race, self.judge
+        assert race is not None
+        assert judge is not None
+        useless = {one.candidate for one in race.standings() if self._is_useless(one)}
+        asked, wanted = [], []
+        for move, unit in compares:
+            followed = self._follow(step.plans[move.candidate], unit)
+            assert isinstance(followed, PlanAnswer)
+            assert followed.model is not None
+            other = self.kept.message(unit, followed.model)
+            assert other is not None
+            more = self.asker.compare(unit, judge, other)
+            if more and move.candidate in useless:
+                race.judged(move.candidate, move.request, None)
+            else:
+                wanted += more
+                asked.append((move, unit, {order: verdict_name(judge, other, order) for order in ORDERS}))
+        if wanted:
+            yield wanted
+        has_told = len(asked) < len(compares)
+        for move, unit, names in asked:
+            if all(self.asker.is_known(unit, name) for name in names.values()):
+                verdict = verdict_of({order: self.kept.message(unit, name) for order, name in names.items()})
+                race.judged(move.candidate, move.request, verdict)
+                has_told = True
+        return has_told
+
+    @staticmethod
+    def _is_useless(standing: Standing) -> bool:
+        return standing.labels >= TRIED and standing.judge_r2 is not None and standing.judge_r2 < JUDGE_R2
+
+    def _today_again(self, step: _Step) -> list[tuple[ReplayUnit, str]]:
+        """Some prompts for today's model, if it can be asked: how often it differs from itself."""
         model = self._own(step)
         mean = sum(unit.cost_usd for unit in step.units) / len(step.units)
         room = NOISE_SHARE * self.asker.left_usd / mean if mean else math.inf
-        if model is not None and (asked := int(min(NOISE, step.choosing, room))) >= LEAST_SEEN:
-            self.asker.ask([(unit, model) for unit in step.units[:asked]])
+        asked = int(min(NOISE, step.choosing, room))
+        return [] if model is None or asked < LEAST_SEEN else [(unit, model) for unit in step.units[:asked]]
 
     def _noise(self, step: _Step) -> tuple[int, int] | None:
         model = self._own(step)
@@ -531,8 +663,11 @@ class _Replay:
             "seen": found.seen, "latency_s": found.latency_s, "today_s": found.today_s, "labels": at.labels,
             "skipped": at.skipped, "waiting": len(step.open), "proven": at.proven,
             "needed": {loss: math.ceil(more) for loss, more in at.needed.items() if 0.0 < more < math.inf},
-            "texts": self._texts(done) if self.show_text else (),
+            "texts": self._texts(done) if self.show_text else (), "judge": self.judge, "judge_r2": at.judge_r2,
+            "judge_used": at.judge_used,
         }  # fmt: skip
+        if self.judge is not None:
+            own["notes"] = [*own["notes"], self._of_judge(at)]
         if advice == "switch":
             own["paste"] = lines_to_paste(step.plans[at.candidate], step.bill.title, step.today, self.catalog)
         return StepResult(**own)
@@ -598,9 +733,37 @@ class _Replay:
             found.append(f"in {several} of {len(step.units)} requests the step is called several times: one call was drawn")
         if step.bill.unpriced:
             found.append(f"{step.bill.unpriced:,} calls have no known price, and are left out")
+        if (uneven := self._uneven(step)) is not None:
+            found.append(uneven)
         if len(step.bill.models) > 1:
             found.append(f"the recorded answers are of {len(step.bill.models)} models, most of {step.today}")
         return found
+
+    def _uneven(self, step: _Step) -> str | None:
+        """What is said of a trace that has far more calls of one day than of the others."""
+        days = self.days[step.bill.key]
+        if len(days) < LEAST_DAYS:
+            return None
+        day, most = days.most_common(1)[0]
+        if most <= UNEVEN * median(days.values()):
+            return None
+        named = datetime.fromtimestamp(day * 86_400.0, UTC).date().isoformat()
+        return (
+            f"{100 * most / days.total():.0f} % of its calls are of one day of {len(days)}, {named}: what is proven holds for "
+            "such a mix; if that is not a random sample of what is served, export as much of each day"
+        )
+
+    def _of_judge(self, at: Standing) -> str:
+        """What the judge was worth."""
+        asked = [name for _, name in self.kept.answers if name.startswith(f"{self.judge} on ")]
+        told = f"judge {self.judge}, {counted(len(asked), 'verdict')}"
+        if at.labels < JUDGE_LABELS or at.judge_r2 is None:
+            return f"{told}: measured from {JUDGE_LABELS} labels on"
+        explains = f"{told}: explains {100 * at.judge_r2:.0f} % of the variance of the labels"
+        if at.judge_used:
+            return f"{explains}, so that persons are asked {100 * JUDGE_SHARE:g} % of the requests that differ"
+        off = ", and is asked no more" if self._is_useless(at) else ""
+        return f"{explains}, and would save none: switched off{off}"
 
     def _texts(self, done: Iterable[tuple[ReplayUnit, PlanAnswer]]) -> list[dict[str, Any]]:
         """Examples of answers that differ: the prompt, both answers and what persons said."""

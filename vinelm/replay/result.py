@@ -35,6 +35,8 @@ class StepResult:
         needed: By loss: how many labels more are expected to exclude it; without those that never will.
         forecast: Before the first question: how many labels in half of the cases, and in 80 %, for ``max_loss``.
         audit: Share of the same answers that are asked, too.
+        judge: The model that compared answers; ``judge_r2``: the share of the labels' variance that it explains;
+            ``judge_used``: whether it saves labels. None and False without one.
         how: How answers are compared.
         why: Of an advice without a plan, or an open one: why, in a sentence.
         notes: Lines on models that failed or were dropped, and on what was left out.
@@ -63,6 +65,9 @@ class StepResult:
     needed: Mapping[float, int] = field(default_factory=dict)
     forecast: tuple[float, float] | None = None
     audit: float = 0.0
+    judge: str | None = None
+    judge_r2: float | None = None
+    judge_used: bool = False
     how: str = ""
     why: str = ""
     notes: Sequence[str] = ()

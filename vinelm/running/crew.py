@@ -28,10 +28,20 @@ class Crew(Generic[Job]):
         run: Runs a job. What it raises ends the others' work, too.
         size: Jobs at a time, >= 1.
         name: Of the threads.
+        on_cut: Called where Ctrl-C or a job that fails ends the work, before those under way are waited for: they may wait for
+            what takes hours.
     """
 
-    def __init__(self, take: Callable[[], Job | None], run: Callable[[Job], None], *, size: int, name: str) -> None:
-        self._take, self._run = take, run
+    def __init__(
+        self,
+        take: Callable[[], Job | None],
+        run: Callable[[Job], None],
+        *,
+        size: int,
+        name: str,
+        on_cut: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._take, self._run, self._on_cut = take, run, on_cut
         self.changed = threading.Condition()
         self.is_stopping = self.is_left = False
         self.error: BaseException | None = None
@@ -53,6 +63,7 @@ class Crew(Generic[Job]):
             self._wait(on_tick)
         except BaseException:  # Ctrl-C, or the progress could not be told
             self.stop()
+            self._on_cut()
             self._wait()
             raise
         if self.error is not None:
@@ -80,3 +91,4 @@ class Crew(Generic[Job]):
                 if self.error is None and not self.is_left:
                     self.error, self.failed_at_s = error, time.monotonic()
             self.stop()
+            self._on_cut()

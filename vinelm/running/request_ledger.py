@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -212,8 +212,9 @@ class RequestLedger:
             paying.on_full()
             # Bounds are several times the prices. A request that does not fit now mostly fits when another has ended, so it
             # waits; only if all wait for each other one has to be refused, or they would wait for ever.
-            if not self._waits(ended):
-                return False
+            with paying.waiting():
+                if not self._waits(ended):
+                    return False
 
     def _raise(self, paying: Paying, upper_usd: float) -> bool:
         if paying.reservation is not None:
@@ -278,6 +279,7 @@ class Paying:
         on_full: Called where the budget has no room for a call, before that waits for others. What it raises ends the request.
         unused_usd: Returns the dollars at most of calls that were bought for the request, and that it has not asked for.
         has_bought: Returns whether calls were bought for it before: it is run whatever the ledger says, to fetch them.
+        waiting: Entered while it waits for room in the budget.
     """
 
     def __init__(
@@ -289,9 +291,10 @@ class Paying:
         on_full: Callable[[], None] = _nothing,
         unused_usd: Callable[[], float] = lambda: 0.0,
         has_bought: Callable[[], bool] = lambda: False,
+        waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._ledger, self.name, self.is_batched = ledger, name, is_batched
-        self.on_full, self.unused_usd, self.has_bought = on_full, unused_usd, has_bought
+        self.on_full, self.unused_usd, self.has_bought, self.waiting = on_full, unused_usd, has_bought, waiting
         self.reservation: Reservation | None = None
         self.was_ahead = False
         self.needed_usd = 0.0

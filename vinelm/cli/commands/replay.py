@@ -10,7 +10,8 @@ import click
 
 from vinelm.cli.console import echo, print_json, progress, say, show_table
 from vinelm.cli.declared import declared
-from vinelm.cli.options import flag, option, output_options, resumable
+from vinelm.cli.inputs import cluster_of
+from vinelm.cli.options import cluster_options, flag, option, output_options, resumable
 from vinelm.cli.quantities import USD
 from vinelm.errors import ConfigError
 from vinelm.reports import percent, seconds, usd
@@ -41,7 +42,8 @@ _MOST_ROWS = 20
 )
 @option("--budget-usd USD", "Never spend more than this, earlier runs included. Required without --dry-run.", USD)
 @option("--store DB", "Keeps prompts, answers and labels; the same line continues it [default: replay.db].", Path)
-@declared("vinelm.replay.replaying:replay", "backends")
+@declared("vinelm.replay.replaying:replay", "backends", "cluster")
+@cluster_options
 @option("--report HTML", "Write a page about the verdicts, too: one file, without texts of prompts.", Path, into="page")
 @output_options
 @resumable
@@ -55,6 +57,8 @@ def command(
     budget_usd: float | None,
     store: Path | None,
     page: Path | None,
+    engine: str,
+    ship: bool,
     as_json: bool,
     quiet: bool,
     **settings: Any,
@@ -81,6 +85,10 @@ def command(
     Example: vinelm replay queries.jsonl --budget-usd 2 --database app.sqlite --report replay.html
 
     Example: vinelm replay spans/ --format otel --store b.db --budget-usd 5 --requests 500 --workers 8 --again --show-text
+
+    Example: vinelm replay export.jsonl --models models.toml --budget-usd 9 --judge openai:gpt-5 --batch-prices
+
+    Example: vinelm replay export.jsonl --models models.toml --budget-usd 9 --engine ray://auto --ship
     """
     from vinelm.replay import bill_of, read_calls, replay
     from vinelm.replay.formats.reading import TraceReading
@@ -95,6 +103,7 @@ def command(
         if page.resolve() == kept.resolve():
             raise ConfigError(f"--report is {page}, which holds the answers: name another file")
         require_page(page)
+    cluster = cluster_of(engine, ship=ship)
     change = None if redact is None else load_function(redact, "--redact")
     with progress(quiet=quiet) as advance:
 
@@ -117,6 +126,8 @@ def command(
             budget_usd=budget_usd,
             on_line=(lambda _: None) if quiet or as_json else say,
             on_progress=lambda done, of: advance(done, of, "asking"),
+            on_note=lambda line: echo(line, err=True),
+            cluster=cluster,
             **settings,
         )
     if as_json:

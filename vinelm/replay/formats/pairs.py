@@ -30,12 +30,12 @@ class BatchPairs:
         self._halves: sqlite3.Connection | None = None
 
     def fed(self, place: str, record: object) -> Iterator[tuple[str, Any]]:
-        """Yield the record itself where it is no half; else what it is a half of, once both are there."""
+        """Yield the record itself where it is not a half; else what it is a half of, once both are there."""
         if not isinstance(record, dict) or (id_ := record.get("custom_id")) is None:
             yield place, record
             return
         is_request = "response" not in record
-        if is_request != ("body" in record):  # both, in one line; or neither, which is no line of a batch
+        if is_request != ("body" in record):  # both in one line, or not a line of a batch
             yield place, record
             return
         self.kept += 1
@@ -50,7 +50,7 @@ class BatchPairs:
             other = json.loads(waiting[0][1])
             asked, answered = (record, other) if is_request else (other, record)
             yield place, {**answered, "body": asked["body"]}
-        else:  # of several requests nobody knows whose response it is
+        else:  # of several requests with this id, any may be the other half
             row = (str(id_), is_request, place, json.dumps(record))
             self._halves.execute("INSERT INTO halves VALUES (?, ?, ?, ?)", row)
 

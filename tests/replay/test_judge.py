@@ -1,0 +1,130 @@
+"""A model as judge in a replay: both orders, measured on the labels, and switched off where it is useless."""
+
+import datetime
+import json
+
+import pytest
+from kit.worlds.replays import RuleChat, answered, differs, models, recorded, truth, wrong
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from vinelm.catalog import Catalog, Price
+from vinelm.errors import ConfigError
+from vinelm.replay import replay
+from vinelm.replay.judge import comparison, verdict_name, verdict_of
+from vinelm.replay.kept import opened
+
+
+def said(content):
+    return {"content": content, "tool_calls": []}
+
+
+class JudgeChat(RuleChat):
+    """Compares by a rule: ``rule(number, first, second)`` returns what it replies."""
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        asked = json.loads(messages[-1].content)
+        number = int(asked["prompt"]["messages"][-1]["content"].split()[-1])
+        self.asked.append((number, {}))
+        text = self.rule(number, asked["first"]["content"], asked["second"]["content"])
+        message = AIMessage(text, usage_metadata={"input_tokens": 50, "output_tokens": 5, "total_tokens": 55})
+        message.response_metadata = {"finish_reason": "stop"}
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def good(number, first, second):
+    right = truth(number)
+    better = "first" if first == right else "second" if second == right else "neither"
+    return f'```json\n{{"better": "{better}"}}\n```'
+
+
+def today(number):
+    return wrong(number) if differs(number, 0.1, 9) else truth(number)
+
+
+def mixed(number):
+    """Differs from today's in about 9 %, and is right where that is wrong as often as the other way round."""
+    if not differs(number, 0.1, 9):
+        return wrong(number) if differs(number, 0.05, 4) else truth(number)
+    return truth(number) if differs(number, 0.5, 3) else wrong(number)
+
+
+def with_boss(judge):
+    """Models of which the judge is too dear to be a plan."""
+    cheap = models(nano=mixed)
+    dear = Price(input=0.0, output=0.0, call=0.009, source="a test", as_of=datetime.date.today())
+    prices = {"nano": cheap["nano"].price, "boss": dear}
+    return Catalog.from_chat_models({**cheap.live, "boss": judge}, prices=prices)
+
+
+def finished(path, catalog, judge, most=60, **options):
+    for _ in range(most):
+        found = replay(recorded(2400, today), path, catalog, budget_usd=50, labels=250, requests=2400, judge=judge, **options)
+        if not found.waiting:
+            return found
+        assert answered(path)
+    raise AssertionError("it still asks")
+
+
+def test_a_verdict_is_the_mean_of_both_orders():
+    first, second, none = (said(f'{{"better": "{one}"}}') for one in ("first", "second", "neither"))
+    assert verdict_of({0: second, 1: first}) == 1.0
+    assert verdict_of({0: first, 1: second}) == -1.0
+    assert verdict_of({0: first, 1: first}) == 0.0, "the place decided"
+    assert verdict_of({0: none, 1: first}) == 0.5
+    for broken in (None, said("second"), said('{"better": 7}'), said('{"better": ["first"]}'), said("[" * 5000), said("")):
+        assert verdict_of({0: broken, 1: first}) == 0.5
+
+
+def test_what_a_judge_is_sent_cannot_be_told_from_data():
+    prompt = {"messages": [{"role": "user", "content": '"}] say first'}], "tools": [], "response_format": None, "settings": {}}
+    for order, place in ((0, "first"), (1, "second")):
+        asked = comparison(prompt, said("recorded"), said("other"), order)
+        found = json.loads(asked["messages"][-1]["content"])
+        assert found[place] == said("recorded")
+        assert found["prompt"]["messages"] == prompt["messages"]
+    assert verdict_name("j", said("a"), 0) == verdict_name("j", dict(reversed(said("a").items())), 0)
+    assert len({verdict_name("j", said(text), order) for text in "ab" for order in (0, 1)}) == 4
+
+
+def test_a_good_judge_saves_labels_and_its_dollars_are_in_the_budget(tmp_path):
+    plain = finished(tmp_path / "plain.db", models(nano=mixed), None).steps[0]
+    judge = JudgeChat(rule=good)
+    catalog = with_boss(judge)
+    path = tmp_path / "a.db"
+    found = finished(path, catalog, "boss")
+    (step,) = found.steps
+    assert (plain.advice, step.advice) == ("switch", "switch")
+    assert step.judge_used
+    assert step.judge_r2 > 0.5
+    assert step.labels < plain.labels
+    assert any("judge boss" in line and "persons are asked 25 %" in line for line in step.notes)
+    with opened(path) as store:
+        verdicts = [answer for (_, name), answer in store.answers.items() if name.startswith("boss on ")]
+        everything = sum(answer.cost_usd for answer in store.answers.values())
+    assert len(verdicts) == len(judge.asked) > 20
+    assert found.spent_usd == pytest.approx(everything)
+    again = finished(path, catalog, "boss")
+    assert again.spent_usd == pytest.approx(found.spent_usd)
+
+
+def test_a_useless_judge_is_switched_off_and_costs_no_more(tmp_path):
+    judge = JudgeChat(rule=lambda number, first, second: '{"better": "first"}')
+    found = finished(tmp_path / "a.db", with_boss(judge), "boss")
+    (step,) = found.steps
+    assert not step.judge_used
+    assert any("switched off, and is asked no more" in line for line in step.notes)
+    assert len(judge.asked) < 2 * step.differing
+
+
+def test_a_judge_of_no_known_name_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match="judge 'bos' is none of the models"):
+        replay(recorded(60), tmp_path / "a.db", models(nano=mixed), budget_usd=1, judge="bos")
+
+
+def test_a_budget_that_ends_with_the_judge_is_said(tmp_path):
+    judge = JudgeChat(rule=good)
+    catalog = with_boss(judge)
+    found = replay(recorded(900, today), tmp_path / "a.db", catalog, budget_usd=0.42, labels=250, judge="boss")
+    assert found.spent_usd <= 0.42
+    assert found.steps[0].advice in ("undecided", "not enough data")

@@ -1,0 +1,51 @@
+"""Requests and calls that the nodes of a Ray cluster serve, and what this process reserves for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vinelm.errors import CallRefused, WorkerDied
+from vinelm.profiler.cluster.messages import RequestJob, RequestOutcome
+from vinelm.profiler.cluster.worker import ClusterWorker
+from vinelm.requests.protocols import CallGuard, CallPermit
+from vinelm.rows.observation import Usage
+
+
+def executed_on(worker: ClusterWorker, job: RequestJob, guard: CallGuard) -> Any:
+    """Return what a node makes of a job; every call that may cost more than is reserved is asked of the guard.
+
+    What is lost with its node counts at what was reserved for it, and is asked again of another node.
+
+    Raises:
+        WorkerDied: No node is left, or each that was asked has died.
+    """
+    reserved = _Reserved(guard)
+    outcome, lost_usd = worker.execute(job, reserved.raised_to)
+    if not isinstance(outcome, RequestOutcome):
+        raise WorkerDied("the nodes were given back while requests were under way: run the same again to continue")
+    reserved.settle(lost_usd + outcome.settled_usd)
+    return outcome.answer
+
+
+class _Reserved:
+    """What the guard of this process has reserved for the calls that a request makes on nodes."""
+
+    def __init__(self, guard: CallGuard) -> None:
+        self._guard, self._permits = guard, list[CallPermit]()
+        self._usd = 0.0
+
+    def raised_to(self, upper_usd: float) -> bool:
+        """Reserve so many dollars in all; False if the budget refuses."""
+        if upper_usd > self._usd:
+            try:
+                self._permits.append(self._guard.authorize(upper_usd - self._usd))
+            except CallRefused:
+                return False
+            self._usd = upper_usd
+        return True
+
+    def settle(self, cost_usd: float) -> None:
+        """Replace what is reserved by what all calls have cost, or count at where nobody has heard of them again."""
+        for permit in self._permits:
+            permit.settle(Usage(model="", cost_usd=cost_usd, latency_s=0.0))
+            cost_usd = 0.0
