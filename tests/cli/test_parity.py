@@ -71,6 +71,7 @@ EXCEPTIONS = {
         ["replay --dry-run: no keyword", "replay --format: no keyword", "replay --redact: no keyword"],
         "vinelm.replay.bill_of, and what read_calls takes, whose calls a replay is given",
     ),
+    "replay --plans: no keyword": "StepResult.plan_file is what it writes",
     "replay --report: no keyword": "vinelm.reports.replay_page makes the page of a result",
     "replay calls: no option": "they are the argument TRACES",
     "replay backends: no option": "objects; a command has those of the catalog",

@@ -69,7 +69,7 @@ def test_a_lost_node_costs_the_bound_of_its_calls_and_no_answer(folder, cluster,
     notes = []
     found = replayed(folder, "a.db", cluster=RayCluster(), on_note=notes.append)
     assert [step.sentence for step in found.steps] == [step.sentence for step in one.steps]
-    assert one.spent_usd <= found.spent_usd <= 5.0
+    assert one.spent_usd - 1e-9 <= found.spent_usd <= 5.0
     assert len(notes) == 1
 
 

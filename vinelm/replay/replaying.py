@@ -29,8 +29,9 @@ from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.judge import ORDERS, TRIED, verdict_name, verdict_of
 from vinelm.replay.kept import Kept, ReplayUnit, Sample, kept, number_of
 from vinelm.replay.labels import scores
+from vinelm.replay.plan_file import plan_file_of
 from vinelm.replay.plans import AnswerPlan, Follower, PlanAnswer, all_plans, figures
-from vinelm.replay.result import REQUESTS_USED, ReplayResult, StepResult, lines_to_paste
+from vinelm.replay.result import REQUESTS_USED, ReplayResult, StepResult, canary_lines, lines_to_paste
 from vinelm.replay.same import Sameness, named_function
 from vinelm.requests.protocols import Backend
 from vinelm.trie.verdict import LEAST_ROWS, MAX_LOSS, Advice, counted, require_max_loss
@@ -669,7 +670,14 @@ class _Replay:
         if self.judge is not None:
             own["notes"] = [*own["notes"], self._of_judge(at)]
         if advice == "switch":
-            own["paste"] = lines_to_paste(step.plans[at.candidate], step.bill.title, step.today, self.catalog)
+            plan, today = step.plans[at.candidate], self._own(step)
+            own["paste"] = lines_to_paste(plan, step.bill.title, step.today, self.catalog)
+            if plan.kind == "alone" and today is not None:  # a cascade has no stage of its own to be planned
+                own["paste"] += f"\n{canary_lines(step.bill.title, today, self.max_loss)}"
+                own["plan_file"] = plan_file_of(
+                    step.bill.title, today=today, plan=plan.models[0], done=done, at=at, catalog=self.catalog,
+                    max_loss=self.max_loss,
+                )  # fmt: skip
         return StepResult(**own)
 
     def _advice(self, step: _Step, end: Any, at: Standing) -> tuple[Advice, str]:

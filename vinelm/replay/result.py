@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from vinelm.backends.base import langsmith_names
 from vinelm.catalog import Catalog
 from vinelm.replay.plans import AnswerPlan
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import MAX_LOSS, Advice, counted, lead_of, plain_dollars
 
 REQUESTS_USED = "all sampled requests are used, and more labels cannot settle it: replay a longer trace"
@@ -43,6 +44,8 @@ class StepResult:
         paste: Lines to write where the advice is to switch.
         table: Plans that were compared: name, saved, differing, seen.
         texts: Examples of answers that differ; empty unless asked for.
+        plan_file: Of a switch to one model, where today's can be asked, too: the trie that a canary takes
+            (:func:`~vinelm.replay.plan_file.plan_file_of`). Not in :meth:`to_dict`.
     """
 
     step: str
@@ -74,6 +77,7 @@ class StepResult:
     paste: str = ""
     table: Sequence[tuple[str, float, int, int]] = ()
     texts: Sequence[Mapping[str, Any]] = ()
+    plan_file: AnnotatedTrie | None = field(default=None, compare=False, repr=False)
 
     @property
     def saved_usd(self) -> float:
@@ -115,7 +119,8 @@ class StepResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        own = asdict(self) | {"sentence": self.sentence, "saved_usd": self.saved_usd}
+        own = asdict(replace(self, plan_file=None)) | {"sentence": self.sentence, "saved_usd": self.saved_usd}
+        del own["plan_file"]
         forecast = None if self.forecast is None else [one if math.isfinite(one) else None for one in self.forecast]
         return own | {"forecast": forecast, "needed": {str(loss): labels for loss, labels in self.needed.items()}}
 
@@ -163,8 +168,25 @@ class ReplayResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        own = asdict(self) | {"steps": [step.to_dict() for step in self.steps]}
+        own = asdict(replace(self, steps=())) | {"steps": [step.to_dict() for step in self.steps]}
         return own | {"waiting": self.waiting, "together": self.together}
+
+
+def canary_lines(step: str, today: str, max_loss: float) -> str:
+    """Return what to write where a plan file is to be served to a share of the requests first."""
+    return "\n".join(
+        (
+            f"# or to 5 % of the requests first, beside today's model; --plans FOLDER writes {file_name(step)}",
+            f'vine = VineLM("models.toml", trie="{file_name(step)}", canary=0.05)',
+            f'vine.stage("{step}", ..., default="{today}")  # and vine.context(Objective(minimize="cost",'
+            f" min_accuracy={1.0 - max_loss:g}))",
+        )
+    )
+
+
+def file_name(step: str) -> str:
+    """Return the name of the plan file of a step."""
+    return f"{_identifier(step)[:80]}.vine"
 
 
 def lines_to_paste(plan: AnswerPlan, step: str, today: str, catalog: Catalog) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ _MOST_ROWS = 20
 @declared("vinelm.replay.replaying:replay", "backends", "cluster")
 @cluster_options
 @option("--report HTML", "Write a page about the verdicts, too: one file, without texts of prompts.", Path, into="page")
+@option("--plans FOLDER", "Write a plan file for each switch to one model, which a canary takes.", Path)
 @output_options
 @resumable
 def command(
@@ -57,6 +59,7 @@ def command(
     budget_usd: float | None,
     store: Path | None,
     page: Path | None,
+    plans: Path | None,
     engine: str,
     ship: bool,
     as_json: bool,
@@ -82,7 +85,7 @@ def command(
 
     Example: vinelm replay export.jsonl --budget-usd 2 --same rules:same --check rules:ok --audit 0.1 --ignore why
 
-    Example: vinelm replay queries.jsonl --budget-usd 2 --database app.sqlite --report replay.html
+    Example: vinelm replay queries.jsonl --budget-usd 2 --database app.sqlite --report replay.html --plans plans/
 
     Example: vinelm replay spans/ --format otel --store b.db --budget-usd 5 --requests 500 --workers 8 --again --show-text
 
@@ -135,13 +138,35 @@ def command(
     else:
         show_verdicts(found, kept)
         _show_broken(reading)
+    written = [] if plans is None else list(_write_plans(found, plans))
     if page is not None:
         from vinelm.reports.drawing.html import write_page
         from vinelm.reports.replay_page import replay_page
 
-        path = write_page(replay_page(found, kept.name), page)
-        if not as_json:
-            echo(f"Wrote {path}")
+        written.append(f"Wrote {write_page(replay_page(found, kept.name), page)}")
+    if written and not as_json:
+        echo("\n".join(written))
+
+
+def _write_plans(found: ReplayResult, folder: Path) -> Iterator[str]:
+    """Write what a canary takes; yields what was written, and why there is nothing of a switch."""
+    from vinelm.replay.result import file_name
+    from vinelm.vinefile import save_trie
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--plans is {folder}, which cannot be made: {error.strerror}") from error
+    for step in found.steps:
+        if step.plan_file is not None:
+            save_trie(folder / file_name(step.step), step.plan_file)
+            yield f"Wrote {folder / file_name(step.step)}"
+        elif step.advice == "switch":
+            has_one = " where " not in (step.plan or "") and not (step.plan or "").startswith("what two")
+            why = (
+                f"the models lack {step.today}, which runs today" if has_one else "several models and a rule are code, as above"
+            )
+            yield f"{step.step} has no plan file: {why}"
 
 
 def _models(named: str | None, bill: Bill | None) -> Any:
