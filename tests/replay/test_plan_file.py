@@ -66,13 +66,13 @@ def test_a_canary_serves_it_to_a_share_and_today_to_the_others(switched, tmp_pat
     graph.add_edge(START, "grade")
     graph.add_edge("grade", END)
     app = graph.compile()
+    before = Counter({name: len(chat.asked) for name, chat in catalog.live.items()})
     for number in range(60):
         app.invoke({}, context=vine.context(CHEAP, request_id=f"r{number}"))
-    asked = Counter({name: len(chat.asked) for name, chat in catalog.live.items()})
-    plan_usd, today_usd = vine.canary.means["dollars"]
-    assert plan_usd < 0.5 * today_usd
+    asked = Counter({name: len(chat.asked) for name, chat in catalog.live.items()}) - before
+    assert asked.total() == 60
+    assert 5 <= asked["nano"] <= 35
     assert vine.canary.verdict.advice == "switch"
-    assert asked["big"] > 0
 
 
 def test_the_command_writes_files_and_says_what_has_none(tmp_path, monkeypatch, capsys):
@@ -81,9 +81,7 @@ def test_the_command_writes_files_and_says_what_has_none(tmp_path, monkeypatch, 
     assert found.steps[0].plan_file is None, "today's model cannot be asked"
     from vinelm.cli.commands.replay import _write_plans
 
-    assert list(_write_plans(found, tmp_path / "plans")) == [
-        "grade has no plan file: the models lack big, which runs today"
-    ]
+    assert list(_write_plans(found, tmp_path / "plans")) == ["grade has no plan file: the models lack big, which runs today"]
     assert "canary" not in found.steps[0].paste
 
 
