@@ -20,7 +20,7 @@ from vinelm.backends.remote.batches import BatchTimes
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError
 from vinelm.profiler import RayCluster
-from vinelm.profiler.executor import cluster_worker
+from vinelm.profiler.cluster.starting import cluster_worker
 from vinelm.proof import Ask, Candidate, Compare, Ended, Question, Race, Standing, choose_candidates, labels_needed
 from vinelm.proof.wealth import JUDGE_LABELS, JUDGE_R2, JUDGE_SHARE
 from vinelm.replay.asking import Asker, CallerMaker
