@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from vinelm.batches.slot_order import SlotOrder
 from vinelm.prompts.radix import points_of
 from vinelm.prompts.shape import Shape
 
@@ -31,6 +32,7 @@ class WaitingCall:
         rank: What :meth:`CallOrder.rank` returned last.
         expected: Tokens with which it begins as an earlier call does; known once it is sent.
         own: The same of the request's own earlier calls.
+        slots: Orders the calls to its engine, in place of :class:`CallOrder`, while that is of use; None without.
     """
 
     position: int
@@ -41,6 +43,7 @@ class WaitingCall:
     rank: tuple[int, ...] = ()
     expected: int = 0
     own: int = 0
+    slots: SlotOrder | None = None
 
 
 @dataclass(slots=True)
@@ -97,7 +100,7 @@ class CallOrder:
         """Whether calls go by their prompts, whatever request they belong to."""
         return self._is_across
 
-    def waits(self, position: int, depth: int, shape: Shape) -> WaitingCall:
+    def waits(self, position: int, depth: int, shape: Shape, slots: SlotOrder | None = None) -> WaitingCall:
         """Return a call that waits from now on."""
         points, tokens = points_of(shape)
         path = []
@@ -108,12 +111,14 @@ class CallOrder:
                 self._numbers += 1
             path.append(number)
         _forget(self._first)
-        call = WaitingCall(position, depth, points, tokens, tuple(path))
+        call = WaitingCall(position, depth, points, tokens, tuple(path), slots=slots)
         call.rank = self.rank(call)
         return call
 
     def rank(self, call: WaitingCall) -> tuple[int, ...]:
         """Return what orders calls that wait, the lowest first, as long as :attr:`version` is the same."""
+        if call.slots is not None and call.slots.is_used:
+            return call.slots.rank(call)
         if not self._left:
             return (call.depth, *call.path) if self._is_across else (call.depth, call.position)
         return call.path if self._is_across else (call.position, call.depth)
@@ -129,6 +134,15 @@ class CallOrder:
         mine.update(call.points)
         self._sent.update(dict.fromkeys(call.points))
         _forget(self._sent)
+        if call.slots is not None and call.slots.is_used:
+            call.slots.sent(call)
+            self.version += 1
+
+    def over(self, call: WaitingCall, cached: float | None) -> None:
+        """Note that the engine serves a call no more, and what part of its prompt was cached; None: nobody knows."""
+        if call.slots is not None and call.slots.is_used:
+            call.slots.ended(call, cached)
+            self.version += 1
 
     def answered(self, call: WaitingCall, cached: int | None) -> None:
         """Note the answer of a call that was sent, and how many tokens of its prompt were cached; None: nobody knows."""

@@ -15,11 +15,14 @@ from vinelm.backends.prompt_text import prompt_parts
 from vinelm.backends.registry import rate_limiters_of
 from vinelm.backends.resolver import ModelResolver
 from vinelm.batches.call_order import CallOrder, WaitingCall
+from vinelm.batches.slot_order import SlotOrder
 from vinelm.catalog import Catalog
 from vinelm.prompts.shape import shape_of
 from vinelm.requests.protocols import Backend, CallContext
 from vinelm.rows.observation import Usage
 
+MOST_SLOTS = 16
+"""Engines that serve more calls at a time have a common cache."""
 FAR = 1e6
 """The priorities of two neighbours differ by so much that no time at which calls came makes up for it."""
 _KEY = b"texts that are at hand and are not kept"
@@ -39,6 +42,7 @@ class OrderedModels(ModelResolver):
     def __init__(self, models: Catalog, backends: Mapping[str, Backend], requests: Sequence[str]) -> None:
         super().__init__(models, backends)
         self._limiters = rate_limiters_of(models, backends)
+        self._slots = _slots_of(models, self._limiters)
         self._positions = {name: position for position, name in enumerate(requests)}
         self._calls, self._version = CallOrder(len(requests)), 0
         self._line: list[tuple[tuple[int, ...], int, WaitingCall]] = []  # sorted
@@ -48,7 +52,7 @@ class OrderedModels(ModelResolver):
         """See :class:`ModelResolver`."""
         position = None if call.request is None else self._positions.get(call.request.id)
         if position is not None and name in self._limiters:
-            call = _Place(self, position, call).followed
+            call = _Place(self, position, call, self._slots.get(name)).followed
         return super().chat_model(name, call, limits)
 
     def ended(self, request: str) -> None:
@@ -60,11 +64,11 @@ class OrderedModels(ModelResolver):
                 self._calls.ended(position)
             self._rank_again()
 
-    def wait(self, position: int, depth: int, parts: Sequence[str]) -> WaitingCall:
+    def wait(self, position: int, depth: int, parts: Sequence[str], slots: SlotOrder | None = None) -> WaitingCall:
         """Put a call into the line."""
         shape = shape_of(parts, _KEY)
         with self._lock:
-            waiting = self._calls.waits(position, depth, shape)
+            waiting = self._calls.waits(position, depth, shape, slots)
             insort(self._line, self._place(waiting))
         self._rank_again(always=True)  # those behind it have moved
         return waiting
@@ -77,6 +81,12 @@ class OrderedModels(ModelResolver):
                 self._line.remove(place)
             if is_sent:
                 self._calls.sent(waiting)
+        self._rank_again()
+
+    def over(self, waiting: WaitingCall, cached: float | None) -> None:
+        """Note that a call has ended, before its place goes to another, and what part of its prompt was cached."""
+        with self._lock:
+            self._calls.over(waiting, cached)
         self._rank_again()
 
     def answered(self, waiting: WaitingCall, cached: int | None) -> None:
@@ -106,14 +116,32 @@ class OrderedModels(ModelResolver):
                 limiter.reorder()
 
 
+def _slots_of(models: Catalog, limiters: Mapping[str, Any]) -> dict[str, SlotOrder]:
+    """The slots of the owner's own engines, by model; models on one engine have the same. Others' caches are common ones."""
+    found: dict[int, SlotOrder] = {}
+    slots: dict[str, SlotOrder] = {}
+    for name, limiter in limiters.items():
+        concurrency = getattr(limiter.limits, "concurrency", None)
+        if concurrency and concurrency <= MOST_SLOTS and getattr(models[name], "api_base", None):
+            slots[name] = found.setdefault(id(limiter), SlotOrder(concurrency))
+    return slots
+
+
 class _Place:
     """The calls of one invocation, one after the other, and the priority of the one that waits."""
 
-    def __init__(self, models: OrderedModels, position: int, call: CallContext) -> None:
-        self._models, self._position, self._call = models, position, call
+    def __init__(self, models: OrderedModels, position: int, call: CallContext, slots: SlotOrder | None) -> None:
+        self._models, self._position, self._call, self._slots = models, position, call, slots
         self._waiting: WaitingCall | None = None
         self._sent: WaitingCall | None = None
-        self.followed = replace(call, on_prompt=self._on_prompt, on_gate=self._on_gate, on_usage=self._on_usage, priority=self)
+        self.followed = replace(
+            call,
+            on_prompt=self._on_prompt,
+            on_gate=self._on_gate,
+            on_over=self._on_over,
+            on_usage=self._on_usage,
+            priority=self,
+        )
 
     def __float__(self) -> float:
         waiting = self._waiting
@@ -123,7 +151,13 @@ class _Place:
         if self._call.on_prompt is not None:
             self._call.on_prompt(messages, tools)
         self._leave(is_sent=False)
-        self._waiting = self._models.wait(self._position, len(self._call.prefix) - 1, prompt_parts(messages, tools))
+        self._waiting = self._models.wait(
+            self._position, len(self._call.prefix) - 1, prompt_parts(messages, tools), self._slots
+        )
+
+    def _on_over(self, cached: float | None) -> None:
+        if self._sent is not None:
+            self._models.over(self._sent, cached)
 
     def _on_gate(self, waits: bool, *what: Any) -> None:
         if self._call.on_gate is not None:

@@ -96,6 +96,8 @@ class CallContext:
         on_gate: called with True as an attempt begins to wait for rate limits, with False as it leaves them and is sent, and
             then with the engine of the replica that serves it, if a replica group does; None if nobody asks. Backends without
             rate limits do not call it.
+        on_over: called as an attempt ends, before its place goes to another call, with the part of its prompt that was cached,
+            in [0, 1], or None; None if nobody asks. Must not raise.
         priority: of the call among those that wait for rate limits; finite, higher goes first. Its ``float()`` may change while
             the call waits. Its attribute ``engine``, if it has one, names the replica that is preferred; None for no matter.
         on_tool_call: called with the name and the arguments of a tool call as soon as they are complete in a stream; None if
@@ -118,6 +120,7 @@ class CallContext:
     on_exchange: Callable[[Sequence[BaseMessage], AIMessage | None], None] | None = None
     on_prompt: Callable[[Sequence[BaseMessage], Sequence[Any]], None] | None = None
     on_gate: Callable[..., None] | None = None
+    on_over: Callable[[float | None], None] | None = None
     priority: SupportsFloat = 0.0
     on_tool_call: Callable[[str, Mapping[str, Any]], None] | None = None
     on_text: Callable[[], Callable[[str], None] | None] | None = None

@@ -525,6 +525,8 @@ class _Account:
             self._last = self._failed(error)
         finally:
             metered.end(self._last)
+            if bound.call.on_over is not None:
+                bound.call.on_over(metered.cached_part)
             bound.inner.saw_rate(metered.rate)
             ticket.settle(metered.tokens)
             if isinstance(ticket, ReplicaPermit):

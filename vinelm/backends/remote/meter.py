@@ -452,6 +452,14 @@ class MeteredCall:
         """Tokens of the last attempt, both ways; 0 for one that the server turned down."""
         return self._counts.tokens_in + self._counts.tokens_out if self._counts is not None else 0
 
+    @property
+    def cached_part(self) -> float | None:
+        """The part of the last attempt's prompt that was cached, in [0, 1]; None if the server did not say."""
+        counts = self._counts
+        if counts is None or counts.cached is None or not counts.tokens_in or self._is_estimated:
+            return None
+        return counts.cached / counts.tokens_in
+
     def usage(self, failure: FailureKind | None) -> Usage:
         """Return the record of the call; times are those of the last attempt."""
         counts, ended_s = self._counts, self._ended_s

@@ -1,0 +1,144 @@
+"""The order of calls to an engine whose slots share nothing, held against the slots of an engine that is written down here."""
+
+import random
+
+import pytest
+
+from vinelm.batches.call_order import CallOrder
+from vinelm.batches.slot_order import EVIDENCE_CALLS, SlotOrder
+from vinelm.prompts.shape import shape_of
+
+ROLES = ("You answer questions. " * 12, "You check answers. " * 12)
+DOCUMENTS = [f"Document {n}. " * 120 for n in range(10)]
+QUESTIONS = 6
+
+
+class Engine:
+    """Slots that hold the last prompt each, and what a common cache holds."""
+
+    def __init__(self, slots, *, common=False):
+        self.slots, self.common, self.computed, self.seen = [[] for _ in range(slots)], common, 0, set()
+        self.busy = {}
+
+    def sends(self, call):
+        free = [at for at in range(len(self.slots)) if at not in self.busy.values()]
+        at = max(free, key=lambda one: (self.shared(self.slots[one], call), -one))
+        cached = self.shared(self.slots[at], call)
+        if self.common:
+            cached = max(cached, self.shared(self.seen, call))
+        self.slots[at] = list(call.points)
+        self.busy[id(call)] = at
+        self.computed += call.tokens[-1] - cached
+        return cached / call.tokens[-1]
+
+    def ends(self, call):
+        del self.busy[id(call)]
+        self.seen.update(call.points)
+
+    @staticmethod
+    def shared(points, call):
+        known, tokens = set(points), 0
+        for point, here in zip(call.points, call.tokens, strict=True):
+            if point not in known:
+                break
+            tokens = here
+        return tokens
+
+
+def requests(seed=1):
+    rows = [(document, question) for document in DOCUMENTS for question in range(QUESTIONS)]
+    random.Random(seed).shuffle(rows)
+    return rows
+
+
+def prompt(stage, document, question):
+    return shape_of([ROLES[stage], document, f"Question {question}?{' Proposed: x' * stage}"], b"")
+
+
+def computed(slots, rows, workers, *, order=None, common=False, seed=0):
+    """Tokens that the engine computes for drafts and checks; ``order`` None sends what comes first."""
+    engine, calls, rng = Engine(slots, common=common), CallOrder(len(rows)), random.Random(seed)
+    waiting, running, left, came = [], [], list(reversed(list(enumerate(rows)))), 0
+
+    def begins():
+        position, row = left.pop()
+        waits(position, 0, row)
+
+    def waits(position, stage, row):
+        nonlocal came
+        came += 1
+        waiting.append((came, calls.waits(position, stage, prompt(stage, *row), order), row))
+
+    while left and len(waiting) < workers:
+        begins()
+    while waiting or running:
+        while waiting and len(running) < slots:
+            chosen = min(waiting, key=lambda one: (calls.rank(one[1]), one[0]) if order is not None else one[0])
+            waiting.remove(chosen)
+            calls.sent(chosen[1])
+            running.append((*chosen, engine.sends(chosen[1])))
+        ended = running.pop(rng.randrange(len(running)))
+        engine.ends(ended[1])
+        calls.over(ended[1], ended[3])
+        calls.answered(ended[1], round(ended[3] * ended[1].tokens[-1]))
+        if ended[1].depth == 0:
+            waits(ended[1].position, 1, ended[2])
+        else:
+            calls.ended(ended[1].position)
+            if left:
+                begins()
+    return engine.computed
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])
+def test_it_is_near_the_best_order_and_far_from_arrival(slots):
+    rows = requests()
+    ours = computed(slots, sorted(rows), 8 * max(slots, 4), order=SlotOrder(slots))
+    arrival = computed(slots, rows, slots)
+    by_hand = computed(slots, sorted(rows), slots)
+    longest = max(shape.tokens for shape in (prompt(0, document, 0) for document in DOCUMENTS))
+    least = 2 * len(DOCUMENTS) * longest  # each document once for drafts and once for checks
+    assert ours < 1.6 * least
+    assert ours < 0.5 * min(arrival, by_hand)
+
+
+def test_what_shares_nothing_costs_what_it_costs_by_arrival():
+    rows = [(f"Document of its own {n}. " * 120, 0) for n in range(30)]
+    assert computed(4, rows, 32, order=SlotOrder(4)) <= 1.02 * computed(4, rows, 4)
+
+
+def test_an_engine_with_a_common_cache_is_found_out():
+    order, rows = SlotOrder(4), requests()
+    for seed in range(3):
+        computed(4, rows, 5, order=order, common=True, seed=seed)
+    assert not order.is_used
+
+
+def test_an_engine_that_keeps_nothing_is_not_ordered_by_slots():
+    order = SlotOrder(1)
+    calls = CallOrder(1000)
+    for n in range(EVIDENCE_CALLS + 1):
+        assert order.is_used == (n < EVIDENCE_CALLS)
+        call = calls.waits(n, 0, prompt(0, DOCUMENTS[0], n), order)
+        calls.sent(call)
+        calls.over(call, 0.0)
+
+
+def test_counters_that_nobody_reports_say_nothing():
+    order, calls = SlotOrder(1), CallOrder(1000)
+    for n in range(2 * EVIDENCE_CALLS):
+        call = calls.waits(n, 0, prompt(0, DOCUMENTS[0], n), order)
+        calls.sent(call)
+        calls.over(call, None)
+    assert order.is_used
+
+
+def test_more_calls_than_slots_change_nothing_that_is_known():
+    order, calls = SlotOrder(1), CallOrder(10)
+    first, second = (calls.waits(n, 0, prompt(0, DOCUMENTS[n], 0), order) for n in range(2))
+    calls.sent(first)
+    calls.sent(second)
+    calls.over(second, 0.0)
+    calls.over(first, 0.0)
+    third = calls.waits(2, 0, prompt(0, DOCUMENTS[0], 1), order)
+    assert order._held(third)[0] > 100
