@@ -19,7 +19,8 @@ STARTS = ("make demo", "pip install", "vinelm ")
 def commands(page):
     """The commands of a page that stand in blocks of commands alone, without their comments."""
     for note, language, code in BLOCK.findall(page.read_text(encoding="utf-8")):
-        lines = [re.sub(r"\s+#.*", "", line) for line in code.splitlines() if line.strip()]
+        whole = re.sub(r"\\\n\s*", "", code).splitlines()
+        lines = [re.sub(r"\s+#.*", "", line) for line in whole if line.strip() and not line.startswith("# ")]
         if not note and language in ("", "sh") and all(line.startswith(STARTS) for line in lines):
             yield from lines
 

@@ -43,8 +43,8 @@ def test_a_block_that_shows_output_says_where_it_comes_from():
 
 
 def is_commands_only(code):
-    lines = [line for line in re.sub(r"\\\n", " ", code).splitlines() if line.strip()]
-    return all(COMMAND_LINE.fullmatch(line.strip()) for line in lines)
+    lines = [line for line in re.sub(r"\\\n", " ", code).splitlines() if line.strip() and not line.startswith("# ")]
+    return bool(lines) and all(COMMAND_LINE.fullmatch(line.strip()) for line in lines)
 
 
 def is_made_of_results(text, start):
