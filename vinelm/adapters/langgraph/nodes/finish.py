@@ -42,9 +42,7 @@ def make_finish(finder: RunFinder) -> Callable[..., Any]:
         found: RunPath | None = None
         try:
             found = finder.path_of(config)
-            if found is None or found.run.outcomes is None:
-                return {}
-            return _finished(found.run, found.run.outcomes, found.path, state, config)
+            return {} if found is None else _finished(found.run, found.run.outcomes, found.path, state, config)
         except Exception as error:
             if finder.settings.on_error == "raise" or isinstance(error, VineLMError):
                 raise
@@ -64,7 +62,7 @@ def _finished(
 ) -> dict[str, Any]:
     """The node's update."""
     channels, keys = channels_of(config), outcomes.signals.answer
-    if not channels:
+    if keys and not channels:
         raise RuntimeError("this LangGraph hides its channels")
     _refuse(channels, keys)
     outcomes.tell_at(config, path, fresh=False, own=state)

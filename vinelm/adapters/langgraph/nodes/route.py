@@ -194,13 +194,8 @@ class RouteEdge:
             found = self._finder.path_of(config)
             if found is None:
                 return onward
-            if found.run.outcomes is not None:
-                passed = (
-                    finished
-                    if _is_answerable(found.run.policy.template or self._finder.settings.template, found.stages)
-                    else None
-                )
-                found.run.outcomes.tell_at(config, found.path, fresh=True, own=state, passed=passed)
+            is_answer = _is_answerable(found.run.policy.template or self._finder.settings.template, found.stages)
+            found.run.outcomes.tell_at(config, found.path, fresh=True, own=state, passed=finished if is_answer else None)
             goes_on = self._goes_on(found, places, finished, state)
             if goes_on is not None:
                 return goes_on if finished else onward

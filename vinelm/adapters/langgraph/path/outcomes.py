@@ -175,6 +175,29 @@ class RunOutcomes:
         shown["answer_class"] = found
 
 
+class NoOutcomes(RunOutcomes):
+    """Those of a workflow that declares no signals: there is nothing to tell, and nothing to keep."""
+
+    def __init__(self) -> None:
+        super().__init__(Signals(), lambda path, outcome: None, lambda what, error, path: None, None)
+
+    def tell(self, path: Path, *_: Any, **__: Any) -> None:
+        """Do nothing."""
+
+    def tell_at(self, config: RunnableConfig, path: Path, **_: Any) -> None:
+        """Do nothing."""
+
+    def inherit(self, path: Path, shown: Sequence[ShownOutcome | None]) -> None:
+        """Do nothing."""
+
+    def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
+        """Return nothing to write."""
+        return []
+
+
+NO_OUTCOMES = NoOutcomes()
+
+
 def _kept(value: Any) -> Any:
     """A copy, since a later node may change the application's own object."""
     with suppress(Exception):

@@ -14,7 +14,7 @@ from weakref import WeakMethod, finalize
 from vinelm.adapters.langgraph.accounts.request_account import RequestAccount
 from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, ThreadAccounts
 from vinelm.adapters.langgraph.path.inner_trails import InnerTrail
-from vinelm.adapters.langgraph.path.outcomes import RunOutcomes
+from vinelm.adapters.langgraph.path.outcomes import NO_OUTCOMES, RunOutcomes
 from vinelm.adapters.langgraph.path.path_channel import PathValue, assigned_in, costs_of, kind_in, path_of, shown_of
 from vinelm.adapters.langgraph.path.places import RunPlaces, Where
 from vinelm.adapters.langgraph.runs.run_context import RunContext
@@ -151,7 +151,7 @@ class GraphRun:
         falls_back: whether another model may answer after a failed call.
         is_rooted: whether a node of the root graph has found the run by its channels.
         request_account: what the request has paid, in all its runs; None without a cap per request or a checkpointer.
-        outcomes: what its invocations have shown; None if the workflow declares no signals.
+        outcomes: what its invocations have shown; nothing if the workflow declares no signals.
         trail: what a run that resumes this one is to know of its invocations inside subgraphs; None if nothing is kept.
         reads: what was read ahead; None where no tool is declared, and in a profiled unit.
     """
@@ -214,7 +214,7 @@ class GraphRun:
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
         tell = partial(_weakly, WeakMethod(self._observe)), partial(_weakly, WeakMethod(self._degrade))
-        self.outcomes = None if signals is None else RunOutcomes(signals, *tell, template)
+        self.outcomes = RunOutcomes(signals, *tell, template) if signals else NO_OUTCOMES
 
     def show_request(self) -> None:
         """Have observers that know requests see this run as one, until it is over and nothing holds it any more."""
@@ -341,9 +341,9 @@ class GraphRun:
             with self._lock:
                 if self.places.ended(invocation) and self.path == invocation.prefix:
                     self.path, self.stages = invocation.prefix[:-1], self.stages[:-1]
-        if self.outcomes is not None and invocation.failure is not None:
+        if invocation.failure is not None:
             self.outcomes.tell_failed(invocation.prefix)
-        elif self.outcomes is not None:
+        else:
             self.outcomes.ran(invocation.prefix, invocation.stage)
         cost_usd = invocation.cost_usd
         if self.request_account is not None:
@@ -405,10 +405,9 @@ class GraphRun:
         if (kind := kind_in(value)) is not None and self.policy.kind not in (None, kind):  # inputs may have changed since
             self._guarded("begin", lambda: self.policy.begin(kind, "as the request began"), None, prefix)
         self._guarded("resumed", lambda: self.policy.resumed(prefix, costs_usd, told), None, prefix)
-        if self.outcomes is not None:
-            for k, stage in enumerate(stages, start=1):
-                self.outcomes.ran(prefix[:k], stage)
-            self.outcomes.inherit(prefix, shown_of(value))
+        for k, stage in enumerate(stages, start=1):
+            self.outcomes.ran(prefix[:k], stage)
+        self.outcomes.inherit(prefix, shown_of(value))
 
     def _observe(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
         self._guarded("observed", lambda: self.policy.observed(prefix, outcome), None, prefix)
@@ -472,8 +471,7 @@ class GraphRun:
 
     def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:
         """The policy's model of an invocation; the stage's default one where the policy fails."""
-        if self.outcomes is not None:
-            self.outcomes.tell(prefix)
+        self.outcomes.tell(prefix)
         started = time.perf_counter()
         try:
             model = self.policy.next_model(stage, prefix)

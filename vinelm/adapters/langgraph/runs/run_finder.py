@@ -337,8 +337,7 @@ class RunFinder:
             with self._defaults.asked(stage, options.get("default")):
                 path = run.enter(where_of(place.config), stage)
         else:
-            if run.outcomes is not None:
-                notes = run.outcomes.told(place.config if place.shows else None, place.prefix, place.value)
+            notes = run.outcomes.told(place.config if place.shows else None, place.prefix, place.value)
             with self._defaults.asked(stage, options.get("default")):
                 path = run.decide(place.step, stage, place.prefix, place.stages, default=options.get("default"))
         ahead = None
@@ -382,7 +381,7 @@ class RunFinder:
             place.value = None
             place.prefix = run.path or ()
             where = where_of(config)
-            if run.outcomes is not None and run.path is not None and run.is_past(where):
+            if run.path is not None and run.is_past(where):
                 run.outcomes.tell_at(config, run.path, fresh=False)
             return run
         is_repeated = False
