@@ -78,8 +78,18 @@ BOUNDARIES = frozenset(
     )
 )
 """The places where the application's own code, or LangGraph, enters ours: around them there is nothing of ours to catch."""
-OF_OTHERS = ("PathChannel.", "ContextOwner.", "ChannelSession.", "GraphInterface.context", "_run_context", "note_cap")
-"""Methods that LangGraph calls, and those that the application calls before the run."""
+OF_OTHERS = (
+    "PathChannel.",
+    "ContextOwner.",
+    "ChannelSession.",
+    "GraphInterface.context",
+    "_run_context",
+    "note_cap",
+    "ObservedRequest.ended",
+)
+"""Methods that LangGraph calls, those that the application calls before the run, and the finalizer of a run, which Python calls
+whenever it collects garbage, and whose failure it contains itself.
+"""
 STAND_INS = ("BoundGuard.", "BoundPermit.", "AccountPermit.", "SteadyClock.", "SteadyWallClock.")
 """What takes over where a guard or a clock fails; they call nothing of ours that could fail but what they stand in for."""
 LAST_RESORT = frozenset(
