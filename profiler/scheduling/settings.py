@@ -24,7 +24,7 @@ Isolation = Literal["process", "thread", "inline"]
 
 @dataclass(frozen=True, kw_only=True)
 class RayCluster:
-    """A Ray cluster that executes the units of a profile, or serves the requests of a batch.
+    """A Ray cluster that executes the units of a profile, or serves requests.
 
     Attributes:
         address: ``HOST:PORT`` of the head node; ``"auto"`` for the one that this machine belongs to, or that ``RAY_ADDRESS``
@@ -44,6 +44,22 @@ class RayCluster:
             raise ConfigError(
                 f"{self.address}: run this on a machine of the cluster, and give HOST:PORT or auto", code="ray-client"
             )
+
+    @classmethod
+    def of(cls, engine: str, *, ship: bool) -> RayCluster | None:
+        """Return the cluster that an engine names: ray://HOST:PORT, ray://auto or ray://local; None for this-machine.
+
+        Raises:
+            ConfigError: it names no machines, or ``ship`` has no effect.
+        """
+        kind, is_ray, address = engine.partition("ray://")
+        if is_ray and not kind:
+            return cls(address=address or "auto", ships_folder=ship)
+        if engine != "this-machine":
+            raise ConfigError(f"unknown engine {engine!r}: use this-machine, ray://HOST:PORT, ray://auto or ray://local")
+        if ship:
+            raise ConfigError("ship has no effect without an engine ray://...: name one, or leave ship out", code="ship-unused")
+        return None
 
     @property
     def is_local(self) -> bool:

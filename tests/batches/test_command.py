@@ -46,7 +46,10 @@ def test_a_budget_that_leaves_some_unanswered_is_exit_code_3(app, capsys):
         (["1", "--report", "t.vine"], "exists, and is no HTML page"),
         (["1", "--report", "questions.jsonl"], "exists, and is no HTML page"),
         (["1", "--engine", "slurm"], "use this-machine, ray://HOST:PORT, ray://auto or ray://local"),
-        (["1", "--ship"], "--ship has no effect without --engine ray://"),
+        (
+            ["1", "--ship"],
+            "ship has no effect without an engine ray://...: name one, or leave ship out (--ship needs --engine ray://...)",
+        ),
     ],
 )
 def test_bad_input_is_one_line(app, capsys, more, said):

@@ -1,7 +1,6 @@
 """A batch on the nodes of a cluster: the answers of one machine, whatever is lost. Hosts are threads here."""
 
 import json
-import pickle
 import subprocess
 import sys
 from itertools import accumulate
@@ -10,20 +9,18 @@ from pathlib import Path
 import pytest
 from kit.batch_files import answers, committed_usd
 from kit.catalogs import local_entries
-from kit.servers.fake_cluster import FakeCluster
+from kit.servers.fake_cluster import clusters
 
 import vinelm
 from vinelm import extras
-from vinelm.batches import hosts
 from vinelm.errors import ConfigError, DatasetError, MissingExtra, WorkerDied, WorkflowError
 from vinelm.money.spend_guard import SpendGuard
-from vinelm.profiler import RayCluster
-from vinelm.profiler.cluster.messages import Granted, HostSetup
-from vinelm.profiler.cluster.worker import ClusterWorker
+from vinelm.profiler.cluster.messages import Granted
+from vinelm.running import hosts
 from vinelm.traces import ObservationStore, check_store
 from vinelm.traces.served.answers import Answers
-from vinelm.version import __version__
 
+__all__ = ["clusters"]
 BEST = vinelm.Objective(maximize="accuracy")
 APP = "my_app:workflow"
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -34,47 +31,26 @@ def run(**changes):
     return vinelm.batch(changes.pop("workflow", APP), "t.vine", BEST, **(fields | changes))
 
 
-@pytest.fixture
-def cluster(monkeypatch):
-    """Hosts in place of a cluster's; each loads the application from what is sent. ``made`` has the cluster of each batch."""
-    made = []
-
-    def joined(_, units, models, limiters, on_note, *, verb, unit):
-        sent = pickle.loads(pickle.dumps(made.changed(units) if made.changed else units))  # noqa: S301  # its own
-        setup = HostSetup(version=__version__, units=sent, limited=tuple(limiters), folder=None, path=())
-        link = FakeCluster(setup, None, made.nodes)
-        link.on_sent = made.on_sent
-        made.append(link)
-        return ClusterWorker(link, limiters, on_note, unit=unit)
-
-    class Made(list):
-        nodes, changed, on_sent = ("one", "two"), None, None
-
-    made = Made()
-    monkeypatch.setattr(hosts, "cluster_worker", joined)
-    return made
-
-
 def on_nodes(**changes):
-    return run(cluster=RayCluster(), **changes)
+    return run(engine="ray://auto", **changes)
 
 
 # -- what comes out ----------------------------------------------------------------------------------------------------
 
 
-def test_the_answers_of_two_nodes_are_those_of_one_machine(app, cluster):
+def test_the_answers_of_two_nodes_are_those_of_one_machine(app, clusters):
     one = run(output="b.jsonl")
     found = on_nodes()
     assert answers() == answers("b.jsonl")
     assert found.is_complete
     assert found.spent_usd == pytest.approx(one.spent_usd)
     assert found.spent_usd == pytest.approx(sum(line["cost_usd"] for line in found.lines()))
-    assert {host for host, _ in cluster[0].sent} == {0, 1}
+    assert {host for host, _ in clusters[0].sent} == {0, 1}
     assert check_store("a.db").is_whole
 
 
 @pytest.mark.parametrize("settings", [{"budget_usd": 0.06}, {"budget_usd": 0.06, "deadline_s": 100.0}])
-def test_plans_that_are_drawn_within_bounds_are_followed_on_nodes(app, cluster, settings):
+def test_plans_that_are_drawn_within_bounds_are_followed_on_nodes(app, clusters, settings):
     """One worker: under a deadline plans depend on the clock, which is that of the requests here."""
     run(output="b.jsonl", workers=1, **settings)
     found = on_nodes(workers=1, **settings)
@@ -83,7 +59,7 @@ def test_plans_that_are_drawn_within_bounds_are_followed_on_nodes(app, cluster, 
     assert len(found.calls_by_model) == 2
 
 
-def test_every_bound_is_reserved_in_the_store_before_its_call(app, cluster, monkeypatch):
+def test_every_bound_is_reserved_in_the_store_before_its_call(app, clusters, monkeypatch):
     """A node's guard lets a call pass only within what the store holds beyond the answers that it has."""
     seen, authorize = [], SpendGuard.authorize
 
@@ -105,7 +81,7 @@ def first(n):
     return "d.jsonl"
 
 
-def test_a_call_that_the_budget_refuses_is_not_made_on_a_node(app, cluster):
+def test_a_call_that_the_budget_refuses_is_not_made_on_a_node(app, clusters):
     whole = run(output="b.jsonl")
     limit = whole.spent_usd / 3
     found = on_nodes(budget_usd=limit, finish="good")
@@ -115,7 +91,7 @@ def test_a_call_that_the_budget_refuses_is_not_made_on_a_node(app, cluster):
     assert on_nodes(budget_usd=1.0).is_complete
 
 
-def test_calls_of_all_nodes_wait_at_the_batchs_rate_limit(app, cluster, monkeypatch):
+def test_calls_of_all_nodes_wait_at_the_batchs_rate_limit(app, clusters, monkeypatch):
     monkeypatch.setenv("TOY_KEY", "none")
     command = [sys.executable, str(SCRIPTS / "local_openai.py"), "--latency-s", "0.05", "--record", "calls.jsonl"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -134,7 +110,7 @@ def test_calls_of_all_nodes_wait_at_the_batchs_rate_limit(app, cluster, monkeypa
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_node_costs_the_bound_of_its_requests_and_no_answer(app, cluster):
+def test_a_lost_node_costs_the_bound_of_its_requests_and_no_answer(app, clusters):
     one, notes, dropped = run(output="b.jsonl"), [], []
 
     def on_sent(link, host, message):
@@ -142,7 +118,7 @@ def test_a_lost_node_costs_the_bound_of_its_requests_and_no_answer(app, cluster)
             dropped.append(host)
             link.drop(host)
 
-    cluster.on_sent = on_sent
+    clusters.on_sent = on_sent
     found = on_nodes(on_note=notes.append)
     assert answers() == answers("b.jsonl")
     assert found.is_complete
@@ -152,13 +128,13 @@ def test_a_lost_node_costs_the_bound_of_its_requests_and_no_answer(app, cluster)
     assert "request" in note
     assert one.spent_usd < found.spent_usd <= 1.0
     assert found.spent_usd == pytest.approx(committed_usd())
-    cluster.on_sent = None
+    clusters.on_sent = None
     again = on_nodes()
     assert again.spent_usd == pytest.approx(found.spent_usd)
     assert len(dropped) == 1
 
 
-def test_dollars_that_a_lost_node_took_are_not_planned_with_again(app, cluster):
+def test_dollars_that_a_lost_node_took_are_not_planned_with_again(app, clusters):
     """The loss is a third of the budget: the rest still answers every request, with cheaper plans."""
     one = run(output="b.jsonl")
 
@@ -167,7 +143,7 @@ def test_dollars_that_a_lost_node_took_are_not_planned_with_again(app, cluster):
             link.join("another")
             link.drop(host)
 
-    cluster.on_sent = on_sent
+    clusters.on_sent = on_sent
     budget = 0.95 * one.spent_usd
     found = on_nodes(budget_usd=budget)
     assert found.spent_usd <= budget + 1e-9
@@ -176,14 +152,14 @@ def test_dollars_that_a_lost_node_took_are_not_planned_with_again(app, cluster):
     assert found.spent_usd - answered > 0.0
 
 
-def test_without_any_node_the_batch_ends_with_a_line_and_goes_on_on_one_machine(app, cluster):
+def test_without_any_node_the_batch_ends_with_a_line_and_goes_on_on_one_machine(app, clusters):
     run(output="b.jsonl")
 
     def on_sent(link, host, message):
         if len(link.sent) == 50:
             link.disconnect("the head node is gone")
 
-    cluster.on_sent = on_sent
+    clusters.on_sent = on_sent
     with pytest.raises(WorkerDied) as caught:
         on_nodes()
     assert str(caught.value) == "the connection to Ray was lost: the head node is gone: run the same again to continue"
@@ -211,24 +187,24 @@ def changed(**fields):
         ({"parts": {}}, WorkflowError, r"^Ray node one: the workflow is another one there \(graph, .*stage solve"),
     ],
 )
-def test_another_data_set_or_workflow_is_one_line_before_anything_is_spent(app, cluster, fields, kind, said):
-    cluster.changed = changed(**fields)
+def test_another_data_set_or_workflow_is_one_line_before_anything_is_spent(app, clusters, fields, kind, said):
+    clusters.changed = changed(**fields)
     with pytest.raises(kind, match=said) as caught:
         on_nodes()
     assert "\n" not in str(caught.value)
     assert not Path("a.db").exists()
 
 
-def test_a_workflow_object_is_one_line(app, cluster):
+def test_a_workflow_object_is_one_line(app, clusters):
     with pytest.raises(ConfigError, match="other machines cannot load a Workflow object: name it as module:attribute"):
         on_nodes(workflow=vinelm.load_workflow(APP))
-    assert not cluster
+    assert not clusters
 
 
-def test_calls_at_batch_prices_are_refused_in_one_line(app, cluster):
+def test_calls_at_batch_prices_are_refused_in_one_line(app, clusters):
     with pytest.raises(ConfigError, match="need no cluster: leave one of the two out"):
         on_nodes(batch_prices=True)
-    assert not cluster
+    assert not clusters
 
 
 def test_a_batch_without_ray_installed_is_one_line(app, monkeypatch):

@@ -14,7 +14,6 @@ from kit.catalogs import local_entries
 from kit.servers.ray_cluster import NEEDS_RAY, cluster, node, wait_for_no_hosts
 
 import vinelm
-from vinelm.profiler import RayCluster
 from vinelm.traces import ObservationStore, check_store
 from vinelm.traces.served.answers import Answers
 
@@ -47,7 +46,7 @@ def wait_for_answers(process, path, number):
 def test_the_answers_of_two_nodes_are_those_of_one_machine(app, cluster, node):
     node()
     one = run(app, output="b.jsonl", budget_usd=0.1)
-    found = run(app, budget_usd=0.1, cluster=RayCluster(address=cluster.address))
+    found = run(app, budget_usd=0.1, engine=f"ray://{cluster.address}")
     assert answers("a.jsonl") == answers("b.jsonl")
     assert found.spent_usd == pytest.approx(one.spent_usd)
     wait_for_no_hosts()

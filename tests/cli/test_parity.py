@@ -57,14 +57,11 @@ EXCEPTIONS = {
         [
             "profile --engine: no keyword",
             "profile --ship: no keyword",
-            "batch --engine: no keyword",
-            "batch --ship: no keyword",
             "replay --engine: no keyword",
             "replay --ship: no keyword",
         ],
-        "two words that make the RayCluster of ExecutionConfig(cluster=) and batch(cluster=)",
+        "two words that make the RayCluster of ExecutionConfig(cluster=) and replay(cluster=)",
     ),
-    "batch cluster: no option": "it is --engine and --ship",
     "replay cluster: no option": "it is --engine and --ship",
     "profile requests: no option": "Request objects; a command has --dataset and --limit",
     **dict.fromkeys(

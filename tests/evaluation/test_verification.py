@@ -9,22 +9,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.servers.fake_cluster import clusters
 from kit.templates import agent, branching
 from kit.tries import random_merged
 
 import vinelm
-from vinelm.errors import CallRefused, ConfigError, StoreError
+from vinelm.errors import CallRefused, ConfigError, DatasetError, StoreError
 from vinelm.money import GuardPair, SpendGuard
 from vinelm.objective import Objective
+from vinelm.profiler.cluster.messages import Granted
 from vinelm.profiler.execution.ledger import Ledger
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
+from vinelm.running import hosts
 from vinelm.running.serving_record import ServedTask, serving_record
 from vinelm.traces import ObservationStore, ServedRequest, check_store
 from vinelm.traces.testing import an_identity
 from vinelm.verdicts.verification import digest_of_plans, held_out
 from vinelm.verdicts.verification_result import _kept
 
+__all__ = ["clusters"]
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 BEST = Objective(maximize="accuracy")
 
@@ -283,6 +287,83 @@ def test_an_interrupted_run_loses_nothing_and_serves_nothing_twice(app, monkeypa
     assert rest.rows == whole.rows
     assert rest.spent_usd == pytest.approx(whole.spent_usd)
 
+
+# -- on the nodes of a cluster ----------------------------------------------------------------------------------
+
+
+def verified(**changes):
+    given = {"workflow": "verified_app:workflow", "requests": 24, "budget_usd": 1.0}
+    return vinelm.verify("s.db", "t.vine", BEST, **(given | changes))
+
+
+def evaluated(**changes):
+    given = {"workflow": "verified_app:workflow", "serve": 12, "budget_usd": 1.0}
+    return vinelm.evaluate("s.db", "t.vine", BEST, **(given | changes))
+
+
+def test_nodes_give_the_results_of_one_machine(app, clusters):
+    one, found = verified(), verified(engine="ray://auto", log="v.db")
+    assert found.rows == one.rows
+    assert found.spent_usd == pytest.approx(one.spent_usd) == committed_usd(Path("v.db"))
+    one, found = evaluated(), evaluated(engine="ray://auto")
+    assert found.policies == one.policies
+    spent_usd = one.verdict.spent_usd
+    assert found.spent_usd == pytest.approx(spent_usd)
+    assert replace(found.verdict, spent_usd=spent_usd) == one.verdict
+    for link in clusters:
+        assert {host for host, _ in link.sent} == {0, 1}
+
+
+def test_nodes_with_signals_give_the_results_of_one_machine(app, clusters):
+    assert verified(engine="ray://auto", signals=True).rows == verified(signals=True).rows
+
+
+def test_a_lost_node_costs_the_bound_of_its_requests_and_no_result(app, clusters):
+    one, notes, dropped = verified(), [], []
+
+    def on_sent(link, host, message):
+        if len(link.sent) >= 30 and isinstance(message, Granted) and not dropped:  # what was asked for is reserved by now
+            dropped.append(host)
+            link.drop(host)
+
+    clusters.on_sent = on_sent
+    found = verified(engine="ray://auto", log="v.db", on_note=notes.append)
+    assert found.rows == one.rows
+    assert found.spent_usd > one.spent_usd
+    assert found.spent_usd == pytest.approx(committed_usd(Path("v.db")))
+    (note,) = notes
+    assert "with it: counted at their bound, executed again" in note
+
+
+def test_what_the_budget_refuses_is_not_made_on_nodes_and_one_machine_goes_on(app, clusters):
+    whole = verified()
+    part = verified(engine="ray://auto", log="v.db", budget_usd=whole.spent_usd / 2)
+    assert 0 < len(part.rows) < 24
+    assert part.spent_usd <= whole.spent_usd / 2 + 1e-9
+    assert verified(log="v.db").rows == whole.rows
+
+
+@pytest.mark.parametrize("verb", [verified, evaluated])
+def test_what_nodes_cannot_load_is_one_line_before_anything_is_spent(app, clusters, verb):
+    with pytest.raises(ConfigError, match="other machines cannot load a Workflow object: name it as module:attribute"):
+        verb(engine="ray://auto", workflow=app, log="v.db")
+    clusters.changed = lambda maker: hosts.NodeWorkerMaker(**(vars(maker) | {"digest": "other"}))
+    with pytest.raises(DatasetError, match=r"^Ray node one: the data set is another one there"):
+        verb(engine="ray://auto", log="v.db")
+    with pytest.raises(ConfigError, match="unknown engine 'slurm': use this-machine"):
+        verb(engine="slurm", log="v.db")
+    with pytest.raises(ConfigError, match="ship has no effect"):
+        verb(ship=True, log="v.db")
+    assert not Path("v.db").exists()
+
+
+def test_nodes_without_serving_are_one_line(app, clusters):
+    with pytest.raises(ConfigError, match="engine has no effect unless requests are served"):
+        vinelm.evaluate("s.db", engine="ray://auto")
+    assert not clusters
+
+
+# -- kills ------------------------------------------------------------------------------------------------------
 
 KILLED = """
 import os, signal, sys, threading

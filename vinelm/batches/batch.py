@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,6 @@ from vinelm.api.profiling import require_budget
 from vinelm.backends import create_backends
 from vinelm.backends.remote.batches import BatchTimes
 from vinelm.batches.batch_prices import BatchPricedRun, gate_for, in_batches, require_repeatable, rest_s
-from vinelm.batches.hosts import on_nodes
 from vinelm.batches.requests import BatchRequests, requests_of
 from vinelm.batches.result import BatchResult, require_own, write_lines
 from vinelm.batches.run import INTERRUPTED, BatchRun, Served
@@ -31,6 +30,7 @@ from vinelm.profiler import RayCluster
 from vinelm.profiler.execution.batching import CODE, PART
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
+from vinelm.running.hosts import Server, serving
 from vinelm.running.request_ledger import RequestLedger
 from vinelm.running.serving_record import digest_of_plans, opened_record
 from vinelm.traces import ObservationStore, StoreIdentity
@@ -65,7 +65,8 @@ def batch(
     seed: int = 0,
     batch_prices: bool | BatchTimes = False,
     dry_run: bool = False,
-    cluster: RayCluster | None = None,
+    engine: str = "this-machine",
+    ship: bool = False,
     on_done: Callable[[int, int], None] = lambda done, total: None,
     on_note: Callable[[str], None] | None = None,
 ) -> BatchResult:
@@ -98,8 +99,9 @@ def batch(
         batch_prices: Buy calls in the providers' batches: half the price, up to a day for each invocation of a request, as far
             as ``deadline_s`` leaves the time. In Python also how long to wait for them.
         dry_run: Print what would be answered, for how much and how long. Calls nothing.
-        cluster: The Ray cluster whose nodes serve the requests; None for this machine. The workflow has to be named, and each
-            node needs it, the data set and the keys.
+        engine: Machines that do the work: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one
+            that this machine belongs to) or ray://local (starts one for this run). In Python the workflow has to be named.
+        ship: With ``engine=ray://...``: copy the current folder, without .env, to the nodes.
         on_done: Called as ``on_done(done, total)`` with the different requests now and then.
         on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
 
@@ -131,6 +133,7 @@ def batch(
         raise ConfigError(f"the deadline is {deadline_s} s: it must be a number of seconds > 0")
     if workers < 1:
         raise ConfigError(f"workers is {workers}: at least one request must be under way")
+    cluster = RayCluster.of(engine, ship=ship)
     if cluster is not None and batch_prices:
         raise ConfigError("calls at batch prices wait for their provider and need no cluster: leave one of the two out")
     cache_age_s = AGE_S if cache_age_s is None else cache_age_s
@@ -139,8 +142,6 @@ def batch(
     if cache is not None and (cluster is not None or batch_prices):
         other = "calls of a cluster's nodes" if cluster is not None else "calls in providers' batches"
         raise ConfigError(f"{other} have no common cache: leave one of the two out")
-    if cluster is not None and isinstance(name, Workflow):
-        raise ConfigError("other machines cannot load a Workflow object: name it as module:attribute")
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
     times = BatchTimes() if batch_prices is True else batch_prices or None
     made = _Batch(workflow, annotated, objective, None if models is None else Catalog.of(models), seed=seed, times=times)
@@ -164,15 +165,11 @@ def batch(
     address = address_of(store or output.with_suffix(".db"))
     _require_output(output, dataset, address)
     _require_enough(forecast, steered, len(made.found.order))
-    serving: AbstractContextManager[Served] = nullcontext(made.served)
-    if cluster is not None:
-        folder = Path(models).parent if isinstance(models, str | Path) else None
-        source = {"workflow": name, "dataset": dataset, "columns": columns, "folder": folder, "seed": seed}
-        serving = on_nodes(made.served, annotated, cluster, on_note, **source)
-    with serving as made.served:  # before the store: the deadline counts from its first moment
-        calls = (
-            None if cluster is not None or times is not None else (None if cache is None else address_of(cache), cache_age_s)
-        )
+    calls = None if cluster is not None or times is not None else (None if cache is None else address_of(cache), cache_age_s)
+    with serving(  # before the store: the deadline counts from its first moment
+        made.served, annotated, cluster, on_note, verb="batch", models=models, make=Served.of, labelled=False, workflow=name,
+        dataset=dataset, columns=columns, seed=seed,
+    ) as made.server:  # fmt: skip
         return made.run(address, steered, settings, on_done, calls)
 
 
@@ -220,6 +217,7 @@ class _Batch:
         if times is not None:
             self.gate, backends = gate_for(workflow.template, catalog, backends, times)
         self.served = Served.of(workflow, annotated, catalog, backends)
+        self.server: Server = self.served
         if times is not None:
             require_repeatable(workflow, self.served.app, objective)
         self.found: BatchRequests = requests_of(workflow, catalog, self.served.app)
@@ -329,6 +327,7 @@ class _Batch:
             raise ConfigError("calls of this batch are bought in the provider's batches: run it with batch prices", code=CODE)
         ledger = RequestLedger(store, steered.budget_usd, records)
         common: dict[str, Any] = {
+            "server": self.server,
             "elapsed_s": self._clock(store.identity.created_at),
             "deadline_s": steered.deadline_s,
             "workers": steered.workers,

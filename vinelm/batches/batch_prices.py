@@ -128,7 +128,7 @@ class BatchPricedRun(BatchRun):
     ) -> None:
         super().__init__(*common, **named)
         self._gate, self._records, self._window_s, self._forecast = gate, records, times.wait_s, forecast
-        steps = walk(self._served.workflow.template.steps)
+        steps = walk(self._app.workflow.template.steps)
         self._side_by_side = max((len(step.stages) for step in steps if isinstance(step, Parallel)), default=1)
         self._begun: dict[str, _Begun] = {}
         self._ready: deque[str] = deque()
@@ -272,7 +272,7 @@ class BatchPricedRun(BatchRun):
         unit.begin(guard.add_inherited)
         try:
             with self._gate.unit(unit.cell, is_batched=True, again=unit), self._once(unit):
-                answer = self._served.answer(key, request, begun.drawn)
+                answer: Answer = replace(self._server.serve(request, begun.drawn, guard), key=key)
         finally:
             del self._guards[request.id]
         if unit.halted is not None:  # what the application made of it is no answer
@@ -292,7 +292,7 @@ class BatchPricedRun(BatchRun):
     @contextmanager
     def _once(self, unit: ParkedUnit) -> Iterator[None]:
         """Run no node or tool twice that must not: from the first of them on the request waits for no batch."""
-        names = self._served.workflow.unrepeatable
+        names = self._app.workflow.unrepeatable
         if not names:
             yield
             return

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,8 @@ class Drawn:
     """The plan of a request.
 
     Args:
-        planner: Leads to it, for :class:`~vinelm.controller.Session`. Its dollars include the price of seconds.
+        planner: Leads to it, for :class:`~vinelm.controller.Session`. Its dollars include the price of seconds. None in another
+            process, which makes it of the weights.
         objective: Leads to it over the planner.
         usd: Expected dollars of a request, by the trie.
         seconds: Expected seconds of a request, by the trie at zero load.
@@ -50,12 +51,15 @@ class Drawn:
         weights: What a dollar and a second weigh in the planner's dollars; see :func:`priced`.
     """
 
-    planner: Planner
+    planner: Planner | None
     objective: Objective
     usd: float
     seconds: float
     accuracy: float
     weights: tuple[float, float] = NO_PRICE
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Drawn, (None, self.objective, self.usd, self.seconds, self.accuracy, self.weights)
 
 
 class Share(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from vinelm.adapters.langgraph import build_graph
@@ -14,18 +14,20 @@ from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.api import VineLM
 from vinelm.backends.remote.equal_calls import EqualCalls, KeepsCalls
 from vinelm.batches.ordered_models import OrderedModels
-from vinelm.batches.plan_shares import Drawn
+from vinelm.batches.plan_shares import PLANNERS, Drawn, priced
 from vinelm.batches.requests import BatchRequests
 from vinelm.batches.result import Tally
 from vinelm.batches.steering import Steering
 from vinelm.catalog import Catalog
+from vinelm.controller import Planner
 from vinelm.errors import FailureKind, StageBroken, WorkflowError, is_of_code
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.running.crew import TICK_S, Crew
+from vinelm.running.hosts import Server
 from vinelm.running.request_ledger import RequestLedger
-from vinelm.running.serving import final_state, measured
+from vinelm.running.serving import Purses, final_state, measured
 from vinelm.signals.declaration import canonical
 from vinelm.traces.served.answers import Answer, Answers
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -41,7 +43,7 @@ BUDGET, DEADLINE, INTERRUPTED = "budget", "deadline", "interrupted"
 """Why requests may be left unanswered."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Served:
     """The application of a batch, ready to be run by several threads.
 
@@ -49,11 +51,23 @@ class Served:
         workflow: Makes the inputs, and names the keys of the answer.
         vine: Makes the policies.
         app: The compiled application.
+        purses: What each request under way pays with.
     """
 
     workflow: Workflow
     vine: VineLM
     app: Any
+    purses: Purses
+
+    @property
+    def vines(self) -> tuple[VineLM, ...]:
+        """See :class:`~vinelm.running.hosts.Application`."""
+        return (self.vine,)
+
+    @cached_property
+    def _planner(self) -> Callable[[tuple[float, float]], Planner]:
+        """Makes the planner of a plan that came from another process, by what a dollar and a second weigh."""
+        return lru_cache(PLANNERS)(partial(priced, self.vine.served_planner()))
 
     @classmethod
     def of(cls, workflow: Workflow, annotated: AnnotatedTrie, catalog: Catalog, backends: Mapping[str, Backend]) -> Served:
@@ -66,11 +80,7 @@ class Served:
             kind=workflow.kind,
             allow_unproven=True,  # the plan that was asked for is what the budget was given for
         )
-        return cls(workflow, vine, build_graph(workflow, vine))
-
-    def guard_calls(self, guards: Mapping[str, CallGuard]) -> None:
-        """Let each call be asked of the guard of its request, by the request's id, from now on; without one it is refused."""
-        self.vine.adapter.account_of = lambda run: None if run.request is None else guards[run.request.id]
+        return cls(workflow, vine, build_graph(workflow, vine), Purses(vine.adapter))
 
     def order_calls(self, requests: Sequence[str]) -> OrderedModels:
         """Let calls that wait for an engine's limits go in the order of these requests, by their ids; returns who is told."""
@@ -83,12 +93,14 @@ class Served:
         """Have equal calls answered once, from now on."""
         self.vine.models.equal = EqualCalls(kept, self.vine.adapter.deterministic)
 
-    def answer(self, key: str, request: Request, drawn: Drawn) -> Answer:
-        """Run one request; a failure of its calls or of the application's own code is an answer, too."""
-        vine, workflow = self.vine, self.workflow
-        policy = vine.session(drawn.objective, request=request, clock=vine.new_clock(), planner=drawn.planner)
+    def serve(self, request: Request, plan: Drawn, guard: CallGuard) -> Answer:
+        """Run one request; a failure of its calls or of the application's own code is an answer, too. Its key is the id."""
+        vine, workflow, objective = self.vine, self.workflow, plan.objective
+        planner = plan.planner or self._planner(plan.weights)
+        policy = vine.session(objective, request=request, clock=vine.new_clock(), planner=planner)
         try:
-            state, failure, detail = final_state(workflow, vine, self.app, request, policy=policy, objective=drawn.objective)
+            with self.purses.paying(policy, guard):
+                state, failure, detail = final_state(workflow, vine, self.app, request, policy=policy, objective=objective)
         except WorkflowError as error:  # such as of a graph that waits for a person: the other rows may not
             state, failure, detail = None, "tool", str(error)
         text = None
@@ -96,7 +108,7 @@ class Served:
             text, failure, detail = self._text(request, state)
         equal = [usage for done in policy.invocations for usage in done.usages if usage.is_equal]
         return Answer(
-            key=key,
+            key=request.id,
             answer=text,
             failure=failure,
             detail=detail,
@@ -161,7 +173,8 @@ class BatchRun:
         because: Why some are left without an answer; None where all have one.
 
     Args:
-        served: The application.
+        app: The application.
+        server: Serves the requests: the application, or what stands in its place.
         found: The requests.
         answers: Where answers are kept.
         ledger: In which every call is reserved.
@@ -177,17 +190,18 @@ class BatchRun:
 
     def __init__(
         self,
-        served: Served,
+        app: Served,
         found: BatchRequests,
         answers: Answers,
         ledger: RequestLedger,
         steering: Steering,
         *,
+        server: Server,
         elapsed_s: Callable[[], float] | None,
         deadline_s: float | None,
         workers: int,
     ) -> None:
-        self._served, self._found, self._answers, self._ledger = served, found, answers, ledger
+        self._app, self._server, self._found, self._answers, self._ledger = app, server, found, answers, ledger
         self._steering, self._elapsed_s, self._workers = steering, elapsed_s, workers
         self._deadline_s = deadline_s
         self.tally = Tally(found)
@@ -234,9 +248,8 @@ class BatchRun:
             VineLMError: Of the store, of the configuration, or of the first requests, which all failed.
             KeyboardInterrupt: After the requests under way have ended.
         """
-        self._served.guard_calls(self._guards)
         if self._orders_calls:
-            self._ordered = self._served.order_calls([self._found.first[key].id for key in reversed(self._left)])
+            self._ordered = self._app.order_calls([self._found.first[key].id for key in reversed(self._left)])
         with self._ledger.ahead(lambda: len(self._left)):
             try:
                 with _HeapAtRest() as heap:
@@ -311,7 +324,7 @@ class BatchRun:
             nonlocal lost_usd
             self._guards[request.id] = guard
             try:
-                made.append(self._served.answer(key, request, drawn))
+                made.append(replace(self._server.serve(request, drawn, guard), key=key))
             finally:
                 del self._guards[request.id]
                 if self._ordered is not None:

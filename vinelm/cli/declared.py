@@ -28,6 +28,7 @@ WRITTEN: dict[str, tuple[str, Any]] = {
     "coverage": ("FRACTION", FRACTION),
     "database": ("FILE", Path),
     "dataset": ("FILE", str),
+    "engine": ("WHERE", str),
     "finish": ("", ("all", "good")),
     "ignore": ("FIELD", str),
     "in_use": ("MODEL|JSON", str),

@@ -72,6 +72,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "ray-client": "--engine ray://HOST:PORT",
         "serve-objective": "as in --maximize accuracy --max-cost-usd 0.01",
         "serve-unused": "--serve N serves N of them",
+        "ship-unused": "--ship needs --engine ray://...",
         "stage-broken": "--keep-going does not stop",
         "store-damaged": "`vinelm store check` lists the damage",
         "store-mismatch": "give another --store, or move this one away",

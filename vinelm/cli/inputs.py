@@ -18,7 +18,6 @@ from vinelm.io.reading import read_text
 if TYPE_CHECKING:
     from vinelm.catalog import Catalog, Model
     from vinelm.objective import Objective
-    from vinelm.profiler import RayCluster
 
 DEFAULT_PRESET = "paper"
 FILE = "objective"
@@ -37,24 +36,6 @@ def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog
     from vinelm.catalog import Catalog
 
     return simulated_catalog(preset or DEFAULT_PRESET) if models is None else Catalog.from_file(models)
-
-
-def cluster_of(engine: str, *, ship: bool) -> RayCluster | None:
-    """Return the Ray cluster that ``--engine`` names; None for this machine.
-
-    Raises:
-        ConfigError: It names no machines, or ``--ship`` has no effect.
-    """
-    from vinelm.profiler import RayCluster
-
-    kind, is_ray, address = engine.partition("ray://")
-    if is_ray and not kind:
-        return RayCluster(address=address or "auto", ships_folder=ship)
-    if engine != "this-machine":
-        raise ConfigError(f"unknown engine {engine!r}: use this-machine, ray://HOST:PORT, ray://auto or ray://local")
-    if ship:
-        raise ConfigError("--ship has no effect without --engine ray://...: give it, or leave --ship out")
-    return None
 
 
 def is_trie_file(path: Path) -> bool:

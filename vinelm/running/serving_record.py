@@ -24,13 +24,13 @@ from vinelm.trie.outcomes import OUTCOME_ARRAYS
 
 
 @contextmanager
-def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float) -> Iterator[ServingRecord]:
+def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float | None) -> Iterator[ServingRecord]:
     """Hold the record of one verification, or of one recording, which continues what an interrupted one left.
 
     Args:
         path: The store, created if missing; None keeps nothing: an interrupted verification starts over.
         identity: What is served. A store of anything else is refused.
-        limit_usd: The most that it may cost in dollars, interrupted runs included; may be infinite.
+        limit_usd: The most that it may cost in dollars, interrupted runs included; None: no limit.
 
     Raises:
         ConfigError: The file is the record of another verification.
@@ -93,13 +93,13 @@ class ServingRecord:
 
     Args:
         store: Held by the caller. Calls that an interrupted run left open are charged at their upper bound.
-        limit_usd: The most that the verification may cost in dollars.
+        limit_usd: The most that the verification may cost in dollars; None: no limit.
     """
 
-    def __init__(self, store: ObservationStore, limit_usd: float) -> None:
+    def __init__(self, store: ObservationStore, limit_usd: float | None) -> None:
         self._store, self._kept = store, ServedRequests(store)
-        self._limit_usd = limit_usd
-        self._ledger = RequestLedger(store, None if math.isinf(limit_usd) else limit_usd)
+        self._limit_usd = math.inf if limit_usd is None else limit_usd
+        self._ledger = RequestLedger(store, limit_usd)
         self.served: dict[tuple[str, str], ServedRequest] = dict(self._kept.by_policy())
 
     @property

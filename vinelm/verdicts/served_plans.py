@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from vinelm.api.profiling import require_budget
+from vinelm.api import VineLM
+from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError, EvidenceError
-from vinelm.evaluation.judging.cross_fit import Done, judged_policy
+from vinelm.evaluation.judging.cross_fit import judged_policy
 from vinelm.evaluation.judging.fit import ChosenPolicy, PolicyName, code_of, ends_early
 from vinelm.evaluation.judging.judge import served_verdict
 from vinelm.evaluation.judging.result import Evaluation
@@ -20,12 +18,14 @@ from vinelm.evaluation.off_policy.intervals import served_scores
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.objective import Objective
 from vinelm.plans.assignment import Assignment
-from vinelm.requests.protocols import CallGuard
-from vinelm.requests.workflow import Request
-from vinelm.running.serving_record import ServedTask, ServingRecord, serving_record
+from vinelm.requests.protocols import Backend, CallGuard
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.running.hosts import Server
+from vinelm.running.serving_record import ServedTask, ServingRecord
+from vinelm.traces import StoreIdentity
 from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.verdicts.verification import ServingRun, prepared_run
+from vinelm.verdicts.verification import PLAN, HeldOut, ServingRun
 from vinelm.verdicts.verification_result import MOST_FAILED
 
 Serve = Callable[[Request, CallGuard], ServedRequest]
@@ -56,24 +56,28 @@ class ServedPlans:
     """The plans of one trie for one objective, ready to be served to held-out requests.
 
     Args:
-        run: The workflow, its application and the requests.
+        run: The workflow and its application.
         policies: What is served. Policies with the same fixed plan are served once.
         objective: What is planned for.
+        vines: What makes the policies.
     """
 
     run: ServingRun
     policies: Mapping[PolicyName, _Policy]
     objective: Objective
+    vines: tuple[VineLM, ...]
 
     @classmethod
     def of(
         cls,
-        store: str | Path,
+        workflow: Workflow,
         trie: AnnotatedTrie,
+        catalog: Catalog,
+        backends: Mapping[str, Backend],
+        *,
         objective: Objective,
-        **asked: Any,
     ) -> ServedPlans:
-        """Plan, and prepare the application, for what :func:`~vinelm.verify` is asked.
+        """Plan, and prepare the application.
 
         Raises:
             ConfigError: See :func:`~vinelm.verify`; also if no static plan or no single model meets the bounds.
@@ -81,21 +85,23 @@ class ServedPlans:
         """
 
         def prepared(signals: bool) -> ServingRun:
-            return prepared_run(store, trie, objective, signals=signals, **asked)
+            return ServingRun.of(workflow, trie, catalog, backends, objective=objective, signals=signals)
 
         run = prepared(signals=False)
         policies: dict[PolicyName, _Policy] = {"paths": _session(run)}
+        vines = [run.vine]
         if trie.signals is not None and run.workflow.agree is not None:
             over_signals = prepared(signals=True)
             policies["signals"] = _session(over_signals)
+            vines.append(over_signals.vine)
         plans = plans_over(trie)
         for role in ("static", "single"):
             plan = plans.mixed_fixed(objective, role)
             if plan is None:
                 raise ConfigError(f"no {role} plan meets {objective}: there is nothing to compare with; loosen the bounds")
             policies[role] = _Policy(
-                serve=lambda request, budget, plan=plan: run.serve_along(  # type: ignore[misc]
-                    partial(plans.policy, Assignment(plan.parts).of(request.id)), request, budget
+                serve=lambda request, guard, plan=plan: run.serve_along(  # type: ignore[misc]
+                    partial(plans.policy, Assignment(plan.parts).of(request.id)), request, guard
                 ),
                 words=plan.words,
                 promised_accuracy=plan.accuracy,
@@ -103,7 +109,16 @@ class ServedPlans:
                 code=code_of(plan),
                 ends_early=ends_early(plan),
             )
-        return cls(run, policies, objective)
+        return cls(run, policies, objective, tuple(vines))
+
+    @property
+    def workflow(self) -> Workflow:
+        """See :class:`~vinelm.running.hosts.Application`."""
+        return self.run.workflow
+
+    def serve(self, request: Request, plan: PolicyName, guard: CallGuard) -> ServedRequest:
+        """Serve one request under one of the policies."""
+        return self.policies[plan].serve(request, guard)
 
     @property
     def _distinct(self) -> dict[PolicyName, _Policy]:
@@ -111,41 +126,31 @@ class ServedPlans:
         by_words = {("plan" if name in ("static", "single") else name, one.words): name for name, one in self.policies.items()}
         return {name: self.policies[name] for name in self.policies if name in by_words.values()}
 
-    def evaluation(
-        self, budget_usd: float | None, log: Path | None, on_done: Done, *, max_loss: float, workers: int
-    ) -> Evaluation:
-        """Serve every request under every policy, and judge. A request counts once all policies have served it.
+    def tasks(self, server: Server, requests: Sequence[Request]) -> list[ServedTask]:
+        """Return every request under every policy, to be served by that."""
+        return [
+            ServedTask(name, request.id, partial(server.serve, request, name))
+            for request in requests
+            for name in self._distinct
+        ]
+
+    def identity(self, asked: HeldOut) -> StoreIdentity:
+        """Return what decides the results."""
+        return asked.identity(self.objective, self.run.annotated, **{name: one.words for name, one in self._distinct.items()})
+
+    def evaluation(self, record: ServingRecord, asked: HeldOut, max_loss: float) -> Evaluation:
+        """Judge what was served. A request counts once all policies have served it.
 
         Args:
-            budget_usd: The most that it may cost in dollars; None only where models are free or simulated.
-            log: A store that keeps each served request; None keeps nothing.
-            on_done: Called as ``on_done(done, total, what)``.
+            record: What was served.
+            asked: The requests.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
-            workers: Requests under way at a time, >= 1.
 
         Raises:
-            ConfigError: Models cost money and no budget is given, or the log is of another evaluation.
             BudgetExhausted: The budget ended before every policy had served two requests.
+            EvidenceError: Too many requests failed.
         """
-        require_budget(self.run.backends, budget_usd)
-        limit = math.inf if budget_usd is None else budget_usd
-        words = {name: one.words for name, one in self._distinct.items()}
-        with serving_record(log, self.run.identity(**words), limit) as record:
-            self._serve_all(record, workers, on_done)
-            return self._evaluation(record, max_loss)
-
-    def _serve_all(self, record: ServingRecord, workers: int, on_done: Done) -> None:
-        tasks = [
-            ServedTask(name, request.id, partial(policy.serve, request))
-            for request in self.run.requests
-            for name, policy in self._distinct.items()
-        ]
-        record.serve_all(tasks, workers=workers, on_done=lambda done: on_done(done, len(tasks), "serving"))
-
-    def _evaluation(self, record: ServingRecord, max_loss: float) -> Evaluation:
-        served = {
-            request.id: [record.served.get((name, request.id)) for name in self._distinct] for request in self.run.requests
-        }
+        served = {request.id: [record.served.get((name, request.id)) for name in self._distinct] for request in asked.requests}
         whole = [request for request, found in served.items() if all(found)]
         if len(whole) < 2:
             raise BudgetExhausted(f"the budget is reached after {len(whole)} requests that every policy has served: raise it")
@@ -173,7 +178,7 @@ class ServedPlans:
             {name: one.chosen for name, one in self.policies.items()},
             {name: of for name, (of,) in scores.items()},
             self.objective,
-            max_loss=max_loss, seed=self.run.seed, spent_usd=record.spent_usd,
+            max_loss=max_loss, seed=asked.source["seed"], spent_usd=record.spent_usd,
         )  # fmt: skip
         return Evaluation(
             verdict=verdict,
@@ -186,8 +191,8 @@ class ServedPlans:
             rows=0,
             spent_usd=record.spent_usd,
             is_served=True,
-            is_complete=len(whole) == len(self.run.requests),
-            is_simulated=self.run.is_simulated,
+            is_complete=len(whole) == len(asked.requests),
+            is_simulated=asked.is_simulated,
             stop=self.run.annotated.template.stop,
         )
 
@@ -204,7 +209,7 @@ _ORDER: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
 
 def _session(run: ServingRun) -> _Policy:
     return _Policy(
-        serve=run.serve_planned,
+        serve=lambda request, guard: run.serve(request, PLAN, guard),
         words=run.decision.words,
         promised_accuracy=run.decision.accuracy,
         promised_cost_usd=run.decision.path_cost_usd,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from vinelm.api.estimation import estimate_store, fitted, require_same_workflow
+from vinelm.api.profiling import require_budget
 from vinelm.catalog import Catalog
 from vinelm.datasets import Columns
 from vinelm.errors import ConfigError, EvidenceError
@@ -18,6 +20,7 @@ from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.judging.result import Evaluation
 from vinelm.evaluation.off_policy.buying import samplers_of
 from vinelm.objective import Objective
+from vinelm.profiler import RayCluster
 from vinelm.requests.workflow import Workflow
 from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -39,9 +42,12 @@ def evaluate(
     models: Catalog | str | Path | None = None,
     log: str | Path | None = None,
     workers: int = 4,
+    engine: str = "this-machine",
+    ship: bool = False,
     seed: int = 0,
     max_loss: float | None = None,
     on_done: Done = lambda done, total, what: None,
+    on_note: Callable[[str], None] | None = None,
 ) -> Evaluation:
     """Say whether VineLM is worth using for a workflow. Calls no model and spends nothing, unless ``serve`` is given.
 
@@ -70,10 +76,15 @@ def evaluate(
         log: With ``serve``: store that keeps each served request; the same line continues it; by default STORE with
             .evaluate.db. In Python None keeps nothing.
         workers: With ``serve``: requests under way at a time.
+        engine: With ``serve``: machines that do the work: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT,
+            ray://auto (the one that this machine belongs to) or ray://local (starts one for this run). In Python the workflow
+            has to be named.
+        ship: With ``engine=ray://...``: copy the current folder, without .env, to the nodes.
         seed: Seed of samples, splits and simulated answers.
         max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch. In Python a fraction in [0, 1). None:
             as the trie was estimated, else 3 points.
         on_done: Called as ``on_done(done, total, what)``.
+        on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
 
     Returns:
         The verdict with the figures behind it.
@@ -94,8 +105,11 @@ def evaluate(
         raise ConfigError("serving needs one objective: a target and its bounds", code="serve-objective")
     subject = _Subject.of(store, trie, seed, on_done)
     if serve is None:
-        unused = {"budget_usd": budget_usd, "log": log, "workflow": workflow, "models": models, "dataset": dataset}
-        for name, value in {**unused, "columns": columns or None}.items():
+        unused = {
+            "budget_usd": budget_usd, "log": log, "workflow": workflow, "models": models, "dataset": dataset,
+            "columns": columns or None, "engine": None if engine == "this-machine" else engine, "ship": ship or None,
+        }  # fmt: skip
+        for name, value in unused.items():
             if value is not None:
                 raise ConfigError(f"{name} has no effect unless requests are served: leave it out", code="serve-unused")
         if in_use is not None and objective is not None:
@@ -103,15 +117,25 @@ def evaluate(
         return subject.judged(objective, in_use, max_loss)
     if in_use is not None:
         raise ConfigError("in_use has no effect where requests are served: leave it out")
+    from vinelm.running.serving_record import serving_record
     from vinelm.verdicts.served_plans import ServedPlans
+    from vinelm.verdicts.verification import HeldOut
 
     assert objective is not None
-    served = ServedPlans.of(
-        store, subject.whole, objective, workflow=workflow, dataset=dataset, columns=columns, models=models, requests=serve,
-        seed=seed,
-    )  # fmt: skip
-    log = None if log is None else Path(log)
-    return served.evaluation(budget_usd, log, on_done, max_loss=MAX_LOSS if max_loss is None else max_loss, workers=workers)
+    cluster = RayCluster.of(engine, ship=ship)
+    asked = HeldOut.of(
+        store, subject.whole, workflow=workflow, dataset=dataset, columns=columns, models=models, requests=serve, seed=seed
+    )
+    make = partial(ServedPlans.of, objective=objective)
+    plans = asked.made(make)
+    require_budget(asked.backends, budget_usd)
+    with (
+        asked.serving(plans, make, "evaluate", cluster, on_note) as server,
+        serving_record(None if log is None else Path(log), plans.identity(asked), budget_usd) as record,
+    ):
+        tasks = plans.tasks(server, asked.requests)
+        record.serve_all(tasks, workers=workers, on_done=lambda done: on_done(done, len(tasks), "serving"))
+        return plans.evaluation(record, asked, MAX_LOSS if max_loss is None else max_loss)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -107,8 +106,7 @@ def record_tools(
     recording = _Recording.of(workflow, vine, read_only)
     identity = identity_of(workflow, catalog, backends, seed)
     identity = replace(identity, workflow=f"{workflow.name} (tools)")  # so that no profile adds to its ledger
-    limit = math.inf if budget_usd is None else budget_usd
-    with serving_record(store, identity, limit) as served:
+    with serving_record(store, identity, budget_usd) as served:
         # One at a time: what a tool is heard to do says of which run it is, and not of which request.
         served.serve_all(map(recording.task, workflow.requests), on_done=lambda done: on_done(done, len(workflow.requests)))
         wanted = {request.id for request in workflow.requests}

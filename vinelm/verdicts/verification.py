@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vinelm.adapters.langgraph import build_graph
 from vinelm.api import VineLM
@@ -27,16 +27,20 @@ from vinelm.money.guard_pair import GuardPair
 from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
 from vinelm.policies import Policy, StaticPolicy
+from vinelm.profiler import RayCluster
 from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
+from vinelm.running.hosts import Application, Server, serving
 from vinelm.running.serving import Purses, judge_of, serve
-from vinelm.running.serving_record import ServedTask, ServingRecord, digest_of_plans, serving_record
+from vinelm.running.serving_record import ServedTask, digest_of_plans, serving_record
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.verdicts.verification_result import Verification
 from vinelm.vinefile import load_trie
 from vinelm.workflows import WORKFLOWS, load_workflow
+
+App = TypeVar("App", bound=Application)
 
 DEFAULT_REQUESTS = 100
 PLAN = "plan"
@@ -58,8 +62,11 @@ def verify(
     signals: bool = False,
     log: str | Path | None = None,
     workers: int = 4,
+    engine: str = "this-machine",
+    ship: bool = False,
     dry_run: bool = False,
     on_done: Callable[[int, int], None] = lambda done, total: None,
+    on_note: Callable[[str], None] | None = None,
 ) -> Verification:
     """Serve requests that the estimate has not seen under the plan for an objective, and judge its promise.
 
@@ -89,8 +96,12 @@ def verify(
         log: Store that keeps each served request; the same line continues it; by default TRIE with .verify.db. In Python None
             keeps nothing.
         workers: Requests under way at a time.
+        engine: Machines that do the work: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one
+            that this machine belongs to) or ray://local (starts one for this run). In Python the workflow has to be named.
+        ship: With ``engine=ray://...``: copy the current folder, without .env, to the nodes.
         dry_run: Print what would be served and its expected price. Calls nothing.
         on_done: Called as ``on_done(done, total)`` while requests are served.
+        on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
 
     Returns:
         The promise, the results, and the verdict that ``vinelm plan`` gives on the plan. If the budget is reached early,
@@ -110,73 +121,133 @@ def verify(
         >>> len(found.rows), found.accuracy_promise
         (30, 'kept')
     """
-    run = prepared_run(
-        store, trie, objective, workflow=workflow, dataset=dataset, columns=columns, models=models, requests=requests,
-        seed=seed, signals=signals,
-    )  # fmt: skip
+    cluster = RayCluster.of(engine, ship=ship)
+    asked = HeldOut.of(
+        store, trie, workflow=workflow, dataset=dataset, columns=columns, models=models, requests=requests, seed=seed
+    )
+    make = partial(ServingRun.of, objective=objective, signals=signals)
+    run = asked.made(make)
+
+    def result(rows: Mapping[tuple[str, str], ServedRequest], spent_usd: float) -> Verification:
+        found = (rows.get((PLAN, request.id)) for request in asked.requests)
+        return Verification(
+            decision=run.decision,
+            requests=len(asked.requests),
+            rows=tuple(row for row in found if row is not None),
+            spent_usd=spent_usd,
+            is_simulated=asked.is_simulated,
+        )
+
     if dry_run:
-        return run.result([], 0.0)
-    require_budget(run.backends, budget_usd)
-    limit = math.inf if budget_usd is None else budget_usd
-    with serving_record(None if log is None else Path(log), run.identity(), limit) as record:
-        return run.serve(record, workers, on_done)
+        return result({}, 0.0)
+    require_budget(asked.backends, budget_usd)
+    with (
+        asked.serving(run, make, "verify", cluster, on_note) as server,
+        serving_record(None if log is None else Path(log), asked.identity(objective, run.annotated), budget_usd) as record,
+    ):
+        tasks = [ServedTask(PLAN, request.id, partial(server.serve, request, PLAN)) for request in asked.requests]
+        record.serve_all(tasks, workers=workers, on_done=lambda done: on_done(done, len(tasks)))
+        return result(record.served, record.spent_usd)
 
 
 # -- preparing -------------------------------------------------------------------------------------------------
 
 
-def prepared_run(
-    store: str | Path,
-    trie: AnnotatedTrie | str | Path,
-    objective: Objective,
-    *,
-    workflow: Workflow | str | None,
-    dataset: str | Path | None,
-    columns: Columns | Iterable[str] | None,
-    models: Catalog | str | Path | None,
-    requests: int | None,
-    seed: int,
-    signals: bool,
-) -> ServingRun:
-    """Return a run that is ready to serve; see :func:`verify` for the arguments and what it raises."""
-    annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
-    annotated = replace(annotated, signals=require_signals(annotated) if signals else None)
-    with ObservationStore.open(store) as opened:
-        identity, seen = opened.identity, {row.request_id for row in opened.observations()}
-    require_same_workflow(
-        annotated, identity.workflow, identity.dataset_digest, str(trie) if isinstance(trie, str | Path) else ""
-    )
-    if workflow is None and identity.workflow not in WORKFLOWS:  # a store may be anybody's: it names no module to import
-        raise ConfigError(f"the store's workflow {identity.workflow!r} is not a bundled one: give workflow", code="not-bundled")
-    workflow = load_workflow(workflow or identity.workflow, dataset=dataset, columns=columns)
-    if workflow.name != identity.workflow:
-        raise ConfigError(f"the workflow is {workflow.name!r}, the store's is {identity.workflow!r}: give a matching pair")
-    workflow = scored_by_labels(workflow)
-    catalog = annotated.catalog if models is None else Catalog.of(models)
-    workflow = replace(workflow, template=annotated.template.base)
-    chosen = held_out(workflow.requests, seen, requests, seed)
-    backends = create_backends(catalog, workflow=workflow, seed=seed)
-    vine = VineLM(
-        catalog,
-        backends,
-        trie=annotated,
-        fallback=False,
-        labelled=True,
-        signals=workflow.signals,
-        kind=workflow.kind,
-        allow_unproven=True,  # it is served to be judged
-    )
-    app = build_graph(workflow, vine)
-    planner = vine.served_planner()
-    if signals and planner.annotated.outcomes is None:
-        raise ConfigError(
-            "the workflow cannot be served by what requests show: it declares no signal, agree or answer, or its graph has no"
-            " vine.route to end at after some answer: verify without signals",
-            code="signals-not-served",
+@dataclass(frozen=True)
+class HeldOut:
+    """Requests that the estimate has not seen, and what they are to be served with.
+
+    Attributes:
+        source: From what another machine loads the same, as :func:`~vinelm.running.hosts.serving` names it.
+    """
+
+    workflow: Workflow
+    annotated: AnnotatedTrie
+    catalog: Catalog
+    backends: Mapping[str, Backend]
+    requests: list[Request]
+    source: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        store: str | Path,
+        trie: AnnotatedTrie | str | Path,
+        *,
+        workflow: Workflow | str | None,
+        dataset: str | Path | None,
+        columns: Columns | Iterable[str] | None,
+        models: Catalog | str | Path | None,
+        requests: int | None,
+        seed: int,
+    ) -> HeldOut:
+        """Load them; see :func:`verify` for the arguments and what it raises."""
+        annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+        with ObservationStore.open(store) as opened:
+            identity, seen = opened.identity, {row.request_id for row in opened.observations()}
+        require_same_workflow(
+            annotated, identity.workflow, identity.dataset_digest, str(trie) if isinstance(trie, str | Path) else ""
         )
-    decision = planner.mixed(replace(objective, on_infeasible="raise"))
-    planned = planner.annotated if signals else annotated
-    return ServingRun(workflow, planned, vine, app, backends, objective, decision, chosen, seed, Purses(vine.adapter))
+        if workflow is None and identity.workflow not in WORKFLOWS:  # a store may be anybody's: it names no module to import
+            raise ConfigError(
+                f"the store's workflow {identity.workflow!r} is not a bundled one: give workflow", code="not-bundled"
+            )
+        if columns is not None and not isinstance(columns, Columns):
+            columns = Columns.parse(columns)
+        named = workflow or identity.workflow
+        workflow = load_workflow(named, dataset=dataset, columns=columns)
+        if workflow.name != identity.workflow:
+            raise ConfigError(f"the workflow is {workflow.name!r}, the store's is {identity.workflow!r}: give a matching pair")
+        catalog = annotated.catalog if models is None else Catalog.of(models)
+        workflow = replace(workflow, template=annotated.template.base)
+        chosen = held_out(scored_by_labels(workflow).requests, seen, requests, seed)
+        backends = create_backends(catalog, workflow=scored_by_labels(workflow), seed=seed)
+        source = {"workflow": named, "dataset": dataset, "columns": columns, "models": models, "seed": seed}
+        return cls(workflow, annotated, catalog, backends, chosen, source)
+
+    def made(self, make: Callable[..., App]) -> App:
+        """Return the application that is made of these."""
+        return make(self.workflow, self.annotated, self.catalog, self.backends)
+
+    def serving(
+        self,
+        app: Application,
+        make: Callable[..., Application],
+        verb: str,
+        cluster: RayCluster | None,
+        on_note: Callable[[str], None] | None,
+    ) -> AbstractContextManager[Server]:
+        """Have an application that was made of these serve requests inside the block, or one on each node of a cluster."""
+        return serving(app, self.annotated, cluster, on_note, verb=verb, make=make, labelled=True, **self.source)
+
+    def identity(self, objective: Objective, plans: AnnotatedTrie, **policies: str) -> StoreIdentity:
+        """Return what decides the results; the number of requests does not, so that it can be raised later.
+
+        Args:
+            objective: What is planned for.
+            plans: What plans are made from.
+            **policies: The words of each policy that is served, by its name.
+        """
+        named = {f"policy {name}": words for name, words in policies.items()}
+        return StoreIdentity(
+            workflow=f"{self.workflow.name} (served)",  # so that no profile adds to its ledger
+            template=plans.template.to_dict(),
+            catalog=self.catalog.to_dict(),
+            dataset_digest=self.workflow.dataset_digest,
+            fingerprint={
+                "trie": digest_of_plans(plans),
+                "objective": json.dumps(objective.to_dict(), sort_keys=True),
+                "seed": str(self.source["seed"]),
+                **named,
+            },
+            is_simulated=self.is_simulated,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    @property
+    def is_simulated(self) -> bool:
+        """True if some models are simulated."""
+        return any(backend.is_simulated for backend in self.backends.values())
 
 
 def held_out(requests: Sequence[Request], seen: set[str], count: int | None, seed: int) -> list[Request]:
@@ -210,78 +281,77 @@ def held_out(requests: Sequence[Request], seen: set[str], count: int | None, see
 
 @dataclass(frozen=True)
 class ServingRun:
-    """Held-out requests, the application and a plan that is ready to be served to them."""
+    """An application and a plan that is ready to be served.
+
+    Attributes:
+        annotated: What the plan is made from.
+        decision: The plan at the first step.
+    """
 
     workflow: Workflow
     annotated: AnnotatedTrie
     vine: VineLM
     app: Any
-    backends: Mapping[str, Backend]
     objective: Objective
     decision: Decision
-    requests: list[Request]
-    seed: int
     purses: Purses
 
-    def identity(self, **policies: str) -> StoreIdentity:
-        """Return what decides the results; the number of requests does not, so that it can be raised later.
-
-        Args:
-            **policies: The words of each policy that is served, by its name.
-        """
-        named = {f"policy {name}": words for name, words in policies.items()}
-        return StoreIdentity(
-            workflow=f"{self.workflow.name} (served)",  # so that no profile adds to its ledger
-            template=self.annotated.template.to_dict(),
-            catalog=self.vine.catalog.to_dict(),
-            dataset_digest=self.workflow.dataset_digest,
-            fingerprint={
-                "trie": digest_of_plans(self.annotated),
-                "objective": json.dumps(self.objective.to_dict(), sort_keys=True),
-                "seed": str(self.seed),
-                **named,
-            },
-            is_simulated=self.is_simulated,
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    @classmethod
+    def of(
+        cls,
+        workflow: Workflow,
+        annotated: AnnotatedTrie,
+        catalog: Catalog,
+        backends: Mapping[str, Backend],
+        *,
+        objective: Objective,
+        signals: bool,
+    ) -> ServingRun:
+        """Build the application, and plan; see :func:`verify` for what it raises."""
+        annotated = replace(annotated, signals=require_signals(annotated) if signals else None)
+        workflow = scored_by_labels(workflow)
+        vine = VineLM(
+            catalog,
+            backends,
+            trie=annotated,
+            fallback=False,
+            labelled=True,
+            signals=workflow.signals,
+            kind=workflow.kind,
+            allow_unproven=True,  # it is served to be judged
         )
+        app = build_graph(workflow, vine)
+        planner = vine.served_planner()
+        if signals and planner.annotated.outcomes is None:
+            raise ConfigError(
+                "the workflow cannot be served by what requests show: it declares no signal, agree or answer, or its graph has"
+                " no vine.route to end at after some answer: verify without signals",
+                code="signals-not-served",
+            )
+        decision = planner.mixed(replace(objective, on_infeasible="raise"))
+        planned = planner.annotated if signals else annotated
+        return cls(workflow, planned, vine, app, objective, decision, Purses(vine.adapter))
 
     @property
-    def is_simulated(self) -> bool:
-        """True if some models are simulated."""
-        return any(backend.is_simulated for backend in self.backends.values())
+    def vines(self) -> tuple[VineLM, ...]:
+        """See :class:`~vinelm.running.hosts.Application`."""
+        return (self.vine,)
 
-    def serve(self, record: ServingRecord, workers: int, on_done: Callable[[int, int], None]) -> Verification:
-        """Serve what the record does not have yet, until the budget refuses a call."""
-        tasks = [ServedTask(PLAN, request.id, partial(self.serve_planned, request)) for request in self.requests]
-        record.serve_all(tasks, workers=workers, on_done=lambda done: on_done(done, len(self.requests)))
-        return self.result(list(record.served.values()), record.spent_usd)
-
-    def result(self, rows: Sequence[ServedRequest], spent_usd: float) -> Verification:
-        """The verification with these rows."""
-        by_id = {row.request_id: row for row in rows}
-        return Verification(
-            decision=self.decision,
-            requests=len(self.requests),
-            rows=tuple(by_id[request.id] for request in self.requests if request.id in by_id),
-            spent_usd=spent_usd,
-            is_simulated=self.is_simulated,
-        )
-
-    def serve_along(self, policy: Callable[..., StaticPolicy], request: Request, budget: CallGuard) -> ServedRequest:
-        """Serve one request by a plan that does not depend on what happens; see :meth:`.Plans.policy`."""
-        judge = judge_of(self.workflow, request)
-        return self.serve_under(policy(clock=self.vine.new_clock(), request=request, judge=judge), request, budget)
-
-    def serve_under(self, policy: Policy, request: Request, budget: CallGuard) -> ServedRequest:
-        """Serve one request under a policy, within the objective's cap for each request and the budget of all."""
-        objective = self.objective
-        if objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
-            budget = GuardPair(SpendGuard(objective.max_cost_usd), budget)
-        with self.purses.paying(policy, budget):
-            return serve(self.workflow, self.vine, self.app, request, policy=policy, objective=objective)
-
-    def serve_planned(self, request: Request, budget: CallGuard) -> ServedRequest:
+    def serve(self, request: Request, plan: str, guard: CallGuard) -> ServedRequest:
         """Serve one request by VineLM's plan."""
         judge = judge_of(self.workflow, request)
         policy = self.vine.session(self.objective, request=request, judge=judge, clock=self.vine.new_clock())
-        return self.serve_under(policy, request, budget)
+        return self.serve_under(policy, request, guard)
+
+    def serve_along(self, policy: Callable[..., StaticPolicy], request: Request, guard: CallGuard) -> ServedRequest:
+        """Serve one request by a plan that does not depend on what happens; see :meth:`.Plans.policy`."""
+        judge = judge_of(self.workflow, request)
+        return self.serve_under(policy(clock=self.vine.new_clock(), request=request, judge=judge), request, guard)
+
+    def serve_under(self, policy: Policy, request: Request, guard: CallGuard) -> ServedRequest:
+        """Serve one request under a policy, within the objective's cap for each request and the budget of all."""
+        objective = self.objective
+        if objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
+            guard = GuardPair(SpendGuard(objective.max_cost_usd), guard)
+        with self.purses.paying(policy, guard):
+            return serve(self.workflow, self.vine, self.app, request, policy=policy, objective=objective)

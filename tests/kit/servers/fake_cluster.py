@@ -1,8 +1,11 @@
 """Hosts of a cluster on threads of this process: the same code as on Ray's nodes, and nodes that can be dropped."""
 
+import pickle
 import queue
 import threading
 from itertools import count
+
+import pytest
 
 from vinelm.errors import InputError
 from vinelm.profiler.cluster.host import UnitHost
@@ -13,10 +16,14 @@ from vinelm.profiler.cluster.messages import (
     HostReady,
     HostRefused,
     HostSaid,
+    HostSetup,
     HostStarted,
     NodeProblem,
     RunUnit,
 )
+from vinelm.profiler.cluster.worker import ClusterWorker
+from vinelm.running import hosts
+from vinelm.version import __version__
 
 
 class FakeCluster:
@@ -77,3 +84,28 @@ class FakeCluster:
 
     def close(self):
         self.disconnect("closed")
+
+
+@pytest.fixture
+def clusters(monkeypatch):
+    """Hosts in place of a cluster's, for verbs that serve requests: each loads the application from what is sent.
+
+    It is a list of the cluster of each run. ``nodes`` are their names, ``on_sent`` is told of messages, and ``changed`` changes
+    what is sent.
+    """
+
+    class Made(list):
+        nodes, changed, on_sent = ("one", "two"), None, None
+
+    made = Made()
+
+    def joined(_, units, models, limiters, on_note, *, verb, unit):
+        sent = pickle.loads(pickle.dumps(made.changed(units) if made.changed else units))  # noqa: S301  # its own
+        setup = HostSetup(version=__version__, units=sent, limited=tuple(limiters), folder=None, path=())
+        link = FakeCluster(setup, None, made.nodes)
+        link.on_sent = made.on_sent
+        made.append(link)
+        return ClusterWorker(link, limiters, on_note, unit=unit)
+
+    monkeypatch.setattr(hosts, "cluster_worker", joined)
+    return made

@@ -10,8 +10,8 @@ import click
 
 from vinelm.cli.console import echo, print_json, progress, say, show_table
 from vinelm.cli.declared import declared
-from vinelm.cli.inputs import cluster_of, in_options, objective_in
-from vinelm.cli.options import cluster_options, objective_options, option, output_options, resumable
+from vinelm.cli.inputs import in_options, objective_in
+from vinelm.cli.options import objective_options, option, output_options, resumable
 from vinelm.cli.quantities import DURATION
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.reports import percent, seconds, usd
@@ -29,12 +29,10 @@ MOST_REASONS = 5
 @objective_options
 @declared(
     "vinelm.batches.batch:batch",
-    "cluster",
     deadline_s=("--deadline TIME", DURATION),
     cache_age_s=("--cache-age TIME", DURATION),
 )
 @option("-o --output FILE", "The answers: JSON lines in the order of the data set.", Path, required=True)
-@cluster_options
 @option("--report HTML", "Write a page about the batch, too.", Path, into="page")
 @output_options
 @resumable
@@ -44,8 +42,6 @@ def command(
     trie: Path,
     output: Path,
     page: Path | None,
-    engine: str,
-    ship: bool,
     as_json: bool,
     quiet: bool,
     **given: Any,
@@ -82,7 +78,6 @@ def command(
             trie,
             objective,
             output=output,
-            cluster=cluster_of(engine, ship=ship),
             on_note=lambda line: echo(line, err=True),
             on_done=lambda done, total: advance(done, total, "batch", f"{done:,} of {total:,} requests"),
             **given,

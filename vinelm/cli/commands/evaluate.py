@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.console import print_json, progress, say, show_table
+from vinelm.cli.console import echo, print_json, progress, say, show_table
 from vinelm.cli.declared import declared
 from vinelm.cli.inputs import in_options, objective_in
 from vinelm.cli.options import objective_options, output_options, path_argument, resumable, store_argument
@@ -48,6 +48,9 @@ def command(*, store: Path, trie: Path | None, as_json: bool, quiet: bool, **giv
 
     Example: vinelm evaluate app.db app.vine --maximize accuracy --serve 50 --budget-usd 2 --workflow app.py:workflow --models
     models.toml --dataset more.jsonl --workers 8 --log judged.db
+
+    Example: vinelm evaluate app.db app.vine --maximize accuracy --serve 50 --budget-usd 2 --workflow app.py:workflow --engine
+    ray://auto --ship
     """
     from vinelm.verdicts import evaluate
 
@@ -55,7 +58,7 @@ def command(*, store: Path, trie: Path | None, as_json: bool, quiet: bool, **giv
     if given["serve"] is not None:
         given["log"] = given["log"] or store.with_suffix(".evaluate.db")
     with in_options(), progress(quiet=quiet) as advance:
-        found = evaluate(store, trie, objective, on_done=advance, **given)
+        found = evaluate(store, trie, objective, on_done=advance, on_note=lambda line: echo(line, err=True), **given)
     _print(found, as_json=as_json)
     if not found.is_complete:
         raise BudgetExhausted(

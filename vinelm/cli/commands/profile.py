@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.declared import declared
-from vinelm.cli.inputs import cluster_of
 from vinelm.cli.options import cluster_options, option, output_options, resumable
 from vinelm.cli.quantities import DURATION, SECONDS, Count
 from vinelm.errors import BudgetExhausted, ConfigError
@@ -99,10 +98,10 @@ def _exit_code(result: ProfileResult) -> int | None:
 def _execution(given: dict[str, Any]) -> ExecutionConfig:
     """Take the options about where units run out of all that are given."""
     from vinelm.api.profiling import BATCH_WORKERS
-    from vinelm.profiler import ExecutionConfig
+    from vinelm.profiler import ExecutionConfig, RayCluster
 
     limits = {name: given.pop(name) for name in ("timeout_s", "memory_mb")}
-    workers, cluster = given.pop("workers"), cluster_of(given.pop("engine"), ship=given.pop("ship"))
+    workers, cluster = given.pop("workers"), RayCluster.of(given.pop("engine"), ship=given.pop("ship"))
     is_batched = given["batch_prices"]
     isolation: Any = given.pop("isolation") or ("thread" if is_batched else "process")
     if is_batched and (isolation != "thread" or cluster is not None):

@@ -11,7 +11,6 @@ import click
 
 from vinelm.cli.console import echo, print_json, progress, say, show_table
 from vinelm.cli.declared import declared
-from vinelm.cli.inputs import cluster_of
 from vinelm.cli.options import cluster_options, flag, option, output_options, resumable
 from vinelm.cli.quantities import USD
 from vinelm.errors import ConfigError
@@ -93,6 +92,7 @@ def command(
 
     Example: vinelm replay export.jsonl --models models.toml --budget-usd 9 --engine ray://auto --ship
     """
+    from vinelm.profiler import RayCluster
     from vinelm.replay import bill_of, read_calls, replay
     from vinelm.replay.formats.reading import TraceReading
     from vinelm.workflows.registry import load_function
@@ -106,7 +106,7 @@ def command(
         if page.resolve() == kept.resolve():
             raise ConfigError(f"--report is {page}, which holds the answers: name another file")
         require_page(page)
-    cluster = cluster_of(engine, ship=ship)
+    cluster = RayCluster.of(engine, ship=ship)
     change = None if redact is None else load_function(redact, "--redact")
     with progress(quiet=quiet) as advance:
 

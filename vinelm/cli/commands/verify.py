@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.console import print_json, progress, say, show_table
+from vinelm.cli.console import echo, print_json, progress, say, show_table
 from vinelm.cli.declared import declared
 from vinelm.cli.inputs import in_options, objective_in
 from vinelm.cli.options import objective_options, output_options, resumable, store_argument, trie_argument
@@ -54,6 +54,9 @@ def command(
 
     Example: vinelm verify app.db app.vine --minimize cost --min-accuracy 80% --signals --workflow app.py:workflow --models
     models.toml --dataset more.jsonl --workers 8 --log judged.db --dry-run
+
+    Example: vinelm verify app.db app.vine --maximize accuracy --workflow app.py:workflow --budget-usd 2 --engine ray://auto
+    --ship
     """
     from vinelm.verdicts import verify
 
@@ -61,7 +64,7 @@ def command(
     log = None if dry_run else log or trie.with_suffix(".verify.db")
     with in_options(), progress(quiet=quiet) as advance:
         found = verify(
-            store, trie, objective, log=log, dry_run=dry_run,
+            store, trie, objective, log=log, dry_run=dry_run, on_note=lambda line: echo(line, err=True),
             on_done=lambda done, total: advance(done, total, "verify", f"{done} of {total} requests"), **given,
         )  # fmt: skip
     _print(objective, found, as_json=as_json, dry_run=dry_run)
