@@ -52,7 +52,7 @@ def command(*, workflow: str, as_json: bool, quiet: bool, **given: Any) -> int |
 
     Example: vinelm profile app.py:workflow --models models.toml --budget-usd 20 --batch-prices --wait 12h
 
-    Example: vinelm profile app.py:workflow --models models.toml --budget-usd 20 --engine ray://auto --ship
+    Example: vinelm profile app.py:workflow --models models.toml --budget-usd 20 --sampler exhaustive --engine ray://auto --ship
     """
     from vinelm.api.profiling import profile, require_sound
     from vinelm.cli.profile_output import print_forecast, print_result, show
