@@ -61,7 +61,7 @@ class Served:
 
     @property
     def vines(self) -> tuple[VineLM, ...]:
-        """See :class:`~vinelm.running.hosts.Application`."""
+        """See :class:`~vinelm.running.hosts.ServedApplication`."""
         return (self.vine,)
 
     @cached_property

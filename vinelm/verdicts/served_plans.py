@@ -113,7 +113,7 @@ class ServedPlans:
 
     @property
     def workflow(self) -> Workflow:
-        """See :class:`~vinelm.running.hosts.Application`."""
+        """See :class:`~vinelm.running.hosts.ServedApplication`."""
         return self.run.workflow
 
     def serve(self, request: Request, plan: PolicyName, guard: CallGuard) -> ServedRequest:

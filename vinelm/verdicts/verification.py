@@ -30,7 +30,7 @@ from vinelm.policies import Policy, StaticPolicy
 from vinelm.profiler import RayCluster
 from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
-from vinelm.running.hosts import Application, Server, serving
+from vinelm.running.hosts import ServedApplication, Server, serving
 from vinelm.running.serving import Purses, judge_of, serve
 from vinelm.running.serving_record import ServedTask, digest_of_plans, serving_record
 from vinelm.traces import ObservationStore, StoreIdentity
@@ -40,7 +40,7 @@ from vinelm.verdicts.verification_result import Verification
 from vinelm.vinefile import load_trie
 from vinelm.workflows import WORKFLOWS, load_workflow
 
-App = TypeVar("App", bound=Application)
+App = TypeVar("App", bound=ServedApplication)
 
 DEFAULT_REQUESTS = 100
 PLAN = "plan"
@@ -211,8 +211,8 @@ class HeldOut:
 
     def serving(
         self,
-        app: Application,
-        make: Callable[..., Application],
+        app: ServedApplication,
+        make: Callable[..., ServedApplication],
         verb: str,
         cluster: RayCluster | None,
         on_note: Callable[[str], None] | None,
@@ -334,7 +334,7 @@ class ServingRun:
 
     @property
     def vines(self) -> tuple[VineLM, ...]:
-        """See :class:`~vinelm.running.hosts.Application`."""
+        """See :class:`~vinelm.running.hosts.ServedApplication`."""
         return (self.vine,)
 
     def serve(self, request: Request, plan: str, guard: CallGuard) -> ServedRequest:
