@@ -117,6 +117,17 @@ def test_a_useless_judge_is_switched_off_and_costs_no_more(tmp_path):
     assert len(judge.asked) < 2 * step.differing
 
 
+def test_a_judge_that_fails_is_said_and_counts_for_nothing(tmp_path):
+    def fails(number, first, second):
+        raise ValueError("no")
+
+    found = replay(recorded(900, today), tmp_path / "a.db", with_boss(JudgeChat(rule=fails)), budget_usd=20, judge="boss")
+    (line,) = [line for line in found.steps[0].notes if line.startswith("judge boss")]
+    assert "0 verdicts and " in line
+    assert "failed calls" in line
+    assert found.waiting
+
+
 def test_a_judge_of_no_known_name_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="judge 'bos' is none of the models"):
         replay(recorded(60), tmp_path / "a.db", models(nano=mixed), budget_usd=1, judge="bos")

@@ -763,8 +763,11 @@ class _Replay:
 
     def _of_judge(self, at: Standing) -> str:
         """What the judge was worth."""
-        asked = [name for _, name in self.kept.answers if name.startswith(f"{self.judge} on ")]
-        told = f"judge {self.judge}, {counted(len(asked), 'verdict')}"
+        said = [answer for (_, name), answer in self.kept.answers.items() if name.startswith(f"{self.judge} on ")]
+        failed = Counter(answer.detail or str(answer.failure) for answer in said if answer.answer is None)
+        told = f"judge {self.judge}, {counted(len(said) - failed.total(), 'verdict')}"
+        if failed:
+            told += f" and {counted(failed.total(), 'failed call')} ({failed.most_common(1)[0][0]})"
         if at.labels < JUDGE_LABELS or at.judge_r2 is None:
             return f"{told}: measured from {JUDGE_LABELS} labels on"
         explains = f"{told}: explains {100 * at.judge_r2:.0f} % of the variance of the labels"
