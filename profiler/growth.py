@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from vinelm.judging import LLMJudge
+from vinelm.judging import AsToday, LLMJudge
 from vinelm.profiler.execution.fingerprint import SETTING, code_digest
 from vinelm.profiler.execution.outcome import with_error
 from vinelm.profiler.scheduling.kept_rows import KeptRows
@@ -23,7 +23,7 @@ from vinelm.signals.declaration import Labels
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.growth.grow import Growth, grow
 from vinelm.traces.growth.plan import RequestDigest
-from vinelm.traces.growth.rescoring import RowsToScore, RowToScore
+from vinelm.traces.growth.rescoring import Rescored, RowsToScore, RowToScore
 from vinelm.traces.store.kinds import request_kinds, set_request_kinds
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.shown import Shown, ShownRows, SignalRecord
@@ -120,7 +120,7 @@ def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDig
         while wave := waiting.wave():
             stopped = rows.stopped() if any(row.is_continued for row in wave) else {}
             scores = pool.map(lambda row: _score(rows, row, stopped), wave)  # noqa: B023 - used up in this turn
-            waiting.record([(row, *score) for row, score in zip(wave, scores, strict=True)])
+            waiting.record(list(zip(wave, scores, strict=True)))
     lost = dict(waiting.finish())
     if growth is None or not growth.rescored:
         return growth
@@ -128,17 +128,22 @@ def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDig
     return replace(growth, kept=growth.kept - failed, rescored=growth.rescored - failed, retired=lost)
 
 
-def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> tuple[bool | float | None, str]:
+def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Rescored:
     """The success of a row, or why it cannot be decided. No call of a model is paid for."""
     job = rows.job((row.request_id, row.prefix), row.state, stopped if row.is_continued else None)
     found = rows.evaluated(job).observation
     if found is None:
-        return None, "scoring them again asks for calls after the loop"
+        return Rescored(reason="scoring them again asks for calls after the loop")
     if rows.units.judging is not None and found.failure is None:
-        return False, ""  # until it is judged; an estimate reads judgements only
-    if found.success is None:
-        return None, "scoring them again failed"
-    return found.success, ""
+        return Rescored(False)  # until it is judged; an estimate reads judgements only
+    if _has_reference(rows) and found.failure is None:  # without a label a row has no score, and is compared later
+        return Rescored(found.success, answer=found.answer)
+    return Rescored(found.success, reason="scoring them again failed" if found.success is None else "")
+
+
+def _has_reference(rows: KeptRows) -> bool:
+    """Whether rows keep answers to be compared with what runs today."""
+    return isinstance(rows.units.workflow.score, AsToday)
 
 
 def _renew_kinds(rows: KeptRows, kinds: Mapping[str, str] | None) -> None:
@@ -172,7 +177,7 @@ def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
     before = shown.record
     if signals is None:
         if before is not None:
-            shown.forget()
+            shown.forget(with_answers=not _has_reference(rows))
         return
     now, every = record_for(signals), store.observations()
     if before is not None and before.shows_as(now) and not (has_restored and before.is_behind):
@@ -249,7 +254,7 @@ class _Renewal:
         if row.failure is not None:
             return Shown(with_error(replace(row, signal=None), self._signals).signal)
         if not self._needs_state:
-            return Shown(self._verdict(row))
+            return self._compared(row, Shown(self._verdict(row)))
         if row.request_id not in self._rows.requests or cell not in self._states:
             return None
         state = self._rows.store.checkpoint(*cell)
@@ -267,7 +272,11 @@ class _Renewal:
             label = row.signal if label is None else label
         if before is not None:
             has_answer = before.answer == now.answer
-        return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else Shown(label)
+        return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else self._compared(row, Shown(label))
+
+    def _compared(self, row: Observation, shown: Shown) -> Shown:
+        """What a row shows, with the answer that is compared with what runs today."""
+        return shown._replace(answer=row.answer, answer_digest=row.answer_digest) if _has_reference(self._rows) else shown
 
     def _verdict(self, row: Observation) -> str | None:
         stage = self._rows.units.template.stage(row.stage)

@@ -25,7 +25,7 @@ from vinelm.backends.offline.scripted import ScriptedChatModel
 from vinelm.backends.prompt_text import prompt_parts
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError, WorkflowError
-from vinelm.judging import LLMJudge
+from vinelm.judging import AsToday, LLMJudge
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.profiler.execution.judging import judge_catalog
@@ -383,6 +383,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
         known = [row for row in shown if row.success is not None]  # a function that goes on shows no answer yet
         ended = [row for row in known if row.stopped] or known[-1:]  # before its end a request may show no answer yet
         yield from (_scored(units, request, row, states[row.depth - 1]) for row in ended[:1])
+        yield from _referred(units.workflow, rows)
         if units.signals is not None:
             yield _shown(units.signals, rows)
 
@@ -415,8 +416,9 @@ def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequenc
 def _failed(row: Observation, request: Request, error: BaseException | None) -> CheckItem:
     if row.failure == "state":
         return CheckItem("checkpoint", False, f"{row.detail}: keep plain JSON types in the state")
-    if row.detail and row.detail.startswith("score "):
+    if row.detail and row.detail.startswith(("score ", "answer ")):
         must = "it must return True or False, or a number in [0, 1]"
+        must = must if row.detail.startswith("score ") else "it must return the answer of every state"
         return CheckItem("scorer", False, f"{row.detail}, on request {request.id!r}: {must}")
     where = f"request {request.id!r}, stage {row.stage!r} as invocation {row.depth}"
     detail = row.detail if error is None else _placed(error)
@@ -449,6 +451,18 @@ def _scored(units: Units, request: Request, row: Observation, state: bytes | Non
     if not isinstance(row.success, bool):
         return CheckItem("scorer", True, f"returns a number in [0, 1]; the scripted answer scores {row.success:g}")
     return CheckItem("scorer", True, f"returns a bool; it calls the scripted answer {'right' if row.success else 'wrong'}")
+
+
+def _referred(workflow: Workflow, rows: Sequence[Observation]) -> Iterator[CheckItem]:
+    """The check of how answers are read where what runs today is the reference."""
+    score = workflow.score
+    if not isinstance(score, AsToday):
+        return
+    unlabelled = sum(not score.is_labelled(request) for request in workflow.requests)
+    said = f"{unlabelled:,} of {len(workflow.requests):,} requests have no label, so that today's answer counts"
+    answers = [row.answer for row in rows if row.answer is not None]
+    shown = f"; the scripted one is read as {answers[-1][:60]}" if answers else ""
+    yield CheckItem("scorer", True, f"{said}{shown}")
 
 
 def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:

@@ -11,7 +11,8 @@ from typing import Any
 from vinelm.adapters.langgraph.exits import resolved
 from vinelm.backends.remote.batches import BatchGate
 from vinelm.catalog import Catalog
-from vinelm.errors import DatasetError
+from vinelm.errors import DatasetError, WorkflowError
+from vinelm.judging import AsToday
 from vinelm.profiler.execution.batching import BatchingWorker, batched_models, gate_of, through
 from vinelm.profiler.execution.fingerprint import SETTING, store_identity
 from vinelm.profiler.execution.ledger import Ledger
@@ -30,7 +31,7 @@ from vinelm.profiler.scheduling.scheduler import Scheduler, interrupts_raised
 from vinelm.profiler.scheduling.settings import ProfileSettings
 from vinelm.requests.protocols import Backend, Sampler
 from vinelm.requests.workflow import Request, Workflow
-from vinelm.rows.observation import Cell
+from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 from vinelm.traces import ObservationStore
 from vinelm.traces.growth.grow import retire_broken
@@ -74,6 +75,7 @@ def profile(
     if not requests:
         raise DatasetError("no request to profile: give at least one")
     workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
+    _require_reference(workflow, workflow.template.bind(tuple(catalog)))
     identity = settings.identity or with_settings_of(store_identity(workflow, catalog, backends), store)
     parts = {part: digest for part, digest in identity.fingerprint.items() if not part.startswith(SETTING)}
     digests, kinds = request_digests(workflow, requests), kinds_of(workflow, requests)
@@ -100,7 +102,7 @@ def profile(
         state.conclude()
         if state.executed:
             classify_new(store, units.signals, settings.on_note)
-        return _result(state, sampler)
+        return _result(state, sampler, settings)
 
 
 def _beside_label(rows: KeptRows, wrong: Iterable[Cell]) -> str:
@@ -188,10 +190,29 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
     return f"{len(cells)} rows of a stage that was broken are executed again; what they cost stays in the ledger"
 
 
-def _result(state: RunState, sampler: Sampler) -> ProfileResult:
+def _require_reference(workflow: Workflow, template: Template) -> None:
+    """Refuse requests without labels where it is not known what runs today, or how its answer is read."""
+    reference = workflow.score
+    if not isinstance(reference, AsToday) or all(reference.is_labelled(request) for request in workflow.requests):
+        return
+    if template.stop == "oracle":
+        raise WorkflowError(
+            "the oracle stop ends where the answer is right, which nobody knows without a label: use stop='workflow'"
+        )
+    if template.today is None:
+        raise WorkflowError(
+            "requests have no label, and it is not known what runs today: say it with Stage(..., default=NAME) in the template"
+        )
+    if (reference.answer is None) != bool(workflow.answer):
+        twice = "as_today(...) and answer= both say" if workflow.answer else "neither as_today(...) nor answer= says"
+        raise WorkflowError(f"{twice} what an answer is: give as_today a function of the state, or Workflow answer=, not both")
+
+
+def _result(state: RunState, sampler: Sampler, settings: ProfileSettings) -> ProfileResult:
     assert state.stopped_by is not None
     coverage = state.cells.coverage
-    rows = [row for row in state.cells.rows.values() if row.request_id in state.requests]
+    rows: Sequence[Observation] = [row for row in state.cells.rows.values() if row.request_id in state.requests]
+    rows = rows if settings.compared is None else settings.compared(rows)
     return ProfileResult(
         stopped_by=state.stopped_by,
         executed=state.executed,
@@ -205,7 +226,7 @@ def _result(state: RunState, sampler: Sampler) -> ProfileResult:
         committed_usd=state.store.committed_usd(),
         abandoned=state.ledger.abandoned,
         message=state.message,
-        single_models=sampler.single_models(rows) if isinstance(sampler, DecidingSampler) else None,
+        single_models=sampler.single_models(rows, settings.counted) if isinstance(sampler, DecidingSampler) else None,
     )
 
 

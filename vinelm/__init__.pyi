@@ -28,6 +28,7 @@ from .judging.judge import llm_judge as llm_judge
 from .objective import Objective as Objective
 from .profiler.scheduling.results import ProfileResult as ProfileResult
 from .profiler.scheduling.settings import ExecutionConfig as ExecutionConfig
+from .replay.as_today import as_today as as_today
 from .replay.recorder import VineRecorder as VineRecorder
 from .reports.store.page import report as report
 from .requests.workflow import Request as Request

@@ -29,7 +29,7 @@ from vinelm.adapters.langgraph.nodes.signature import closure_values, held_attri
 from vinelm.adapters.langgraph.structure.chat_search import code_names, holds_stage
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
-from vinelm.judging import LLMJudge
+from vinelm.judging import AsToday, LLMJudge
 from vinelm.judging.judgement import JUDGED
 from vinelm.profiler.execution.syntax import tree_of
 from vinelm.requests.protocols import Backend
@@ -101,7 +101,7 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
         elif name not in recorder.functions and holds_stage(node.runnable):
             parts[f"node {name}"] = _digest(list(_Code().chain(node.runnable, type(node.runnable).__module__)))
     # What a judge is asked may change: its rows are judged again, and stay (profiler/scheduling/kept_rows.py).
-    parts["scorer"] = JUDGED if isinstance(workflow.score, LLMJudge) else code_digest(workflow.score)
+    parts["scorer"] = JUDGED if isinstance(workflow.score, LLMJudge) else _scorer_digest(workflow.score)
     if workflow.inputs is not None:
         parts["inputs"] = code_digest(workflow.inputs)
     if workflow.answer_interrupt is not None:
@@ -111,6 +111,13 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
     if workflow.configurable is not None:
         parts["configurable"] = code_digest(workflow.configurable)
     return parts | {f"resource {label}": digest for label, digest in workflow.resources.items()}
+
+
+def _scorer_digest(score: Callable[..., Any]) -> str:
+    """What decides the score of a row, and its answer where what runs today is the reference; not how answers are compared."""
+    if not isinstance(score, AsToday):
+        return code_digest(score)
+    return _digest([*score.labels, *(None if one is None else code_digest(one) for one in (score.answer, score.score))])
 
 
 def code_digest(target: Callable[..., Any]) -> str:

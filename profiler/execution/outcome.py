@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from vinelm.adapters.langgraph.nodes.signature import user_line
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.errors import CallError, FailureKind, TemplateError, VineLMError, WorkflowError, is_of_code
-from vinelm.judging import LLMJudge
+from vinelm.judging import AsToday, LLMJudge
 from vinelm.profiler.execution.checkpoints import StateError
 from vinelm.profiler.execution.judging import UNIT_JUDGE
 from vinelm.profiler.execution.unit_policy import UnitPolicy
@@ -65,30 +65,50 @@ def failed_row(policy: UnitPolicy, error: BaseException) -> Observation:
     return policy.observation(kind, with_place(type(error).__name__, error))  # its text may hold a prompt
 
 
-def scored(
-    workflow: Workflow, request: Request, values: dict[str, Any] | None, stage: Stage
-) -> tuple[bool | float | None, str | None]:
-    """Return the success, and what is wrong with the scorer if it raised or did not return a score.
+class Scored(NamedTuple):
+    """The score of an answer.
 
-    Without an answer it is False. It is None where no state can be seen yet, and where a judge gave no verdict or is not asked.
+    Attributes:
+        success: None where no state can be seen yet, where a judge gave no verdict or is not asked, and where what runs today
+            is the reference, which is compared later. False without an answer.
+        problem: What is wrong with the scorer, if it raised or did not return a score.
+        answer: What is compared with the answer of what runs today, as canonical JSON; None where nothing is.
     """
+
+    success: bool | float | None
+    problem: str | None = None
+    answer: str | None = None
+
+
+def scored(workflow: Workflow, request: Request, values: dict[str, Any] | None, stage: Stage) -> Scored:
+    """Return the score of the answer in a state."""
     if not stage.answerable:
-        return False, None
+        return Scored(False)
     if values is None:
-        return None, None
+        return Scored(None)
     if isinstance(workflow.score, LLMJudge):
         unit = UNIT_JUDGE.get()
-        return None if unit is None else unit.verdict(workflow, request, values), None
+        return Scored(None if unit is None else unit.verdict(workflow, request, values))
+    called = "score"
     try:
+        if isinstance(workflow.score, AsToday) and not workflow.score.is_labelled(request):
+            called = "answer"
+            return Scored(None, answer=workflow.score.text(values))
         verdict: object = workflow.score(request, values)
     except BaseException as error:
         if not is_of_code(error):
             raise
-        return False, with_place(f"score raised {type(error).__name__}", error)
-    return checked_score(verdict, is_oracle=workflow.template.stop == "oracle")
+        return Scored(False, with_place(f"{called} raised {type(error).__name__}", error))
+    return Scored(*checked_score(verdict, is_oracle=workflow.template.stop == "oracle"))
 
 
-def with_shown(row: Observation, signals: Signals | None, values: Mapping[str, Any] | None, stage: Stage) -> Observation:
+def with_shown(
+    row: Observation,
+    signals: Signals | None,
+    values: Mapping[str, Any] | None,
+    stage: Stage,
+    answer: str | None = None,
+) -> Observation:
     """Return the row with the label of its state and its answer.
 
     Args:
@@ -97,11 +117,14 @@ def with_shown(row: Observation, signals: Signals | None, values: Mapping[str, A
         values: the state's own keys; None where no state can be seen yet, so that only ``"status"`` says something.
         stage: of the invocation. The workflow's own check passes or fails only what is answerable, and
             after any other stage some keys of the answer may still be to come.
+        answer: what is compared with what runs today, in place of the answer that signals have.
 
     Raises:
         WorkflowError: the signal function raised or returned what is no label, or the answer's keys are wrong. Names the
             request and the invocation.
     """
+    if answer is not None:
+        row = replace(row, answer=answer, answer_digest=digest_of_text(answer))
     if signals is None:
         return row
     passed = row.stopped if stage.answerable else None
@@ -113,6 +136,8 @@ def with_shown(row: Observation, signals: Signals | None, values: Mapping[str, A
     except WorkflowError as error:
         where = f"request {row.request_id!r}, invocation {row.depth} ({row.stage!r})"
         raise WorkflowError(f"{where}: {error}", code=error.code) from error
+    if answer is not None:
+        return replace(row, signal=label)
     return replace(row, signal=label, answer=text, answer_digest=None if text is None else digest_of_text(text))
 
 

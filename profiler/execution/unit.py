@@ -26,7 +26,16 @@ from vinelm.profiler.execution.answers import beside_label
 from vinelm.profiler.execution.checkpoints import UNIT_KEY, UnitSaver
 from vinelm.profiler.execution.job import Job, TopUp, UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import JudgedUnit, Judging, judged, make_judging
-from vinelm.profiler.execution.outcome import arm_after, failed_row, refuse_other, scored, stages_in, with_place, with_shown
+from vinelm.profiler.execution.outcome import (
+    Scored,
+    arm_after,
+    failed_row,
+    refuse_other,
+    scored,
+    stages_in,
+    with_place,
+    with_shown,
+)
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UNIT_PROMPTS, UnitAdapter, UnitPrompts
 from vinelm.profiler.execution.unit_policy import StageReachedError, UnitChat, UnitPolicy, answered
 from vinelm.requests.protocols import Backend
@@ -256,12 +265,11 @@ class UnitRunner:
         # The request goes on, and its answer so far is what the nodes behind the loop would make of this state.
         if waiting and ending is not None and stage.answerable:
             values, problem = self._ended(chat, policy, thread_id, ending)
-        success: bool | float | None = False
-        if problem is None:
-            success, problem = scored(self.workflow, request, values, stage)
-        if problem is not None:
-            return UnitOutcome(policy.observation("tool", problem))
-        observation = with_shown(policy.observation(success=success, stopped=stopped, arm=arm), self.signals, values, stage)
+        found = Scored(False, problem) if problem is not None else scored(self.workflow, request, values, stage)
+        if found.problem is not None:
+            return UnitOutcome(policy.observation("tool", found.problem))
+        observation = policy.observation(success=found.success, stopped=stopped, arm=arm)
+        observation = with_shown(observation, self.signals, values, stage, found.answer)
         # The state from before the nodes behind the loop is what a request that goes on below a passed check resumes from.
         if policy.before_ending is not None and not waiting:
             return UnitOutcome(observation, _PASSED + policy.before_ending)
@@ -292,14 +300,14 @@ class UnitRunner:
                 values, problem = self._ended(UnitChat(policy, self._wrapped), policy, thread_id, ending)
             if budget.was_refused:
                 return UnitOutcome(None, paid_usd=budget.spent_usd)
-            success: bool | float | None = False
+            found = Scored(False, problem) if problem is not None else scored(self.workflow, request, values, stage)
             if problem is None:
-                row = with_shown(row, self.signals, values, stage)
-                success, problem = scored(self.workflow, request, values, stage)
+                row = with_shown(row, self.signals, values, stage, found.answer)
         finally:
             UNIT_BUDGET.reset(token)
             self.saver.forget(thread_id)
-        row = replace(row, success=success) if problem is None else replace(row, failure="tool", detail=problem)
+        is_scored = found.problem is None
+        row = replace(row, success=found.success) if is_scored else replace(row, failure="tool", detail=found.problem)
         return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:

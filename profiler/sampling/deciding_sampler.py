@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from vinelm.catalog import Catalog
@@ -117,9 +117,9 @@ class DecidingSampler:
         """Return a path of the race in a few words: the model, and which of how many requests."""
         return self._race.asking(round_, request_id, run)
 
-    def single_models(self, observations: Sequence[Observation]) -> SingleModels:
-        """Return what rows show of the single models and of what runs today."""
-        return self._race.table(observations)
+    def single_models(self, observations: Sequence[Observation], counted: str = "right") -> SingleModels:
+        """Return what rows show of the single models and of what runs today; ``counted``: what counts, in a word or two."""
+        return replace(self._race.table(observations), counted=counted)
 
     def race_alone(self) -> Self:
         """Return a sampler of the race alone."""

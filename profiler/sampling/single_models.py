@@ -56,10 +56,12 @@ class SingleModels:
     Attributes:
         models: Each of them.
         spent_usd: Dollars of the rows so far.
+        counted: What counts of an answer, in a word or two.
     """
 
     models: tuple[SingleModel, ...]
     spent_usd: float
+    counted: str = "right"
 
     @property
     def strongest(self) -> SingleModel | None:
@@ -95,10 +97,11 @@ class SingleModels:
         best, good = self.strongest, self.cheapest_good
         if best is not None and best.accuracy:
             sparse = f", of {best.requests} requests only" if best.requests < LEAST_REQUESTS else ""
-            yield f"Strongest by the rows: {best.name}, {100 * best.accuracy:.0f} % right{sparse}."
+            yield f"Strongest by the rows: {best.name}, {100 * best.accuracy:.0f} % {self.counted}{sparse}."
             if good is not None and good is not best:
                 yield (
-                    f"Cheapest good one: {good.name}, {100 * (good.accuracy or 0.0):.0f} % right of {good.requests} requests, "
+                    f"Cheapest good one: {good.name}, {100 * (good.accuracy or 0.0):.0f} % {self.counted} of"
+                    f" {good.requests} requests, "
                     f"${good.usd_per_1000:.4g} per 1,000 in place of ${best.usd_per_1000:.4g}."
                 )
         for one in self.without_rows:

@@ -145,7 +145,8 @@ class CanonicalCommit:
 
     def __init__(self, state: RunState, paths: ActivePaths, racing: DecidingSampler | None, settings: ProfileSettings) -> None:
         self._state, self._paths = state, paths
-        self._racing, self._tell = racing, settings.on_single_models
+        self._racing, self._tell, self._compared = racing, settings.on_single_models, settings.compared
+        self._counted = settings.counted
         self._is_held = racing is not None and state.template.today is not None
         self._observations: dict[Cell, Observation] = {}  # what the sampler is shown, in order
         self._classes: dict[Cell, int | None] = {}
@@ -176,11 +177,12 @@ class CanonicalCommit:
         """Begin the sampler's next round; False if it proposes nothing more."""
         try:
             rows = self._classified()
+            rows = rows if self._compared is None else tuple(self._compared(rows))
             racing = self._racing
             if racing is not None and not racing.is_racing(self._paths.round + 1, rows):
                 self._racing, self._is_held = None, False
                 if self._tell is not None and self._state.executed:  # else an earlier run has told them
-                    self._tell(racing.single_models(rows))
+                    self._tell(racing.single_models(rows, self._counted))
                 if self.stop_if_done():
                     return True
             return self._paths.next_round(rows)

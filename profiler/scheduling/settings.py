@@ -16,6 +16,7 @@ from vinelm.profiler.sampling.single_models import SingleModels
 from vinelm.profiler.scheduling.results import Progress
 from vinelm.requests.protocols import Sampler
 from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Observation
 from vinelm.traces import StoreIdentity
 
 Isolation = Literal["process", "thread", "inline"]
@@ -135,6 +136,8 @@ class ProfileSettings:
         budget_calls: model calls that the store as a whole may hold.
         seed: of a sampler that is given by name.
         candidates: the plans whose whole runs the default sampler buys; a pure function of the rows so far.
+        compared: gives rows without a score the one that they have against what runs today, for the sampler; a pure function of
+            the rows so far. None: the sampler sees them as they are.
         whole: where the whole profile stops, if this run is a step of it: by that the default sampler takes its shares of
             dollars. None: at the limits of this run.
         execution: where units run and how many at a time; default: one at a time on the calling thread.
@@ -160,6 +163,7 @@ class ProfileSettings:
     budget_calls: int | None = None
     seed: int = 0
     candidates: Candidates | None = None
+    compared: Callable[[Sequence[Observation]], Sequence[Observation]] | None = None
     whole: ProfileLimits | None = None
     execution: ExecutionConfig = ExecutionConfig()
     batch_prices: BatchPrices | None = None
@@ -192,6 +196,11 @@ class ProfileSettings:
     def sampled_for(self) -> ProfileLimits:
         """Where the whole profile stops."""
         return self.whole or self.limits
+
+    @property
+    def counted(self) -> str:
+        """What counts of an answer, in a word or two: where requests have no label, to be the same as today's."""
+        return "right" if self.compared is None else "as good"
 
     def note(self, line: str | None) -> None:
         """Tell one line, if there is something to tell and somebody to be told."""

@@ -250,3 +250,17 @@ def test_a_file_without_a_verdict_keeps_no_loss(tmp_path):
     assert trial.kept_max_loss(trie) is None
     trie.write_text("no trie", encoding="utf-8")
     assert trial.kept_max_loss(trie) is None
+
+
+def test_without_labels_the_verdict_says_that_todays_answers_count(project, capfd):
+    text = (project / "workflow.py").read_text(encoding="utf-8")
+    for old, new in (("import Loop, ", "import as_today, Loop, "), ("score=lambda", "score=as_today(),  # lambda")):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (project / "workflow.py").write_text(text, encoding="utf-8")
+    assert main(["try", "workflow.py:build", "--budget-usd", "0.03", "--quiet", "--json", "--max-loss", "7"]) == 0
+    verdict = json.loads(capfd.readouterr().out)["verdict"]
+    assert 0 < verdict["by_today"]["requests"] <= 10
+    assert verdict["waiting"] == len(verdict["by_today"]["questions"])
+    assert main(["label", "app.db"]) == 2  # labels are typed on a terminal
+    assert "labels are typed on a terminal" in capfd.readouterr().err

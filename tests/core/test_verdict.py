@@ -13,7 +13,16 @@ from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import recommended, served_objective, thin_models
-from vinelm.trie.verdict import ComparedPlan, Verdict, nothing_differs, table_rows, what_can_be_proven, why_hopeless
+from vinelm.trie.verdict import (
+    ByToday,
+    ComparedPlan,
+    Verdict,
+    columns,
+    nothing_differs,
+    table_rows,
+    what_can_be_proven,
+    why_hopeless,
+)
 
 
 def plan(cost_usd, gain, reach, *, wider=1.0, **fields):
@@ -293,3 +302,49 @@ def test_a_plan_with_several_ends_says_which_of_its_models_has_few_rows():
     assert "m1" not in cheap.words
     assert thin_models(annotated, cheap.reached) == {}
     assert thin_models(replace(annotated, count=200 + 0 * rows), dear.reached) == {}
+
+
+# -- requests without labels -------------------------------------------------------------------------------------------
+
+
+def by_today(**fields):
+    return ByToday(**{"requests": 100, "plan": "plan of 0.4", "differing": 6, **fields})
+
+
+PAIRS = tuple((f"r{number}", "digest") for number in range(6))
+
+
+def test_what_only_lacks_the_word_of_persons_is_undecided_and_asks():
+    found = against(plan(0.4, -0.06, 0.04), by_today=by_today(questions=PAIRS))
+    assert (found.advice, found.waiting, found.plan.words) == ("undecided", 6, "plan of 0.4")
+    assert found.ends_buying  # persons come next
+    assert "6 questions wait, which may prove it: an answer that differs from today's counts as lost" in found.sentence
+    assert "as today's answers count, as of these requests" in found.sentence
+    assert " right" not in found.sentence
+    assert found.to_dict()["waiting"] == 6
+
+
+def test_what_labels_could_not_prove_is_not_asked_and_says_how_many_requests_would_do():
+    few = against(plan(0.4, -0.06, 0.04), by_today=by_today(needed=700))
+    assert (few.advice, few.waiting, few.ends_buying) == ("undecided", 0, False)
+    assert "none is asked for: about 700 requests would do" in few.sentence
+    assert against(plan(0.4, -0.2, 0.04), by_today=by_today(needed=70_000)).advice == "keep"
+
+
+def test_a_switch_by_todays_answers_says_what_persons_may_add():
+    plans = plan(0.7, 0.0, 0.02), plan(0.4, -0.06, 0.04)
+    found = against(*plans, by_today=by_today(questions=PAIRS, requests=60, asked=3))
+    assert (found.advice, found.plan.words) == ("switch", "plan of 0.7")
+    assert "as today's answers count on 60 of 100 requests" in found.sentence
+    assert "3 questions answered so far. 6 questions wait, which may prove plan of 0.4, which saves more" in found.sentence
+    assert columns(found)[1] == "as good"
+    assert columns(against(*plans))[1] == "right"
+
+
+def test_what_the_same_answers_may_hide_is_said():
+    assert "up to 4.2 points could be lost there" in against(plan(0.4, 0.0, 0.02), by_today=by_today(hidden=0.042)).sentence
+
+
+def test_it_comes_back_from_its_file_with_what_persons_are_asked():
+    found = against(plan(0.4, -0.06, 0.04), by_today=by_today(questions=PAIRS, asked=2, needed=5, hidden=0.01))
+    assert Verdict.from_dict(json.loads(json.dumps(found.held()))) == found

@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "controller": {"core", "backends"},
     "profiler": {"core", "backends", "adapters", "traces"},
     "workflows": {"core", "backends", "adapters"},
-    "evaluation": {"core", "traces", "estimator", "controller"},
+    "evaluation": {"core", "traces", "estimator", "proof", "controller"},
 }
 MAY_IMPORT["api"] = set(MAY_IMPORT)
 MAY_IMPORT["running"] = MAY_IMPORT["scaffold"] = MAY_IMPORT["api"] | {"api"}

@@ -156,5 +156,5 @@ def test_what_is_no_question_or_choice_is_refused(path, tmp_path):
         pass
     identity = StoreIdentity(workflow="other", template={}, catalog={}, dataset_digest="", fingerprint={}, is_simulated=False)
     ObservationStore.create(tmp_path / "other.db", identity).close()
-    with pytest.raises(StoreError, match="not the store of a replay"), opened(tmp_path / "other.db"):
+    with pytest.raises(StoreError, match="has no questions"), opened(tmp_path / "other.db"):
         pass

@@ -58,3 +58,18 @@ def test_the_last_message_of_a_state_with_keys_of_its_own_is_a_guess(tmp_path):
     found = request_keys(("messages", "data"), ("messages", "data"), rows, ("action",))
     assert (found.answer, found.is_read, found.is_sure) == ("messages", False, False)
     assert request_keys(("messages",), ("messages",), rows, ("action",)).is_read
+
+
+def test_it_is_known_whether_requests_lack_a_label(tmp_path):
+    file = tmp_path / "d.jsonl"
+    labelled, other = {"id": "1", "question": "q", "answer": "a"}, {"id": "2", "question": "r"}
+    for rows, label, unlabelled in (
+        ([labelled], "answer", False),
+        ([other, labelled], "answer", True),  # not only the first row says which columns there are
+        ([labelled, {**other, "answer": ""}], "answer", True),
+        ([other], None, True),
+    ):
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        found = request_keys(("question",), ("answer",), read_dataset(file))
+        assert (found.label, found.unlabelled) == (label, unlabelled)
+    assert not request_keys(("question",), ("answer",), None).unlabelled

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, select, update
 
 from vinelm.errors import StoreError
+from vinelm.signals.declaration import digest_of_text
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.schema import RESCORING
 from vinelm.traces.growth import retirement
@@ -39,6 +41,20 @@ class RowToScore:
     is_continued: bool = False
 
 
+class Rescored(NamedTuple):
+    """What scoring a row again has found.
+
+    Attributes:
+        success: Of the row; None where it is not known.
+        reason: Why the row cannot be scored, so that it stays retired; empty if it can.
+        answer: What is compared with the answer of what runs today, as canonical JSON; None where nothing is.
+    """
+
+    success: bool | float | None = None
+    reason: str = ""
+    answer: str | None = None
+
+
 class RowsToScore:
     """The rows of a store that wait to be scored again, shorter prefixes first; the caller holds the store.
 
@@ -68,20 +84,19 @@ class RowsToScore:
                 rows.append(row)
             return rows
 
-    def record(self, scores: Iterable[tuple[RowToScore, bool | float | None, str]]) -> None:
-        """Record the scores of a wave, in one transaction, and make its rows current again.
-
-        Args:
-            scores: each row with its success or score; None with the reason if it cannot be scored: it stays retired.
-        """
+    def record(self, scores: Iterable[tuple[RowToScore, Rescored]]) -> None:
+        """Record the scores of a wave, in one transaction, and make its rows current again, those without a reason."""
         number = self._store.identity_id
         with self._store.database.transaction() as connection:
-            for row, success, reason in scores:
-                if success is None:
-                    self._set(connection, row.retired_id, {"unscored_id": number, "reason": reason})
-                else:
-                    full = self._wanted[row.request_id].full
-                    self._set(connection, row.retired_id, {"success": success, "scored_id": number, "request_digest": full})
+            for row, found in scores:
+                if found.reason:
+                    self._set(connection, row.retired_id, {"unscored_id": number, "reason": found.reason})
+                    continue
+                full = self._wanted[row.request_id].full
+                values: dict[str, object] = {"success": found.success, "scored_id": number, "request_digest": full}
+                if found.answer is not None:
+                    values |= {"answer": found.answer, "answer_digest": digest_of_text(found.answer)}
+                self._set(connection, row.retired_id, values)
             retirement.restore(connection, self._restoration(connection).restore)
             self._reprice(connection)
 

@@ -1,10 +1,15 @@
-"""Calls sampled from traces, the questions that persons are asked about their answers, and the labels."""
+"""Recorded answers of what runs today, the questions that persons are asked about others, and the labels.
+
+Of a replay a unit is a sampled call, and an answer is named by its model. Of a profile whose requests have no labels a unit is
+a request, and an answer is named by its digest.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     Boolean,
@@ -16,6 +21,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    delete,
     insert,
     inspect,
     or_,
@@ -53,7 +59,7 @@ questions = Table(
     metadata,
     Column("question_id", Integer, primary_key=True, autoincrement=True, comment="order in which they were first put"),
     Column("unit_id", Integer, nullable=False, comment="key into replay_units"),
-    Column("model", String, nullable=False, comment="the model whose answer is compared with the recorded one"),
+    Column("model", String, nullable=False, comment="whose answer is compared with the recorded one: a model, or a digest"),
     Column("is_today_left", Boolean, nullable=False, comment="the recorded answer is shown on the left, drawn by the seed"),
     Column("is_open", Boolean, nullable=False, comment="the proof waits for it"),
     Column("leased_to", String, comment="who was given it last; NULL: nobody"),
@@ -72,6 +78,37 @@ labels = Table(
     Column("is_undone", Boolean, nullable=False, comment="the person took it back"),
     comment="What persons answered. The last one of a person and question that is not undone holds.",
 )
+
+compared = Table(
+    "compared_answers",
+    metadata,
+    Column("unit_id", Integer, nullable=False, comment="key into replay_units"),
+    Column("model", String, nullable=False, comment="digest of the answer, as in observations"),
+    Column("answer", String, nullable=False, comment="the answer: content and tool calls, JSON"),
+    Column("is_today", Boolean, nullable=False, comment="what runs today has answered it"),
+    Column("is_same", Boolean, nullable=False, comment="it is the same as what runs today has answered"),
+    Column("is_audited", Boolean, nullable=False, comment="persons are asked about it although it is the same"),
+    Column("may_hide", Boolean, nullable=False, comment="being the same does not imply an equal score here"),
+    UniqueConstraint("unit_id", "model", name="one_comparison_per_answer"),
+    comment="Answers of a profile whose requests have no labels, beside those of what runs today. Made anew by each run.",
+)
+RIGHT: Mapping[str, tuple[float, float]] = {"left": (1.0, 0.0), "right": (0.0, 1.0), "both": (1.0, 1.0), "neither": (0.0, 0.0)}
+"""By choice, the scores of the answers on the left and on the right."""
+
+
+class SaidOf(NamedTuple):
+    """What persons say of the answers of a question, the mean over them.
+
+    Attributes:
+        question: Its number.
+        today: The score of the recorded answer; None where all have skipped the question.
+        other: The score of the other one.
+    """
+
+    question: int
+    today: float | None
+    other: float | None
+
 
 _BRIEF = [column for column in units.c if column.name != "prompt"]
 
@@ -116,6 +153,42 @@ class ReplayRows:
         with self._database.transaction() as connection:
             found = connection.execute(select(units.c.prompt).where(units.c.unit_id == unit_id)).scalar_one()
             return bytes(found)
+
+    def add_units(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add units behind those that are there."""
+        if rows:
+            with self._database.transaction() as connection:
+                connection.execute(insert(units), rows)
+
+    def set_compared(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Replace what is known of the answers of a profile, in one transaction."""
+        with self._database.transaction() as connection:
+            metadata.create_all(connection)
+            connection.execute(delete(compared))
+            if rows:
+                connection.execute(insert(compared), rows)
+
+    def compared(self) -> list[dict[str, Any]]:
+        """Return what is known of the answers of a profile, in no order."""
+        with self._database.transaction() as connection:
+            if not inspect(connection).has_table(compared.name):
+                return []
+            return [dict(row) for row in connection.execute(select(compared)).mappings()]
+
+    def said(self) -> dict[tuple[int, str], SaidOf]:
+        """Return what persons say, by (unit, model); of each person the last word on a question counts."""
+        last: dict[int, dict[str, str]] = defaultdict(dict)
+        for label in self.labels():
+            last[label["question_id"]][label["who"]] = label["choice"]
+        found: dict[tuple[int, str], SaidOf] = {}
+        for row in self.questions():
+            given = last[row["question_id"]].values()
+            scores = [RIGHT[choice] for choice in given if choice != "skip"]
+            if given:
+                sides = [sum(side) / len(scores) for side in zip(*scores, strict=True)] or [None, None]
+                today, other = sides if row["is_today_left"] else reversed(sides)
+                found[row["unit_id"], row["model"]] = SaidOf(row["question_id"], today, other)
+        return found
 
     def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:
         """Let exactly these questions (``unit_id``, ``model``, ``is_today_left``) be open; known ones keep their side."""

@@ -119,9 +119,9 @@ class ShownRows:
             self._set_record(connection, record)
             return len(values)
 
-    def forget(self) -> None:
-        """Forget what rows showed: the workflow declares nothing any more."""
-        nothing = dict.fromkeys((*Shown._fields, "answer_class"))
+    def forget(self, *, with_answers: bool = True) -> None:
+        """Forget what rows showed: the workflow declares nothing any more. Answers may stay, for another use."""
+        nothing = dict.fromkeys((*Shown._fields, "answer_class") if with_answers else ("signal", "answer_class"))
         with self._database.transaction() as connection:
             for table in (schema.observations, schema.retired):
                 connection.execute(update(table).values(nothing))

@@ -23,6 +23,8 @@ MARGIN = 1.15
 """Asked for beyond what the square root law says: it is a mean, and half of all stores need more."""
 FASTEST_GROWTH = 4.0
 """A step of a profile asks for at most this many times the rows: the first steps say little about how many are needed."""
+SLACK = 2.0
+"""How many requests would do is known roughly: with less than so many times those that there are a profile goes on."""
 UNSETTLED_GROWTH = 2.0
 """The step where the estimate is certain and the comparison with what runs today is not."""
 
@@ -144,6 +146,12 @@ def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
 
 def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
     """Why no plan can be proven on these requests, once the nearest one has a name; empty if one may be."""
+    if verdict.by_today is not None:  # whether today's answers are right is not known
+        needed = verdict.by_today.needed
+        if alone is None or verdict.waiting or not verdict.by_today.differing or 0 < needed <= SLACK * verdict.requests:
+            return ""
+        enough = f"about {needed:,} would do" if needed else "nor on more of them"
+        return f"labels could prove no plan on {verdict.requests:,} requests: {enough}"
     today = next((one for one in alone.models if one.is_current), None) if alone is not None else None
     if today is None or verdict.advice != "undecided":
         return ""

@@ -281,6 +281,7 @@ def fitted(store: StoreEvidence, estimator: str) -> tuple[AnnotatedTrie, Observa
         **({"optional_steps": worth} if (worth := optional_steps(observations, template)) else {}),
         **rate.facts,
         **({} if store.judged is None else {"judge": store.judged.facts}),
+        **({} if store.referred is None else {"as_today": {**store.referred.facts, "registered": len(store.registered)}}),
         **({} if store.n_timed == len(observations) else {"timed_rows": store.n_timed}),
         **({"paid_usd": store.committed_usd} if is_shared else {}),
     )

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from vinelm.api.certainty import profile_until_certain
 from vinelm.api.deciding import recommended_plans
 from vinelm.api.estimation import require_max_error
+from vinelm.api.references import ask, references_of
 from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError, StageBroken, WorkflowError
+from vinelm.errors import ConfigError, EvidenceError, StageBroken, WorkflowError
 from vinelm.requests.protocols import Backend, Sampler
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
+from vinelm.trie.verdict import MAX_LOSS
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 DEFAULT_COVERAGE = 0.02
 """The coverage at which a profile ends that has neither a coverage nor a budget."""
 DEFAULT_PRESET = "paper"
+ASKING = ("certain", "hopeless", "budget")
+"""Other ends of a profile after which its rows are judged, and questions put to persons."""
 ENDED_WELL = ("coverage", "complete", "sampler")
 BATCH_WORKERS = 500
 """At batch prices: each unit that waits is a thread, and the more wait together, the fewer batches there are."""
@@ -211,17 +215,50 @@ def run_profile(
     workflow, catalog, backends = inputs.workflow, inputs.catalog, inputs.backends
     settings = replace(settings, candidates=recommended_plans(workflow.template.bind(tuple(catalog)), catalog))
     settings = replace(settings, whole=settings.sampled_for)  # a step of a profile must not take its shares of its own coverage
+    references = references_of(workflow)
+    if references is not None:
+        settings = replace(settings, compared=references.compared(store))
+
+    def run(coverage: float | None) -> ProfileResult:
+        try:
+            return profile(workflow, catalog, backends, store, replace(settings, coverage=coverage))
+        finally:  # of an interrupted run, too: what it bought is compared
+            if references is not None:
+                with store.exclusive():
+                    references.keep(store)
+
     if max_error is None:
-        found = profile(workflow, catalog, backends, store, settings)
+        found = run(settings.coverage)
     else:
         found = profile_until_certain(
-            lambda coverage: profile(workflow, catalog, backends, store, replace(settings, coverage=coverage)),
-            store.path, max_error=max_error, at_most=settings.coverage or 1.0, max_loss=max_loss,
+            run, store.path, max_error=max_error, at_most=settings.coverage or 1.0, max_loss=max_loss,
             keep_going=settings.keep_going, on_note=settings.on_note,
         )  # fmt: skip
+    if references is not None and found.stopped_by in (*ENDED_WELL, *ASKING):
+        settings.note(put_questions(store, MAX_LOSS if max_loss is None else max_loss) or None)
     if found.stopped_by in ENDED_WELL and only_failures(store.observations()) is not None:
         RunRecords(store).note_only_failures()  # the next run executes these rows again
     return found
+
+
+def put_questions(store: ObservationStore, max_loss: float) -> str:
+    """Judge a store whose requests have no labels, and open the questions that may prove a plan. Calls no model.
+
+    Returns:
+        One line about them; empty if there are none.
+    """
+    from vinelm.evaluation.judging.evidence import StoreEvidence
+    from vinelm.evaluation.judging.judge import Judge
+
+    try:
+        found = Judge.of(StoreEvidence.of(store.path)).verdict(max_loss=max_loss)
+    except EvidenceError:  # too few rows to say anything
+        return ""
+    ask(store, found)
+    if not found.waiting:
+        return ""
+    waiting = "1 question waits" if found.waiting == 1 else f"{found.waiting:,} questions wait"
+    return f"{waiting} for an answer: vinelm label {store.path}, then the same line again"
 
 
 def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going: bool = False) -> None:

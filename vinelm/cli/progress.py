@@ -65,7 +65,8 @@ def raced(kind: EventKind) -> Callable[[SingleModels], None] | None:
 
 def show_single_models(found: SingleModels, *, err: bool = False) -> None:
     """Print what each model is right in and costs on every call, and the sentences about it."""
-    show_table("Single models", ("model on every call", "requests", "% right (90 %)", "$ per 1,000"), found.table(), err=err)
+    columns = ("model on every call", "requests", f"% {found.counted} (90 %)", "$ per 1,000")
+    show_table("Single models", columns, found.table(), err=err)
     for sentence in found.lines():
         echo(sentence, err=err)
 

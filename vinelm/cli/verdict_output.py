@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vinelm.cli.console import say, show_table
-from vinelm.trie.verdict import COLUMNS, table_rows
+from vinelm.trie.verdict import columns, table_rows
 
 if TYPE_CHECKING:
     from vinelm.trie.verdict import Verdict
@@ -18,4 +18,4 @@ def show_verdict(found: Verdict) -> None:
     if not rows:
         return
     caption = "*: what the verdict is about. The ends hold for the best of all compared plans."
-    show_table("Per request, judged by requests that did not choose the plan", COLUMNS, rows, caption=caption)
+    show_table("Per request, judged by requests that did not choose the plan", columns(found), rows, caption=caption)

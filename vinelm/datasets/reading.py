@@ -14,7 +14,7 @@ from vinelm.datasets.arrow_records import arrow_records, folder_records, parquet
 from vinelm.datasets.text_records import Record, csv_records, json_line_records, json_records
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.io.file_kinds import unread
-from vinelm.judging import LLMJudge
+from vinelm.judging import AsToday, LLMJudge
 from vinelm.requests.workflow import Request, Workflow
 
 _LANGFUSE_OUTPUTS = ("expectedOutput", "expected_output")
@@ -328,7 +328,7 @@ def with_dataset(workflow: Workflow, dataset: RequestSet, *, labelled: bool = Tr
 
     Args:
         workflow: A finished workflow. Every request must have the keys that all of its own have, and a value for each of its
-            labels; those that a judge scores need no label.
+            labels; those that a judge scores, or what runs today, need no label.
         dataset: The requests.
         labelled: False where nobody scores the answers, so that no request needs a label.
 
@@ -338,7 +338,7 @@ def with_dataset(workflow: Workflow, dataset: RequestSet, *, labelled: bool = Tr
     own = [set(request.data) for request in workflow.requests]
     wanted = set.intersection(*own) - {"id"}
     keys = [key for key in workflow.requests[0].data if key in wanted]
-    if isinstance(workflow.score, LLMJudge) or not labelled:
+    if isinstance(workflow.score, LLMJudge | AsToday) or not labelled:
         keys = [key for key in keys if key not in workflow.labels]
     for request, where in zip(dataset.requests, dataset.places, strict=True):
         for key in keys:

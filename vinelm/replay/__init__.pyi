@@ -1,3 +1,4 @@
+from .as_today import as_today as as_today
 from .bill import Bill as Bill
 from .bill import bill_of as bill_of
 from .formats.call import LoggedCall as LoggedCall

@@ -172,6 +172,9 @@ class Kept:
         """Read the units and the answers that are there."""
         for row in self.rows.units():
             self.units[row["unit_id"]] = ReplayUnit(**{**row, "answer": json.loads(row["answer"])})
+        for row in self.rows.compared():  # of a profile: an answer is named by its digest
+            key = key_of(row["unit_id"], row["model"])
+            self.note(Answer(key=key, prefix=(), cost_usd=0.0, latency_s=0.0, answer=row["answer"]))
         keys = [answer.key for answer in self._answers.brief()]
         for start in range(0, len(keys), READ_AT_ONCE):
             for answer in self._answers.of(keys[start : start + READ_AT_ONCE]).values():
@@ -261,16 +264,19 @@ def kept(
 
 @contextmanager
 def opened(path: str | Path | StoreAddress) -> Iterator[Kept]:
-    """Open the store of a replay to read it, and to put questions and labels: several persons may at once.
+    """Open a store with questions to read it, and to put questions and labels: several persons may at once.
 
     Raises:
         StoreError: There is no store, or it is something else.
     """
     address = address_of(path)
     if isinstance(address, Path) and not address.exists():
-        raise StoreError(f"{path}: no such store: `vinelm replay` makes one")
+        raise StoreError(f"{path}: no such store: `vinelm replay` or `vinelm try` makes one")
     with ObservationStore.open(path) as store:
         held = Kept(store)
         if held.rows.is_new:
-            raise StoreError(f"{path}: not the store of a replay: give the one that `vinelm replay` made", code="other-file")
+            raise StoreError(
+                f"{path}: has no questions: give the store that `vinelm replay` made, or a profile of requests without labels",
+                code="other-file",
+            )
         yield held

@@ -16,8 +16,6 @@ from vinelm.replay.same import Message
 Choice = Literal["left", "right", "both", "neither", "skip"]
 LEASE_S = 300.0
 """How long a question that somebody was given is given to nobody else."""
-SCORES: Mapping[str, float] = {"left": -1.0, "right": 1.0, "both": 0.0, "neither": 0.0}
-"""Of an answer on the right, less that of the one on the left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,13 +108,7 @@ def scores(store: Kept) -> dict[tuple[int, str], tuple[int, float | None]]:
 
     In [-1, 1], the mean over persons, of each of whom the last word counts; None where all of them have skipped it.
     """
-    last: dict[int, dict[str, str]] = defaultdict(dict)
-    for label in store.rows.labels():
-        last[label["question_id"]][label["who"]] = label["choice"]
-    found: dict[tuple[int, str], tuple[int, float | None]] = {}
-    for row in store.rows.questions():
-        said = [SCORES[choice] for choice in last[row["question_id"]].values() if choice != "skip"]
-        if last[row["question_id"]]:
-            mean = (1.0 if row["is_today_left"] else -1.0) * sum(said) / len(said) if said else None
-            found[row["unit_id"], row["model"]] = (row["question_id"], mean)
-    return found
+    return {
+        key: (one.question, None if one.today is None or one.other is None else one.other - one.today)
+        for key, one in store.rows.said().items()
+    }

@@ -60,13 +60,15 @@ def _rest(found: Verdict) -> str:
         return f"for {100 * found.share:.0f} % of the requests"
     if found.is_fixed:
         return "a fixed plan is enough"
-    settling = found.settling
+    if found.waiting:
+        return f"{found.waiting:,} question{'s' if found.waiting > 1 else ''} may settle it"
+    settling = found.settling if found.by_today is None else None
     return "" if settling is None else f"about {settling.labels:,} more labels would settle it"
 
 
 def _basis(found: Verdict) -> str:
     if found.served is None:
-        return f"{found.requests:,} labelled requests" if found.requests else ""
+        return f"{found.requests:,} {'labelled ' if found.by_today is None else ''}requests" if found.requests else ""
     how = "served" if found.is_served else "judged"
     return f"{before(found)} → {AFTER[found.advice]}, {how} on {found.requests:,} requests that did not choose the plan"
 
@@ -75,7 +77,7 @@ def _measures(found: Verdict) -> tuple[Measure, ...]:
     plan, usd = found.served, found.cost_usd
     if plan is None or usd is None:
         known = ("-" if usd is None else dollars(usd), percent(found.accuracy), _seconds(found.latency_s))
-        return tuple(map(_single, ("Cost per 1,000 requests", "Right answers", "Latency"), known))
+        return tuple(map(_single, ("Cost per 1,000 requests", _counted(found), "Latency"), known))
     cost = usd - plan.saved_usd
     right = tuple(percent(None if found.accuracy is None else _share(found.accuracy + gain)) for gain in (0.0, plan.gain))
     latency = _single("Latency", NOT_MEASURED)
@@ -86,9 +88,14 @@ def _measures(found: Verdict) -> tuple[Measure, ...]:
         )
     return (
         Measure(name="Cost per 1,000 requests", before=dollars(usd), after=dollars(cost), change=change(cost, usd)),
-        Measure(name="Right answers", before=right[0], after=right[1], change=_points(plan)),
+        Measure(name=_counted(found), before=right[0], after=right[1], change=_points(plan)),
         latency,
     )
+
+
+def _counted(found: Verdict) -> str:
+    """What counts of an answer: without labels it is not known which are right."""
+    return "Right answers" if found.by_today is None else "As good as today's answers"
 
 
 def _single(name: str, value: str) -> Measure:

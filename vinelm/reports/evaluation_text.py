@@ -9,7 +9,7 @@ from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, MOST_UNSUPPO
 from vinelm.evaluation.plans.plans import Role
 from vinelm.reports.document import Row, Table
 from vinelm.reports.formatting import oracle_words, page_objective_words, percent, under_oracle, usd
-from vinelm.trie.verdict import COLUMNS, Verdict, table_rows
+from vinelm.trie.verdict import Verdict, columns, table_rows
 
 NOT_IDENTIFIED = "not identified"
 
@@ -21,7 +21,7 @@ def verdict_table(found: Verdict, title: str = "Compared, each judged by request
         return None
     return Table(
         title=title,
-        columns=tuple(name.removeprefix("<") for name in COLUMNS),
+        columns=tuple(name.removeprefix("<") for name in columns(found)),
         rows=tuple(Row(role="in_use" if not i else "vinelm", cells=one) for i, one in enumerate(rows)),
         note="*: the plan that the verdict is about. The ends hold for the best of all compared plans.",
     )

@@ -37,6 +37,20 @@ def judge_words(facts: Mapping[str, Any], *, has_common_error: bool = True) -> s
     )
 
 
+def today_words(facts: Mapping[str, Any]) -> str:
+    """Return what accuracies are where requests have no label.
+
+    Args:
+        facts: ``meta["as_today"]`` of a trie.
+    """
+    asked = f"persons have said of {facts['asked']:,} answers which are right" if facts["asked"] else "no person was asked yet"
+    return (
+        f"As today's answers count: {facts['requests']:,} of {facts['registered']:,} requests have no label, and {asked}."
+        " Accuracies here are shares of answers that are right or the same as today's. How often what runs today is right is"
+        " not known."
+    )
+
+
 def _complement(rate: Sequence[float]) -> list[float]:
     share, low, high = rate
     return [1.0 - share, 1.0 - high, 1.0 - low]

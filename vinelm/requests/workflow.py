@@ -52,7 +52,7 @@ class Workflow:
         requests: The labelled requests; at least one, with unique ids.
         score: ``score(request, state)`` returns whether the answer in the final state is correct, or a number in [0, 1] that
             says how good it is; accuracies are then mean scores, and the stop rule cannot be the oracle. It must not spend
-            money or depend on time. Where no label exists: :func:`~vinelm.judging.llm_judge`.
+            money or depend on time. Where requests have no label: ``vinelm.as_today``, or :func:`~vinelm.judging.llm_judge`.
         inputs: ``inputs(request)`` returns the graph's input; None takes the row without ``labels``.
         labels: Keys of a row that the graph must not see.
         context: ``context(request)`` returns the application's own ``context=`` of LangGraph, as its ``context_schema`` has it

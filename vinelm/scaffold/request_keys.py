@@ -34,6 +34,7 @@ class RequestKeys:
         shared: Keys of the state that are also labels, where there are several and all of them are; else empty.
         is_sure: Whether the names of columns and keys agree; else they were guessed.
         is_json: Whether the first label is a JSON object or list, so that right answers are equal to it as JSON.
+        unlabelled: Whether some requests have no label, or all: what runs today is their reference.
         field: The field of the structured response that is the answer; None where the answer is no such response.
         fields: The field of its key that a column becomes, for keys that hold a dict or an object.
         lists: The keys that hold a list of those.
@@ -47,6 +48,7 @@ class RequestKeys:
     is_sure: bool
     shared: tuple[str, ...] = ()
     is_json: bool = False
+    unlabelled: bool = False
     field: str | None = None
     is_read: bool = True
     fields: Mapping[str, str] = field_(default_factory=dict)
@@ -81,7 +83,7 @@ def request_keys(
     Raises:
         ConfigError: The dataset has no such column; the message names those that it has.
     """
-    columns = () if dataset is None else tuple(dict.fromkeys(dataset.requests[0].data))
+    columns = () if dataset is None else tuple(dict.fromkeys(key for one in dataset.requests for key in one.data))
     unknown = [label for label in labels if columns and label not in columns]
     if unknown:
         raise ConfigError(
@@ -115,10 +117,12 @@ def request_keys(
         )  # an agent of LangChain; else a state with keys of its own may have the answer in any of them
     shared = labels if len(labels) > 1 and set(labels) <= set(outputs) else ()
     is_sure = is_sure and (bool(shared) or (answer is not None and not is_guessed and len(labels) < 2))
-    is_json = bool(labels) and dataset is not None and isinstance(dataset.requests[0].data[labels[0]], dict | list)
+    told = [] if dataset is None else [one.data for one in dataset.requests if all(one.data.get(name) for name in labels)]
+    is_json = bool(labels) and bool(told) and isinstance(told[0][labels[0]], dict | list)
     return RequestKeys(
         inputs=inputs, labels=labels, answer=answer, is_sure=is_sure, shared=shared, is_json=is_json,
         field=field, is_read=is_read or bool(shared), fields=inside, missing=missing,
+        unlabelled=dataset is not None and (not labels or len(told) < len(dataset.requests)),
         lists=frozenset(key for key, _ in inputs if inside and (fields or {})[key].is_list),
     )  # fmt: skip
 
@@ -129,7 +133,7 @@ def _hidden(dataset: RequestSet | None) -> tuple[str, ...]:
 
 def label_of(dataset: RequestSet) -> str | None:
     """Return the column that has the right answer by its name; None if no name says it."""
-    columns = dataset.requests[0].data
+    columns = {key for one in dataset.requests for key in one.data}
     return next((name for name in (*dataset.labels, *_LABELS) if name in columns), None)
 
 

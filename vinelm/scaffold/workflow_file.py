@@ -20,7 +20,7 @@ TODO = "TODO"
 DEFAULT_DATASET = "requests.jsonl"
 _OWN_NAMES = frozenset(
     {"build", "workflow", "score", "inputs", "requests", "template", "answer_of", "run_once", "vine", "answer", "label"}
-    | {"Path", "InMemoryStore", "asyncio", "json", "sys", "Workflow", "Template", "TextWriter", "read_dataset"}
+    | {"Path", "InMemoryStore", "asyncio", "json", "sys", "Workflow", "Template", "TextWriter", "read_dataset", "as_today"}
     | {"Stage", "Loop", "Branch", "Parallel"}
 )
 """What the workflow file calls its own, and what it imports: no name of the application may stand for one of these."""
@@ -80,6 +80,7 @@ class WorkflowFile:
         if app.wants_store:
             yield "from langgraph.store.memory import InMemoryStore"
         names = {"Workflow", "read_dataset"} | ({"TextWriter"} if self._has_writer else set())
+        names |= {"as_today"} if self.keys.unlabelled else set()
         if app.template is not None:
             *ends, ours = template_imports(app.template).split("\n")
             yield from ends
@@ -182,6 +183,8 @@ class WorkflowFile:
             yield from self._shared_score()
             return
         yield from self._answer_of(label, answer)
+        if label is None and self.keys.unlabelled:
+            return
         yield ""
         yield ""
         yield "def score(request, state) -> bool:"
@@ -303,7 +306,7 @@ class WorkflowFile:
         if keys.labels:
             names = "".join(f'"{label}", ' for label in keys.labels).strip()
             yield f"    labels=({names if len(keys.labels) == 1 else names.rstrip(',')}),  # never shown to the graph"
-        yield "    score=score,"
+        yield from self._scoring()
         yield from self._shown()
         if self.application.calls_graphs and not self.application.repeating:
             nodes = ", ".join(self.application.calls_graphs)
@@ -343,6 +346,20 @@ class WorkflowFile:
             yield f"    # {TODO}: what would a person answer where {nodes} waits? In a profile nobody is asked."
         answer = next((one for one in known if one is not None), '"approve"')
         yield f"    answer_interrupt=lambda request, value: {answer},"
+
+    def _scoring(self) -> Iterator[str]:
+        """The line with the scorer; where requests have no label, what runs today is their reference."""
+        if not self.keys.unlabelled:
+            yield "    score=score,"
+            return
+        yield "    # Without a label today's answer counts, until a person has said otherwise (`vinelm label`)."
+        answer = "answer_of"
+        if self.keys.shared:
+            keys = ", ".join(json.dumps(key) for key in self.keys.shared)
+            answer = f"lambda state: {{key: state.get(key) for key in ({keys})}}"
+        labelled = "".join(f"{json.dumps(label)}, " for label in self.keys.labels).rstrip()
+        more = f", score=score, labels=({labelled})" if labelled else ""
+        yield f"    score=as_today({answer}{more}),"
 
     def _shown(self) -> Iterator[str]:
         """The lines on signals: optional, and worth much."""

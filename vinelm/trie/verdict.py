@@ -28,6 +28,8 @@ NEAR = 0.1
 """A plan whose dollars are by this share outside of those that were compared is not judged by them."""
 LEAST_TIMES, MOST_TIMES = 1.1, 900.0
 """What would settle a question is at least a tenth more requests; beyond so many times those that there are nothing would."""
+MOST_MORE = 20
+"""Where labels could prove a plan on so many times the requests, the question is open; beyond that what runs today is kept."""
 Advice = Literal["switch", "keep", "undecided", "not enough data"]
 LEADS = {"switch": "SWITCH", "keep": "KEEP", "undecided": "UNDECIDED", "not enough data": "NOT ENOUGH DATA"}
 MOST_WORDS = 120
@@ -36,8 +38,6 @@ EARLY = 3.0 / 1.6449
 """A profile that looks at its verdict several times ends by a switch at three standard errors (Haybittle 1971, Peto 1976): the
 usual reach times this. Five such looks are wrong in 5.2 % of the cases, at the usual reach in 16 %."""
 _MANY = 2.2 * 0.5
-COLUMNS = ("<plan", "right", "points, 95 %", "$/1,000", "dollars")
-"""Headings of :func:`table_rows`; the first column is text."""
 _FIGURES = ("accuracy", "gain", "gain_low", "gain_high", "best_low", "best_high", "saved_usd", "saved_low", "saved_high")
 
 
@@ -105,6 +105,14 @@ class ComparedPlan:
         """True if it surely saves dollars, and is expected to save enough of them to be worth a change."""
         return self.saved_low > 0.0 and self.saved_usd >= LEAST_SAVED * (self.cost_usd + self.saved_usd)
 
+    def passes(self, max_loss: float) -> bool:
+        """Return whether it surely saves, and surely loses no more than this fraction of accuracy."""
+        return self.gain_low > -max_loss and self.is_saving
+
+    def lowered(self, loss: float) -> Self:
+        """Return the plan with lower ends of its gain that are lower by so much."""
+        return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss)
+
     def widened(self, factor: float) -> Self:
         """Return the plan with lower ends of its gain so many times as far away."""
         low, best_low = (self.gain - factor * (self.gain - end) for end in (self.gain_low, self.best_low))
@@ -143,6 +151,37 @@ class ComparedPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ByToday:
+    """What a verdict rests on where requests have no label: what runs today is their reference, until a person says otherwise.
+
+    Attributes:
+        requests: How many requests have no label.
+        asked: How many questions persons have answered.
+        failed: On how many of the requests what runs today failed: no other answer counts there.
+        hidden: The most that is lost on the mean where answers are the same, by those that were asked about all the same; 0
+            where the same answer has the same score.
+        plan: The next plan to be proven; empty if there is none.
+        differing: How many of its answers differ from today's and have no label: they count as lost.
+        questions: (request, digest of the answer) that persons are to be asked about; none if no label would prove the plan.
+        needed: How many requests would do, if no label would; 0 if that is not known.
+    """
+
+    requests: int
+    asked: int = 0
+    failed: int = 0
+    hidden: float = 0.0
+    plan: str = ""
+    differing: int = 0
+    questions: tuple[tuple[str, str], ...] = ()
+    needed: int = 0
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return what ``asdict`` gave."""
+        return cls(**{**data, "questions": tuple((str(one), str(other)) for one, other in data.get("questions", ()))})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settling:
     """What would settle an open question.
 
@@ -177,6 +216,7 @@ class Verdict:
         cheaper: Models that some stage may run for less than the opponent's, by list price.
         is_judged: A model counted which answers are right.
         is_served: The plans were really served; else the figures are estimates from rows.
+        by_today: What it rests on where requests have no label; None where all have one.
     """
 
     opponent: str = "what runs today"
@@ -197,6 +237,7 @@ class Verdict:
     cheaper: tuple[str, ...] = ()
     is_judged: bool = False
     is_served: bool = False
+    by_today: ByToday | None = None
 
     # -- the rule --------------------------------------------------------------------------------------------------
 
@@ -234,7 +275,7 @@ class Verdict:
         # Ordered by promised dollars, which no judged answer decides. Each test is at 5 % and the first failure ends the
         # ladder, so that a wrong switch needs one particular test to fail: 5 % in all, however many plans there are.
         for plan in self.rungs:
-            if not (plan.gain_low > -self.max_loss and plan.is_saving):
+            if not plan.passes(self.max_loss):
                 failed = plan
                 break
             passed = plan
@@ -248,6 +289,11 @@ class Verdict:
         share = 0.0 if failed is None else self._share(failed)
         if failed is not None and share * failed.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) and share:
             return "switch", failed, share
+        # Answers that nobody has labelled are not known to be worse: persons are asked, or more requests make it worth it.
+        if failed is not None and self.by_today is not None and failed.words == self.by_today.plan and self.by_today.differing:
+            is_open = self.waiting > 0 or 0 < self.by_today.needed <= MOST_MORE * self.requests
+            if is_open:
+                return "undecided", failed, 0.0
         seen = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
         if self.uncompared or not seen:
             return "not enough data", None, 0.0
@@ -285,6 +331,11 @@ class Verdict:
         # Where no answer differs, what could be lost falls with the requests themselves, not with their root.
         power = 1 if plan.lost == 0 and plan.gain == 0.0 else 2
         return math.inf if distance <= 1e-6 else (reach / distance) ** power
+
+    @property
+    def waiting(self) -> int:
+        """How many questions persons are to be asked: their answers may prove a plan, or one that saves more."""
+        return 0 if self.by_today is None else len(self.by_today.questions)
 
     @property
     def advice(self) -> Advice:
@@ -355,7 +406,7 @@ class Verdict:
     def ends_buying(self) -> bool:
         """True if a profile that looks several times may end at this look: a switch has to hold by wider intervals, too."""
         if self.advice != "switch" or self.plan is None:
-            return self.advice == "keep"
+            return self.advice == "keep" or bool(self.waiting)  # persons come next
         early = replace(self, plans=tuple(plan.widened(EARLY) for plan in self.plans))
         is_same = early.plan is not None and early.plan.words == self.plan.words
         return early.advice == "switch" and early.share == 1.0 and is_same
@@ -417,6 +468,7 @@ class Verdict:
             "gain": None if self.gain is None else list(self.gain),
             "loss": self.loss,
             "settling": None if settling is None else asdict(settling),
+            "waiting": self.waiting,
         }
 
     # -- the file --------------------------------------------------------------------------------------------------
@@ -428,6 +480,7 @@ class Verdict:
             "models": dict(self.models),
             "cheaper": list(self.cheaper),
             "plans": [plan.to_dict() for plan in self.plans],
+            "by_today": None if self.by_today is None else asdict(self.by_today),
         }
 
     @classmethod
@@ -435,7 +488,8 @@ class Verdict:
         """Return the verdict of :meth:`held`."""
         known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
         plans = tuple(ComparedPlan.from_dict(plan) for plan in known.get("plans", ()))
-        return cls(**{**known, "plans": plans, "cheaper": tuple(known.get("cheaper", ()))})
+        by_today = None if known.get("by_today") is None else ByToday.from_dict(known["by_today"])
+        return cls(**{**known, "plans": plans, "cheaper": tuple(known.get("cheaper", ())), "by_today": by_today})
 
 
 def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> ComparedPlan:
@@ -471,13 +525,13 @@ def sentence(found: Verdict) -> str:
     if found.is_fixed:
         named = plan.words if _is_short(plan) else "one plan for all requests"
         tail = "You need no runtime: `vinelm plan TRIE --as-code` prints the lines to write."
-        return f"{lead}, A FIXED PLAN IS ENOUGH: {named}. {_figures(found, plan)} {_loss(found)} {tail}"
+        return f"{lead}, A FIXED PLAN IS ENOUGH: {named}. {_figures(found, plan)} {_loss(found)} {tail}{_unlabelled(found)}"
     if found.advice == "switch":
         part = "" if found.share >= 1.0 else f" for {100 * found.share:.0f} % of the requests"
         named = f": {plan.words}." if _is_short(plan) else "."
-        return f"{lead}{part}{named} {_figures(found, plan)} {_loss(found)}"
+        return f"{lead}{part}{named} {_figures(found, plan)} {_loss(found)}{_unlabelled(found)}"
     name = f"{plan.words} is the nearest plan" if _is_short(plan) else "the nearest plan is not proven"
-    return f"{lead}: {name}. {_figures(found, plan)} {_loss(found)}{_settles(found)}"
+    return f"{lead}: {name}. {_figures(found, plan)} {_loss(found)}{_unlabelled(found)}{_settles(found)}"
 
 
 def why_not_enough(found: Verdict) -> str:
@@ -493,6 +547,12 @@ def why_not_enough(found: Verdict) -> str:
         f"no other plan than {found.opponent} was compared: too few requests have run another one to its end; profile more (a"
         " larger --budget-usd)"
     )
+
+
+def columns(found: Verdict) -> tuple[str, ...]:
+    """Return the headings of :func:`table_rows`; the first column is text."""
+    right = "right" if found.by_today is None else "as good"
+    return "<plan", right, "points, 95 %", "$/1,000", "dollars"
 
 
 def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
@@ -523,21 +583,21 @@ def _cut(words: str, room: int) -> str:
     return words if len(words) <= room else f"{words[: room - 3]}..."
 
 
-def what_can_be_proven(requests: int, max_loss: float) -> str:
-    """Return, before anything is bought, what so many labelled requests can prove at most, in one sentence.
+def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True) -> str:
+    """Return, before anything is bought, what so many requests can prove at most, in one sentence. Not all may be labelled.
 
     Where no answer differs 1 - 0.05^(1/n) is left. A plan that changes a quarter of the answers, as many to the better as to
     the worse, has a standard error of 0.5 / sqrt(n), and the end that holds for the best of a few plans is 2.2 of them off.
     """
     if requests < 1:
-        return "No labelled request: nothing can be proven."
+        return f"No {'labelled ' if labelled else ''}request: nothing can be proven."
+    what = "labelled requests" if labelled else "requests"
     least, many = nothing_differs(requests), _MANY / requests**0.5
     enough = "" if max_loss <= 0.0 else (
-        f" {100 * max_loss:g} points take {_round_up(3.0 / max_loss):,} to {_round_up((_MANY / max_loss) ** 2):,} labelled"
-        " requests."
+        f" {100 * max_loss:g} points take {_round_up(3.0 / max_loss):,} to {_round_up((_MANY / max_loss) ** 2):,} {what}."
     )  # fmt: skip
     return (
-        f"With {requests:,} labelled requests a loss below {100 * least:.1f} points cannot be excluded, whatever is bought;"
+        f"With {requests:,} {what} a loss below {100 * least:.1f} points cannot be excluded, whatever is bought;"
         f" for a plan that changes many answers about {100 * many:.0f}.{enough}"
     )
 
@@ -577,12 +637,14 @@ def _round_up(value: float) -> int:
 
 def _figures(found: Verdict, plan: ComparedPlan) -> str:
     """Dollars, accuracies and seconds, before and after."""
-    right = f"{percent(_accuracy(found, plan))} right instead of {percent(found.accuracy)}"
+    right = f"with {percent(_accuracy(found, plan))} right instead of {percent(found.accuracy)} ({_points(plan)})"
+    if found.by_today is not None:  # how often today is right is not known
+        right = f"with {_points(plan)} against today's answers"
     took = ""
     if plan.latency_s is not None and found.latency_s is not None:
         took = f", {seconds(plan.latency_s)} instead of {seconds(found.latency_s)}"
     against = "" if found.is_today else f", against {_named(found)}"
-    return f"It costs {_costs(found, plan)}, with {right} ({_points(plan)}){took}{against}."
+    return f"It costs {_costs(found, plan)}, {right}{took}{against}."
 
 
 def _named(found: Verdict) -> str:
@@ -606,7 +668,43 @@ def _points(plan: ComparedPlan) -> str:
 
 
 def _counted(found: Verdict) -> str:
-    return f" (95 %, {'as the judge counts, ' if found.is_judged else ''}as of these requests)"
+    by = "as the judge counts, " if found.is_judged else ""
+    if found.by_today is not None:
+        count, every = found.by_today.requests, found.requests
+        some = "" if count >= every else f" on {count:,} of {every:,} requests"
+        by = f"as today's answers count{some}, "
+    return f" (95 %, {by}as of these requests)"
+
+
+def _unlabelled(found: Verdict) -> str:
+    """What persons may still decide; empty where all requests have labels, or nothing is left to ask."""
+    by_today = found.by_today
+    if by_today is None:
+        return ""
+    parts = []
+    if by_today.failed:
+        parts.append(f" What runs today failed on {counted(by_today.failed, 'request')}, where no other answer counts.")
+    if by_today.asked:
+        parts.append(f" {counted(by_today.asked, 'question')} answered so far.")
+    if by_today.hidden:
+        parts.append(
+            " The same answer need not be as good: by those that persons were asked about, up to"
+            f" {100 * by_today.hidden:.1f} points could be lost there, which the figures have taken off."
+        )
+    what = "it" if found.plan is not None and found.plan.words == by_today.plan else f"{by_today.plan}, which saves more"
+    if found.waiting:
+        are = "s" if found.waiting == 1 else ""
+        parts.append(
+            f" {counted(found.waiting, 'question')} wait{are}, which may prove {what}: an answer that differs from today's"
+            " counts as lost until a person has said otherwise (`vinelm label`, then the same line again)."
+        )
+    elif by_today.differing and by_today.needed:
+        parts.append(
+            f" {by_today.differing:,} answers of {what} differ from today's, and nobody has said which are right. On so few"
+            " requests labels could not prove it, so that none is asked for: about"
+            f" {_round_up(by_today.needed):,} requests would do."
+        )
+    return "".join(parts)
 
 
 def _loss(found: Verdict) -> str:
@@ -614,7 +712,8 @@ def _loss(found: Verdict) -> str:
     plan, loss = found.served, found.loss
     assert plan is not None
     assert loss is not None
-    seen = "" if plan.lost is None else f"{plan.lost} of {plan.answers} answers lost; "
+    lost = "answers lost" if found.by_today is None else "answers count as lost"
+    seen = "" if plan.lost is None else f"{plan.lost} of {plan.answers} {lost}; "
     allowed = ""
     if found.advice == "undecided":
         allowed = f", and {100 * found.max_loss:g} are allowed (--max-loss)" if plan.saved_usd > 0.0 else ""
@@ -627,9 +726,13 @@ def _loss(found: Verdict) -> str:
 
 def _settles(found: Verdict) -> str:
     settling = found.settling
+    if found.by_today is not None and found.by_today.differing:
+        return ""
     if settling is None:
         return " More requests like these would hardly settle it."
     price = f", about {plain_dollars(settling.usd)} of rows" if settling.usd else ""
+    if found.by_today is not None:
+        return f" About {settling.requests:,} requests would settle it{price}."
     return f" About {settling.requests:,} labelled requests would settle it: {settling.labels:,} more labels{price}."
 
 

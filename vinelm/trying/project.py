@@ -49,7 +49,7 @@ def project_of(asked: FirstRun, tell: Callable[[str], None]) -> Path:
     if (folder / WORKFLOW_FILE).exists():
         return folder
     if asked.dataset is None:
-        raise ConfigError("a first run needs --dataset: requests with their right answers, 30 or better 100 of them")
+        raise ConfigError("a first run needs --dataset: requests, with their right answers where you have them")
     written = _written_apart(asked) if asked.apply else _write(asked)
     for path in written["edited"]:
         tell(f"changed {path}: vine.around(...) is around its models")

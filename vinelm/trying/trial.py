@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vinelm.errors import ConfigError, InputError, StoreError, WorkflowError
+from vinelm.judging import AsToday
 from vinelm.objective import Objective
 from vinelm.reports.plan_words import serving_lines
 from vinelm.scaffold.project import MODELS_FILE, WORKFLOW_FILE
@@ -111,8 +112,9 @@ def try_app(
 
     Args:
         app: ``FILE.py:ATTRIBUTE``, as for ``vinelm init``.
-        dataset: Requests with their right answers: CSV, JSON lines, Parquet, or an export.
-        label_field: Column with the right answer. Repeatable. In Python one or several. None: it is looked for.
+        dataset: Requests, with their right answers where there are any: CSV, JSON lines, Parquet, or an export.
+        label_field: Column with the right answer. Repeatable. In Python one or several. None: it is looked for; where there is
+            none, or a row's is empty, what runs today counts until a person has said otherwise.
         budget_usd: Never spend more than this, earlier runs included. In Python required for models that cost money.
         models: Models to choose from, as ``vinelm init`` takes them. None: the app's, and others like them.
         today: The model that your app runs today wherever its code does not say it, as PROVIDER:MODEL.
@@ -167,7 +169,8 @@ def try_app(
             if dry_run:
                 begin("forecasting")
                 return Trial(folder=folder, forecast=_forecast(inputs, budget_usd, workers, tell))
-            tell(what_can_be_proven(len(inputs.workflow.requests), allowed))
+            is_labelled = not isinstance(inputs.workflow.score, AsToday)
+            tell(what_can_be_proven(len(inputs.workflow.requests), allowed, labelled=is_labelled))
             begin(f"asking {len(inputs.catalog)} models")
             _buy(
                 inputs, workers, allowed, budget_usd=budget_usd, keep_going=keep_going, on_progress=on_progress,

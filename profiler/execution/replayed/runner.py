@@ -130,9 +130,10 @@ class ReplayRunner:
         if error is not None:
             return UnitOutcome(failed_row(policy, error))
         stage, seen = self.template.stage(policy.stage), None if policy.is_joint else values
-        row = with_shown(policy.observation(), self.signals, seen, stage)
-        success, problem = scored(self.workflow, request, seen, stage)
-        row = replace(row, success=success) if problem is None else replace(row, failure="tool", detail=problem)
+        found = scored(self.workflow, request, seen, stage)
+        row = with_shown(policy.observation(), self.signals, seen, stage, found.answer)
+        is_scored = found.problem is None
+        row = replace(row, success=found.success) if is_scored else replace(row, failure="tool", detail=found.problem)
         return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
 
     def _run(
@@ -184,13 +185,13 @@ class ReplayRunner:
         if problem is not None:
             return UnitOutcome(policy.observation("unexpected_arm", problem))
         stage, seen = self.template.stage(policy.stage), None if policy.is_joint else values
-        success, problem = scored(self.workflow, request, seen, stage)
-        if problem is not None:
-            return UnitOutcome(policy.observation("tool", problem))
+        found = scored(self.workflow, request, seen, stage)
+        if found.problem is not None:
+            return UnitOutcome(policy.observation("tool", found.problem))
         may_go_on = bool(self.template.arms_after(stages))  # at the template's end a route's own verdict counts
         stopped = policy.reached is None and (may_go_on or policy.verdicts.get(len(stages), True))
-        row = policy.observation(success=success, stopped=stopped, arm=arm)
-        row = with_shown(row, self.signals, seen, stage)
+        row = policy.observation(success=found.success, stopped=stopped, arm=arm)
+        row = with_shown(row, self.signals, seen, stage, found.answer)
         try:
             record = policy.record_after(row).to_bytes()
         except Exception as error:

@@ -112,7 +112,7 @@ def _show_update(annotated: AnnotatedTrie, target: Path, *, as_json: bool) -> No
 def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> None:
     from vinelm.cli.commands.trie import show_depths, signals_words
     from vinelm.reports.formatting import oracle_words, prompt_cache_words
-    from vinelm.reports.store_text import judge_words
+    from vinelm.reports.store_text import judge_words, today_words
 
     meta = annotated.meta
     show_depths(annotated, f"{meta['workflow']}: {annotated.trie.n_nodes:,} paths from {meta['observations']:,} observations")
@@ -129,6 +129,8 @@ def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> Non
         )
     if "judge" in meta:
         say(judge_words(meta["judge"], has_common_error=annotated.reading.holds_common_errors))
+    if "as_today" in meta:
+        say(today_words(meta["as_today"]))
     if "evidence" in meta:
         _show_evidence(meta["evidence"])
     if oracle := oracle_words(annotated.template.stop):

@@ -1,4 +1,4 @@
-"""``vinelm label``: answer the questions of a replay: which of two answers is better."""
+"""``vinelm label``: answer the questions of a replay or a profile: which of two answers is better."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINES = 12
 KEYS = {"1": "left", "2": "right", "3": "both", "4": "neither", "5": "skip"}
 
 
-@click.command("label", short_help="Say which of two answers is better: the labels of a replay.")
+@click.command("label", short_help="Say which of two answers is better.")
 @store_argument
 @option("--who NAME", "Whose labels these are [default: your login].")
 @flag("--page", "Ask on a page of this machine instead of in the terminal; several persons can use it.")
@@ -39,8 +39,8 @@ def command(
 ) -> None:
     """Say which of two recorded answers is better, without being told which model wrote which.
 
-    STORE is what `vinelm replay` keeps. Only prompts on which today's model and the plan differ are asked: the next one is
-    always the one that is worth most for the proof. Keys: 1 left, 2 right, 3 both, 4 neither, 5 cannot say, u undo, p the whole
+    STORE is what `vinelm replay` keeps, or `vinelm try` of requests without labels. Only requests on which what runs today and
+    the plan that may be proven differ are asked. Keys: 1 left, 2 right, 3 both, 4 neither, 5 cannot say, u undo, p the whole
     prompt, q stop. A label is on disk at once; several persons may label at the same time.
 
     --page serves on 127.0.0.1 only, at an address with a secret part. --file writes prompts and answers in plain text: send it

@@ -86,20 +86,32 @@ class CrossFit:
     ) -> None:
         self.seed, self.template = seed, template
         at = {request: part_of(request, seed, parts) for request in requests}
-        self.bought, self.planning = [], []
-        base = template.base
-        known = {name: (kinds or {}).get(name, OTHER) for name in requests} if template.kinds else {}
-        bought = untitled(rows, template)
+        self.planning = []
+        self._kinds = {name: (kinds or {}).get(name, OTHER) for name in requests} if template.kinds else {}
+        self._sides = [[request for request in requests if at[request] == (i + 1) % parts] for i in range(parts)]
+        self.bought = self._bought(rows)
         for i in range(parts):
             judged = (i + 1) % parts
-            side = [request for request in requests if at[request] == judged]
-            self.bought.append(BoughtRows.of(side, [row for row in bought if at.get(row.request_id) == judged], base, known))
             on_done(i, parts, "estimating")
             others = [row for row in rows if at.get(row.request_id, judged) != judged]
-            told = [kind for name, kind in known.items() if at[name] != judged]
+            told = [kind for name, kind in self._kinds.items() if at[name] != judged]
             self.planning.append(Fit(others, template, catalog, estimator, told))
         self._known: dict[tuple[int, tuple[str, ...], float | None], Scores] = {}
         self._ways: dict[tuple[int, Objective, bool], dict[PolicyName, DirectedJudgement]] = {}
+
+    def _bought(self, rows: Sequence[Observation]) -> list[BoughtRows]:
+        found, bought = [], untitled(rows, self.template)
+        for side in self._sides:
+            names = set(side)
+            judged = [row for row in bought if row.request_id in names]
+            found.append(BoughtRows.of(side, judged, self.template.base, self._kinds))
+        return found
+
+    def judged_by(self, rows: Sequence[Observation]) -> CrossFit:
+        """Return the same plans, judged by the same rows with other scores."""
+        found = copy(self)
+        found.bought, found._known, found._ways = self._bought(rows), {}, {}
+        return found
 
     def within_tried(self) -> CrossFit:
         """Return the same comparison of plans that take the steps only which enough of the judged requests took."""

@@ -12,6 +12,7 @@ from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.estimator.call_rate import CallRate
 from vinelm.evaluation.judging.judged_rows import JudgedRows
+from vinelm.evaluation.judging.referred_rows import ReferredRows
 from vinelm.prompts.shape import Shape
 from vinelm.rows.observation import Cell, Observation, at_ordinary_prices, with_seconds
 from vinelm.template import StopRule, Template
@@ -38,6 +39,8 @@ class StoreEvidence:
         kinds: What kind each request counts as; empty where none are told apart.
         untold: Why declared kinds are not told apart, a sentence; empty if they are, or none are declared.
         judged: What the judge said; None where labels score.
+        referred: What scores the rows of requests without labels; None if all have labels, or a judge scores.
+        unscored: With ``referred``, the rows before they were scored by it.
         prompts: The shapes of prompts that a cache held.
         charged_usd: Dollars of the rows as they were charged.
         committed_usd: Dollars that were paid: less where rows share one recorded answer.
@@ -60,6 +63,8 @@ class StoreEvidence:
     n_timed: int
     calls_per_hour: float = 0.0
     annotated: AnnotatedTrie | None = None
+    referred: ReferredRows | None = None
+    unscored: Sequence[Observation] = ()
 
     @classmethod
     def of(
@@ -87,6 +92,7 @@ class StoreEvidence:
         """
         with ObservationStore.open(path) as store:
             identity, registered, judged = store.identity, store.request_ids(), JudgedRows.of_store(store)
+            referred = ReferredRows.of_store(store) if judged is None else None
             committed_usd = store.committed_usd()
             rows = store.observations() if judged is None else judged.rows
             template = identity.bound_template() if annotated is None else annotated.template
@@ -101,10 +107,11 @@ class StoreEvidence:
                 "the oracle stop ends where the answer is right, which a judge does not know: estimate for the workflow's own"
                 " stop"
             )
+        ordinary = at_ordinary_prices(rows)
         return cls(
             identity=identity,
             registered=registered,
-            observations=at_ordinary_prices(rows),
+            observations=ordinary if referred is None else referred.scored(ordinary),
             template=template,
             catalog=identity.models(),
             kinds=kinds,
@@ -116,6 +123,8 @@ class StoreEvidence:
             n_timed=sum(row.is_timed for row in rows),
             calls_per_hour=calls_per_hour if annotated is None else annotated.calls_per_hour or 0.0,
             annotated=annotated,
+            referred=referred,
+            unscored=() if referred is None else ordinary,
         )
 
     @cached_property
@@ -131,5 +140,14 @@ class StoreEvidence:
     @cached_property
     def rows(self) -> list[Observation]:
         """The rows that plans are judged by: with the dollars of the service, and seconds for each."""
-        priced = CallRate(with_seconds(self.observations), self.catalog, self.calls_per_hour, self.prompts)
+        return self._priced(self.observations)
+
+    @cached_property
+    def hopeful(self) -> list[Observation]:
+        """:attr:`rows` if all answers that persons are still to be asked about were as good as today's."""
+        assert self.referred is not None
+        return self._priced(self.referred.scored(self.unscored, is_hopeful=True))
+
+    def _priced(self, rows: Sequence[Observation]) -> list[Observation]:
+        priced = CallRate(with_seconds(rows), self.catalog, self.calls_per_hour, self.prompts)
         return priced.rows(self.annotated)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -18,14 +18,25 @@ from vinelm.evaluation.judging.evidence import StoreEvidence
 from vinelm.evaluation.judging.fit import ChosenPolicy, Fit, PolicyName
 from vinelm.evaluation.judging.judgeable import HARDLY, SAVED, SURE, aims, require_judgeable, swept, within
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
+from vinelm.evaluation.judging.referred_rows import AUDITED_REACH, Pair, ReferredRows
 from vinelm.evaluation.judging.tried import by_request
 from vinelm.evaluation.off_policy.intervals import HalfScores, Moments, estimate_mean, moments
-from vinelm.evaluation.off_policy.scores import Scores
+from vinelm.evaluation.off_policy.scores import Scores, returned_rows
 from vinelm.objective import Objective
+from vinelm.proof.wealth import BETTER, WORSE
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.verdict import LEAST_FOLLOWED, LEAST_SAVED, MAX_LOSS, ComparedPlan, Verdict, nothing_differs, short_words
+from vinelm.trie.verdict import (
+    LEAST_FOLLOWED,
+    LEAST_SAVED,
+    LEAST_SHARE,
+    MAX_LOSS,
+    ComparedPlan,
+    Verdict,
+    nothing_differs,
+    short_words,
+)
 
 LEVEL = 0.95
 """Each end of an interval holds with it."""
@@ -38,6 +49,8 @@ MORE_FOLLOWED = 1.5
 DRAWS = 20_000
 Z95 = 1.6449
 FREE = Objective(maximize="accuracy")
+MOST_NEEDED = 1e6
+"""Requests: more are as good as none."""
 USUAL_TOKENS = (1000, 250)
 """Prompt and completion tokens of the call that list prices are compared by."""
 _ORACLE = "the oracle stop ends a request when its answer is right, as no service can: estimate for the workflow's own stop"
@@ -60,6 +73,8 @@ class Judge:
         spent_usd: What the rows were charged; None: their dollars.
         is_judged: A model counted which answers are right.
         annotated: The trie of all rows, if it was estimated already: what plans are named by.
+        referred: What scored the rows of requests without labels; None if all have labels.
+        hopeful: The rows, scored as if all answers that persons are still to be asked about were as good as today's.
         on_done: Called as ``on_done(done, total, what)``.
     """
 
@@ -73,6 +88,8 @@ class Judge:
     spent_usd: float | None = None
     is_judged: bool = False
     annotated: AnnotatedTrie | None = None
+    referred: ReferredRows | None = None
+    hopeful: Sequence[Observation] = ()
     on_done: Done = lambda done, total, what: None
 
     @classmethod
@@ -87,6 +104,8 @@ class Judge:
             "spent_usd": evidence.charged_usd,
             "is_judged": evidence.judged is not None,
             "annotated": evidence.annotated,
+            "referred": evidence.referred,
+            "hopeful": () if evidence.referred is None else evidence.hopeful,
         }
         return cls(**{**known, **settings})
 
@@ -137,6 +156,7 @@ class Judge:
             spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in self.rows) if self.spent_usd is None else self.spent_usd,
             is_judged=self.is_judged,
             models=today or {},
+            by_today=None if self.referred is None else self.referred.counts,
         )
         if self.template.stop == "oracle":
             return replace(found, why_not=_ORACLE)
@@ -149,7 +169,8 @@ class Judge:
         if isinstance(rival, str):
             return replace(found, why_not=rival)
         cheaper = () if objective is not None else self._cheaper(rival.models)
-        return self._with_plans(replace(rival.within(found), cheaper=cheaper), fit, rival, objective)
+        found, climbed = self._with_plans(replace(rival.within(found), cheaper=cheaper), fit, rival, objective)
+        return found if self.referred is None else self._as_today(found, fit, climbed)
 
     # -- the opponent ----------------------------------------------------------------------------------------------
 
@@ -199,7 +220,10 @@ class Judge:
 
     # -- the plans -------------------------------------------------------------------------------------------------
 
-    def _with_plans(self, found: Verdict, fit: CrossFit, rival: _Rival, objective: Objective | None) -> Verdict:
+    def _with_plans(
+        self, found: Verdict, fit: CrossFit, rival: _Rival, objective: Objective | None
+    ) -> tuple[Verdict, list[_Candidate]]:
+        """The verdict with all plans, and those of them that the rule goes through."""
         usd = found.cost_usd or 0.0
         wanted = self._objectives(fit, rival) if objective is None else [objective]
         plans = self._candidates(fit, rival, wanted, lambda: self.whole)
@@ -220,7 +244,48 @@ class Judge:
         shown = [_compared(one, rival, 1.0, is_rung=False) for one in alone if one not in climbed]
         compared = sorted([*_with_ends(climbed, rival, self.seed), *shown], key=lambda plan: plan.cost_usd)
         found = replace(found, plans=tuple(compared), tried_only=tried_only)
-        return found if all(half.annotated.knows_latency for half in fit.planning) else found.untimed()
+        found = found if all(half.annotated.knows_latency for half in fit.planning) else found.untimed()
+        return found, climbed
+
+    def _as_today(self, found: Verdict, fit: CrossFit, climbed: Sequence[_Candidate]) -> Verdict:
+        """The verdict where requests have no label, with the questions whose answers may prove the next plan.
+
+        The rule goes on until a plan fails. Where only answers are missing that nobody has labelled, and these would do if
+        they were as often better as worse, persons are asked about them.
+        """
+        by_today = found.by_today
+        assert self.referred is not None
+        assert by_today is not None
+        hidden, hidden_at_best = self.referred.hidden, self.referred.hidden_at_best
+        if hidden:
+            found = replace(found, plans=tuple(one.widened(AUDITED_REACH).lowered(hidden) for one in found.plans))
+        known = {short_words(one.chosen.words): one for one in climbed}
+        failed = next((plan for plan in found.rungs if not plan.passes(found.max_loss)), None)
+        if failed is None or not failed.is_saving:
+            return found
+        one = known[failed.words]
+        answers = set(one.answers(fit))
+        open_ = sorted(answers & self.referred.open)
+        again = one.judged_by(fit.judged_by(self.hopeful))
+        best = _compared(again, again.rival, 1.0)
+        n, room = max(len(answers), 1), best.gain + found.max_loss / LEAST_SHARE
+        # What could be lost where nothing is falls with the requests themselves, not with their root.
+        power = 1.0 if best.lost == 0 and best.gain == 0.0 else 0.5
+
+        def reach(requests: float) -> float:
+            open_variance = (BETTER + WORSE) * len(open_) / n / requests
+            sampled = math.hypot((best.gain - best.gain_low) * (n / requests) ** power, Z95 * math.sqrt(open_variance))
+            return sampled + hidden_at_best * n / requests
+
+        needed = float(n)
+        while needed < MOST_NEEDED and reach(needed) >= room:
+            needed *= 1.05
+        is_provable = needed == n
+        by_today = replace(
+            by_today, plan=failed.words, differing=len(open_), questions=tuple(open_) if is_provable else (),
+            needed=0 if is_provable or needed >= MOST_NEEDED else math.ceil(needed),
+        )  # fmt: skip
+        return replace(found, by_today=by_today)
 
     def _objectives(self, fit: CrossFit, rival: _Rival) -> list[Objective]:
         """What is planned for: follows from promises alone, so that no judged answer chooses it."""
@@ -291,6 +356,10 @@ class _Rival:
         models = {where if where in stages else where.rpartition(" ")[0]: model for where, model in chosen[0].code}
         return cls(name, is_today, models, fit.template.models, ways)
 
+    def judged_by(self, fit: CrossFit) -> list[DirectedJudgement]:
+        """The same plans with other scores of the same rows."""
+        return [fit.judge(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
+
     @property
     def words(self) -> str:
         return self.ways[0].chosen.words
@@ -329,6 +398,18 @@ class _Candidate:
     ways: list[DirectedJudgement]
     rival: _Rival
     by_all: Callable[[], ChosenPolicy]
+
+    def judged_by(self, fit: CrossFit) -> _Candidate:
+        """The same plan with other scores of the same rows, beside the opponent with these."""
+        ways = [fit.judge(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
+        return replace(self, ways=ways, rival=replace(self.rival, ways=self.rival.judged_by(fit)))
+
+    def answers(self, fit: CrossFit) -> Iterator[Pair]:
+        """The answer that the plan gives to each request that followed it to its end."""
+        for way, bought in zip(self.ways, fit.bought, strict=True):
+            for _, steps in way.chosen.parts:
+                for row in returned_rows(steps, bought):
+                    yield row.request_id, row.answer_digest or ""
 
     @property
     def words(self) -> tuple[str, ...]:

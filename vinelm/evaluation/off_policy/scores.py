@@ -14,7 +14,7 @@ of its variance (Hirano, Imbens and Ridder 2003).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from vinelm.evaluation.off_policy.buying import BoughtRows, Place
 from vinelm.evaluation.off_policy.steps import Seen, StepPolicy, StepsByKind, steps_for
+from vinelm.rows.observation import Observation
 from vinelm.trie.arrays import FloatArray
 
 _ARRAYS = ("success", "cost_usd", "latency_s", "weight", "unsupported")
@@ -97,6 +98,20 @@ def scored(policy: StepPolicy | StepsByKind, bought: BoughtRows, *, max_latency_
     success, cost_usd, latency_s, weight, unsupported = found.reshape(-1, len(_ARRAYS)).T.copy()
     balance = {key: column for walk in walks.values() for key, column in walk.balance.items()}
     return Scores(success, cost_usd, latency_s, weight, unsupported, balance)
+
+
+def returned_rows(policy: StepPolicy | StepsByKind, bought: BoughtRows) -> Iterator[Observation]:
+    """Yield the row whose answer a request gets, of each request whose rows follow the policy to its end without a failure."""
+    for request in bought.requests:
+        steps = steps_for(policy, bought.kinds.get(request))
+        seen: Seen = ()
+        while (step := steps.step(seen)).model is not None:
+            row = bought.row(request, seen, step.model)
+            if row is None or row.failure is not None:
+                break
+            seen = (*seen, row)
+        else:
+            yield seen[step.returned]
 
 
 class _Walk:

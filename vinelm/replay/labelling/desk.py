@@ -74,7 +74,7 @@ class Desk:
             labelled = {row["question_id"] for row in self._kept.rows.labels()}
             waiting = sum(row["is_open"] and row["question_id"] not in labelled for row in self._kept.rows.questions())
         given = f"{counted(len(labelled), 'question')} answered"
-        return f"{given}, {waiting} waiting" if waiting else f"{given}; `vinelm replay` with the same line goes on"
+        return f"{given}, {waiting} waiting" if waiting else f"{given}; the same line as before goes on"
 
 
 def _shown(asked: LabelQuestion) -> dict[str, Any]:

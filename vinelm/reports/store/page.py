@@ -15,6 +15,7 @@ from vinelm.evaluation import Evaluation
 from vinelm.evaluation.judging.fit import PolicyName
 from vinelm.evaluation.judging.judged_rows import JudgedRows
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
+from vinelm.evaluation.judging.referred_rows import ReferredRows
 from vinelm.evaluation.judging.side_by_side import FollowedPlan, side_by_side
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import judged_plan, judged_trie, plans_over
@@ -54,7 +55,7 @@ from vinelm.reports.store.plan_sections import (
     spending_section,
 )
 from vinelm.reports.store.sweep_sections import sweep_sections
-from vinelm.reports.store_text import judge_words
+from vinelm.reports.store_text import judge_words, today_words
 from vinelm.rows.observation import Observation
 from vinelm.traces import StoreIdentity
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -159,6 +160,8 @@ def store_page(
     with ObservationStore.open(store) as opened:
         identity, verdicts = opened.identity, JudgedRows.of_store(opened)
         rows = opened.observations() if verdicts is None else verdicts.rows
+        referred = ReferredRows.of_store(opened) if verdicts is None else None
+        rows = rows if referred is None else referred.scored(rows)
         rows, _ = told_apart(opened, rows, annotated.template, learn=False)
         prompts = prompt_stages(rows, StoredPrompts(opened).read())
     require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
@@ -418,6 +421,7 @@ def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) ->
         ("Coverage", f"{percent(meta.get('coverage'))} of the cost of executing every reachable cell once (estimated)"),
         ("Spent", usd(meta.get("paid_usd", meta.get("spent_usd")))),
         *((("Scorer", judge_words(meta["judge"], has_common_error=has_common_error)),) if "judge" in meta else ()),
+        *((("Scorer", today_words(meta["as_today"])),) if "as_today" in meta else ()),
         ("Seed", f"{seed} (split in quarters)"),
         *catalog_facts(annotated.catalog),
         *version_facts(),

@@ -1,0 +1,186 @@
+"""Requests without labels in a profile: what runs today is compared with every other answer, and persons are asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vinelm.evaluation.judging.referred_rows import ReferredAnswer, ReferredRows
+from vinelm.judging import AsToday
+from vinelm.profiler.sampling.runs import run_of, whole_path
+from vinelm.requests.workflow import Workflow
+from vinelm.rows.observation import Cell, Observation
+from vinelm.signals.declaration import canonical
+from vinelm.traces.served.replayed import ReplayRows
+
+if TYPE_CHECKING:
+    from vinelm.traces import ObservationStore
+    from vinelm.trie.verdict import Verdict
+
+Compared = Callable[[Sequence[Observation]], Sequence[Observation]]
+
+
+def references_of(workflow: Workflow) -> References | None:
+    """Return what compares the answers of a workflow, whose template is bound; None if all of its requests have labels."""
+    score = workflow.score
+    if not isinstance(score, AsToday) or workflow.template.today is None:
+        return None
+    unlabelled = {request.id for request in workflow.requests if not score.is_labelled(request)}
+    return References(workflow, score, frozenset(unlabelled)) if unlabelled else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answered:
+    """What runs today has answered a request: its message and digest, and what the run cost; and all answers there are."""
+
+    digest: str
+    message: dict[str, Any]
+    run: Sequence[Observation]
+    others: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """Compares the answers of a profile with those of what runs today.
+
+    Attributes:
+        workflow: Its template is bound, and says what runs today.
+        scorer: Its scorer.
+        unlabelled: The requests that have no label.
+    """
+
+    workflow: Workflow
+    scorer: AsToday
+    unlabelled: frozenset[str]
+    _same: dict[tuple[str, str], bool] = field(default_factory=dict)
+
+    def compared(self, store: ObservationStore) -> Compared:
+        """Return what gives rows without a score one, for a sampler: with the labels that the store has now."""
+        known = ReplayRows(store)
+        said = {} if known.is_new else known.said()
+        units = {} if known.is_new else {(row["request"], row["answer"]): row["unit_id"] for row in known.units()}
+
+        def compared(rows: Sequence[Observation]) -> Sequence[Observation]:
+            answered, failed = self._answered(rows)
+            answers = {}
+            for request, one in answered.items():
+                unit = units.get((request, json.dumps(one.message, sort_keys=True)), -1)
+                answers[request] = self._beside(one, unit)
+            return ReferredRows(answers, said, failed).scored(rows)
+
+        return compared
+
+    def keep(self, store: ObservationStore) -> None:
+        """Compare all answers of a store, and write down which are the same. Calls no model."""
+        known, (answered, failed) = ReplayRows(store), self._answered(store.observations())
+        with store.database.transaction():
+            if known.is_new:
+                known.create([], {})
+            units = {(row["request"], row["answer"]): row["unit_id"] for row in known.units()}
+            last, new, rows = max(units.values(), default=0), [], []
+            for request, one in sorted(answered.items()):
+                text = json.dumps(one.message, sort_keys=True)
+                unit = units.get((request, text))
+                if unit is None:  # also where what runs today answers otherwise than it did: labels were about that answer
+                    unit = last = last + 1
+                    new.append(self._unit(unit, request, one, text))
+                for digest, about in self._beside(one, unit).items():
+                    message = json.dumps(one.others.get(digest, one.message), sort_keys=True)
+                    rows.append({
+                        "unit_id": unit, "model": digest, "answer": message, "is_today": about.is_today,
+                        "is_same": about.is_same, "is_audited": about.is_audited, "may_hide": about.may_hide,
+                    })  # fmt: skip
+            known.add_units(new)
+            known.set_compared(rows)
+            known.note({**known.notes(), "failed": sorted(failed)})
+
+    def _answered(self, rows: Iterable[Observation]) -> tuple[dict[str, _Answered], set[str]]:
+        """What runs today has answered, by request, and the requests on which it failed."""
+        template, by_cell = self.workflow.template, dict[Cell, Observation]()
+        requests: dict[str, None] = {}
+        others: dict[str, dict[str, dict[str, Any]]] = {}
+        for row in rows:
+            if row.request_id not in self.unlabelled:
+                continue
+            by_cell[row.request_id, row.prefix] = row
+            requests[row.request_id] = None
+            if row.success is None and row.failure is None and row.answer is not None and row.answer_digest is not None:
+                of_request = others.setdefault(row.request_id, {})
+                if row.answer_digest not in of_request:
+                    of_request[row.answer_digest] = _message(row.answer)
+        path = whole_path(template, template.today or {})
+        found, failed = {}, set()
+        for request in requests:
+            run, is_whole = run_of(by_cell, template, request, path)
+            if not is_whole or not run:
+                continue
+            digest = run[-1].answer_digest
+            if run[-1].failure is not None or digest is None or digest not in others.get(request, {}):
+                failed.add(request)
+                continue
+            found[request] = _Answered(digest=digest, message=others[request][digest], run=run, others=others[request])
+        return found, failed
+
+    def _beside(self, one: _Answered, unit: int) -> dict[str, ReferredAnswer]:
+        """Each answer to a request beside that of what runs today."""
+        share, found = self.scorer.same.audit([one.message]), {}
+        for digest, message in one.others.items():
+            is_today = digest == one.digest
+            pair = one.digest, digest
+            if pair not in self._same:  # a sampler asks in every round, and executing SQL takes time
+                self._same[pair] = is_today or self.scorer.same(one.message, message)
+            is_same = self._same[pair]
+            is_audited = is_same and not is_today and _drawn(f"{one.digest} {digest}") < share
+            found[digest] = ReferredAnswer(
+                unit=unit, is_today=is_today, is_same=is_same, is_audited=is_audited, may_hide=share > 0.0
+            )
+        return found
+
+    def _unit(self, unit: int, request_id: str, one: _Answered, text: str) -> dict[str, Any]:
+        """A request as those see it who are asked about its answers."""
+        request = next(request for request in self.workflow.requests if request.id == request_id)
+        given = self.workflow.graph_input(request)
+        shown = next(iter(given.values())) if len(given) == 1 else given
+        content = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False, indent=1, default=str)
+        prompt: dict[str, Any] = {"messages": [{"role": "user", "content": content}], "tools": [], "settings": {}}
+        models = " > ".join(dict.fromkeys(row.model for row in one.run))
+        seconds = [row.latency_s + row.tool_latency_s for row in one.run if row.is_timed]
+        return {
+            "unit_id": unit, "step": self.workflow.name, "title": self.workflow.name, "request": request_id, "call": "",
+            "model": models, "weight": 1, "cost_usd": sum(row.cost_usd + row.tool_cost_usd for row in one.run),
+            "latency_s": sum(seconds) if len(seconds) == len(one.run) else None, "tokens_in": 0, "tokens_out": 0,
+            "answer": text,
+            "cluster": hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32],
+            "prompt": zlib.compress(json.dumps(prompt).encode("utf-8")),
+        }  # fmt: skip
+
+
+def ask(store: ObservationStore, verdict: Verdict) -> None:
+    """Let exactly the questions of a verdict be open; where no request lacks a label, nothing is written."""
+    if verdict.by_today is None:
+        return
+    known, referred = ReplayRows(store), ReferredRows.of_store(store)
+    assert referred is not None
+    known.open_questions(
+        {
+            "unit_id": (unit := referred.answers[request][digest].unit),
+            "model": digest,
+            "is_today_left": _drawn(f"{unit} {digest}") < 0.5,
+        }
+        for request, digest in verdict.by_today.questions
+    )
+
+
+def _message(text: str) -> dict[str, Any]:
+    """An answer, which is kept as canonical JSON, as answers are compared and shown."""
+    value = json.loads(text)
+    return {"content": value if isinstance(value, str) else "" if value is None else canonical(value), "tool_calls": []}
+
+
+def _drawn(text: str) -> float:
+    """A number in [0, 1) that looks drawn by chance, and is always the same for a text."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7]) / 2**56

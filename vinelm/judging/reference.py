@@ -1,0 +1,68 @@
+"""Declares that what runs today is the reference of requests without a label: the scorer of such a workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vinelm.errors import WorkflowError
+from vinelm.signals.declaration import canonical
+
+if TYPE_CHECKING:
+    from vinelm.requests.workflow import Request
+
+Score = Callable[["Request", Mapping[str, Any]], bool | float]
+
+
+class ComparesAnswers(Protocol):
+    """Compares what runs today with another answer; each has ``content``, a text, and ``tool_calls``."""
+
+    def __call__(self, recorded: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+        """Return whether the two are the same."""
+
+    def audit(self, recorded: Sequence[Mapping[str, Any]]) -> float:
+        """Return the share of the same answers that persons are asked about, too: above 0 where their scores may differ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsToday:
+    """The scorer of a workflow with requests without labels; made by ``vinelm.as_today``.
+
+    Attributes:
+        answer: ``answer(state)`` returns the answer in a final state; None: the workflow's ``answer`` keys say it.
+        same: Compares two answers.
+        score: Scores the requests with a label; None if there are none.
+        labels: The keys of a request's row that make its label. A request that lacks one of them has none.
+    """
+
+    answer: Callable[[Mapping[str, Any]], Any] | None
+    same: ComparesAnswers
+    score: Score | None = None
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.score is None) != (not self.labels):
+            raise WorkflowError("as_today: score= and labels= go together: which keys of a row score(request, state) reads")
+
+    def __call__(self, request: Request, state: Mapping[str, Any]) -> bool | float:
+        """Score a request with a label.
+
+        Raises:
+            WorkflowError: It has none: only a profile compares it with what runs today.
+        """
+        if self.score is None or not self.is_labelled(request):
+            raise WorkflowError(f"request {request.id!r} has no label: only a profile compares it with what runs today")
+        return self.score(request, state)
+
+    def is_labelled(self, request: Request) -> bool:
+        """Return whether the request has a label: a value for each of the keys that is neither None nor empty."""
+        return bool(self.labels) and not any(_is_empty(request.data.get(key)) for key in self.labels)
+
+    def text(self, state: Mapping[str, Any]) -> str | None:
+        """Return the answer in a state as canonical JSON; None where the workflow's own ``answer`` keys say it."""
+        return None if self.answer is None else canonical(self.answer(state))
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())

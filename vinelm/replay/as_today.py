@@ -1,0 +1,52 @@
+"""The scorer of an application whose requests have no labels, or not all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vinelm.judging.reference import AsToday, Score
+from vinelm.replay.same import Sameness
+
+
+def as_today(
+    answer: Callable[[Mapping[str, Any]], Any] | None = None,
+    *,
+    score: Score | None = None,
+    labels: Sequence[str] = (),
+    same: str | Callable[[str, str], bool] | None = None,
+    database: str | Path | None = None,
+    ignore: Sequence[str] = (),
+    audit: float | None = None,
+) -> AsToday:
+    """Return a scorer for a :class:`~vinelm.Workflow` by which today's answer counts where a request has no label.
+
+    An answer that is the same as that of what runs today is as good. One that differs counts as lost until a person has said
+    otherwise (``vinelm label``). See docs/datasets.md.
+
+    Args:
+        answer: ``answer(state)`` returns the answer in a final state: a text, or what JSON can hold. None: the keys that the
+            workflow names in ``answer=``.
+        score: ``score(request, state)`` for the requests with a label, as :class:`~vinelm.Workflow` takes it.
+        labels: The keys of the label. A request that lacks one of them, or has an empty one, has no label.
+        same: ``same(today, other)``: whether two free texts are the same; see :class:`~vinelm.replay.Sameness`. None: the same
+            characters.
+        database: A SQLite file on which SQL is executed: queries with the same rows are the same.
+        ignore: Fields of structured answers that do not matter.
+        audit: Share of the same answers that persons are asked about, too. None: 0, and 0.2 where the same need not score the
+            same.
+
+    Raises:
+        WorkflowError: ``score`` and ``labels`` do not go together.
+        ConfigError: See :class:`~vinelm.replay.Sameness`.
+
+    Examples:
+        >>> from vinelm import as_today
+        >>> scorer = as_today(lambda state: state["answer"])
+        >>> scorer.labels
+        ()
+    """
+    compared = Sameness(same, database=database, ignore=ignore, audit=audit)
+    named = (labels,) if isinstance(labels, str) else tuple(labels)
+    return AsToday(answer=answer, same=compared, score=score, labels=named)
