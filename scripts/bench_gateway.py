@@ -29,6 +29,8 @@ import numpy as np
 from local_openai import local_openai
 from studies import Options, study
 
+from vinelm.errors import ConfigError
+
 PRICE = {"input": 1.0, "output": 10.0, "source": "bench", "as_of": "2026-01-01"}
 ASKED = [{"role": "system", "content": "You answer in one word. " * 20}, {"role": "user", "content": "2 + 2?"}]
 MODEL, KEY_ENV = "big", "BENCH_GATEWAY_KEY"
@@ -121,16 +123,21 @@ def litellm_served(program: str, upstream: str, folder: Path) -> Iterator[tuple[
     config.write_text(json.dumps({"model_list": [{"model_name": MODEL, "litellm_params": entry}]}))
     port = 4000 + os.getpid() % 1000
     command = [program, "--config", str(config), "--port", str(port), "--host", "127.0.0.1", "--num_workers", "1"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    key = "sk-bench"
+    environment = {**os.environ, "LITELLM_MASTER_KEY": key, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as process:
         url = f"http://127.0.0.1:{port}/v1"
-        for _ in range(600):
-            time.sleep(0.2)
+        for _ in range(120):
+            time.sleep(1.0)
             try:
-                asyncio.run(calls(url, "none", 1, at_once=1, stream=False))
+                asyncio.run(calls(url, key, 1, at_once=1, stream=False))
             except OSError:
                 continue
             break
-        yield url, "none", process.pid
+        else:
+            process.kill()
+            raise ConfigError(f"--litellm {program}: its proxy did not answer within two minutes")
+        yield url, key, process.pid
         process.kill()
 
 

@@ -15,6 +15,10 @@ LEAVES = {
         ["workflows/graphqa"],
         {"vinelm/cli/commands/demo.py": '"graphqa": (', "workflows/registry.py": '"graphqa": ('},
     ),
+    "gateway": (
+        ["vinelm/gateway", "vinelm/cli/commands/gateway.py", "vinelm/cli/commands/keys.py"],
+        {"vinelm/cli/main.py": '"gateway", "keys", '},
+    ),
     "batch": (
         ["vinelm/batches", "vinelm/cli/commands/batch.py", "vinelm/reports/batch_page.py"],
         {"vinelm/cli/main.py": '"batch", '},
