@@ -26,6 +26,7 @@ MOST_LINE = 4096
 """Longest line of a metrics page that is parsed."""
 _GAUGES = (
     *(f"vllm:num_requests_{state}" for state in ("running", "waiting", "swapped")),
+    *(f"llamacpp:requests_{state}" for state in ("processing", "deferred")),
     *(f"sglang{separator}num_{state}_reqs" for separator in ":_" for state in ("running", "queue")),
 )
 _SAME_REQUESTS = {"tp_rank", "pp_rank", "moe_ep_rank"}
@@ -77,7 +78,7 @@ def sglang_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str |
 
 
 def vllm_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str | None = None) -> Callable[[], float]:
-    """Make a function that asks a vLLM server (``/metrics``) how many requests it is running and queueing.
+    """Make a function that asks a vLLM or llama.cpp server (``/metrics``) how many requests it is running and queueing.
 
     Needs the extra ``metrics``. Arguments and errors are those of :func:`sglang_requests`.
     """
@@ -87,7 +88,7 @@ def vllm_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str | N
 
 
 def requests_in_metrics(text: str) -> float:
-    """Count the running and waiting requests in a page of Prometheus metrics of vLLM or SGLang.
+    """Count the running and waiting requests in a page of Prometheus metrics of vLLM, SGLang or llama.cpp.
 
     Counts are summed over models, engines and data-parallel workers. Tensor- and pipeline-parallel workers of one engine each
     report the same requests, and SGLang with priority scheduling reports a total (``priority=""``) beside its parts: these

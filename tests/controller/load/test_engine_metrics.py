@@ -126,6 +126,8 @@ def test_workers_that_share_their_requests_count_once_and_others_each():
     assert requests_in_metrics(data_parallel) == 6
     by_priority = sglang_metrics(**{'priority=""': (4, 3), 'priority="1"': (3, 3), 'priority="9"': (1, 0)})
     assert requests_in_metrics(by_priority) == 7
+    llama_cpp = "llamacpp:requests_processing 3\nllamacpp:requests_deferred 2\nllamacpp:n_busy_slots_per_decode 3.47\n"
+    assert requests_in_metrics(llama_cpp) == 5
     without_total = sglang_metrics(**{'priority="1"': (3, 3), 'priority="9"': (1, 0)})
     assert requests_in_metrics(without_total) == 7
     assert requests_in_metrics('sglang_num_running_reqs{dp_rank="0"} 2\nsglang_num_queue_reqs{dp_rank="0"} 1 1700000000') == 3
