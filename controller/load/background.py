@@ -5,12 +5,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import VineLMError
 from vinelm.requests.protocols import EngineDelay, LoadMonitor
+from vinelm.threads import beside
 
 PATIENCE_S = 0.002
 """How long a plan waits for a new reading; it does not wait while an earlier reading is still under way."""
@@ -46,7 +48,7 @@ class BackgroundLoadMonitor:
         self._reading = _Reading()
         self._lock = Lock()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        Thread(target=_work, args=(self._jobs,), name="vinelm-load", daemon=True).start()
+        beside(partial(_work, self._jobs), name="vinelm-load")
         weakref.finalize(self, self._jobs.put, None)
 
     def delays(self) -> Mapping[str, EngineDelay]:

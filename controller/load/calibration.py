@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from vinelm.clock import Clock, WallClock
 from vinelm.controller.load.slowdown import SlowdownCurve, fit_slowdown
 from vinelm.errors import ConfigError, EvidenceError, InputError, VineLMError
+from vinelm.threads import beside
 
 LEVELS = (0, 1, 2, 4, 8, 16, 32)
 """Numbers of other requests measured in the paper."""
@@ -126,9 +127,7 @@ def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str])
         with _noted(failures):
             experiment.call(False)
 
-    threads = [threading.Thread(target=other, daemon=True) for _ in range(others)]
-    for thread in threads:
-        thread.start()
+    under_way = [beside(other, name="vinelm other call") for _ in range(others)]
     if others:
         clock.sleep(experiment.delay_s)
     started = clock.now()
@@ -136,8 +135,7 @@ def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str])
     with _noted(failures, is_raised=InputError):
         experiment.call(True)
         took = clock.now() - started
-    for thread in threads:
-        thread.join()
+    wait(under_way)
     return took
 
 

@@ -6,12 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 
 from vinelm.clock import Clock, WallClock
 from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.errors import VineLMError
 from vinelm.requests.protocols import EngineDelay
+from vinelm.threads import Repeated
 
 WINDOW_S = 30.0
 """Age up to which finished calls count."""
@@ -203,7 +205,7 @@ class EnginePoller:
         self._sources = dict(sources)
         self._sink = sink
         self._every_s = every_s
-        self._stopped = threading.Event()
+        self._asking: list[Repeated] = []
         self.failures: dict[str, str] = {}
         """Engine to the reason why its last question failed; engines that answered are not in it."""
 
@@ -216,18 +218,19 @@ class EnginePoller:
 
     def start(self) -> None:
         """Start the threads."""
-        for engine in self._sources:
-            threading.Thread(target=self._ask, args=(engine,), name=f"vinelm-load-{engine}", daemon=True).start()
+        self._asking += [
+            Repeated(partial(self._ask, engine), self._every_s, name=f"vinelm-load-{engine}", is_at_once=True)
+            for engine in self._sources
+        ]
 
     def stop(self) -> None:
         """Stop the threads after the questions under way."""
-        self._stopped.set()
+        for one in self._asking:
+            one.stop(waits=False)
 
     def _ask(self, engine: str) -> None:
-        while not self._stopped.is_set():
-            try:
-                self._sink.report(engine, self._sources[engine]())
-                self.failures.pop(engine, None)
-            except Exception as error:  # messages of foreign errors may contain an address with a key
-                self.failures[engine] = str(error) if isinstance(error, VineLMError) else type(error).__name__
-            self._stopped.wait(self._every_s)
+        try:
+            self._sink.report(engine, self._sources[engine]())
+            self.failures.pop(engine, None)
+        except Exception as error:  # messages of foreign errors may contain an address with a key
+            self.failures[engine] = str(error) if isinstance(error, VineLMError) else type(error).__name__

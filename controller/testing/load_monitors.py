@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from vinelm.requests.protocols import LoadMonitor
+from vinelm.threads import beside
 
 THREADS, CALLS = 8, 100
 
@@ -97,12 +97,12 @@ class LoadMonitorContract:
         monitor = self.make()
         before = self.extra_s(monitor)
 
-        def calls(_: int) -> None:
+        def calls() -> None:
             for _ in range(CALLS):
                 monitor.dispatched(self.engine)
                 monitor.delays()
                 monitor.finished(self.engine, None)
 
-        with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(calls, range(THREADS)))
+        for done in [beside(calls, name="calls") for _ in range(THREADS)]:
+            done.result()
         assert self.extra_s(monitor) == before

@@ -27,7 +27,7 @@ def test_the_end_is_told_even_of_jobs_that_end_before_anybody_looks():
     ended, told = threading.Event(), []
     crew = crew_of([1], lambda job: ended.set(), size=1)
     wait = crew._wait
-    crew._wait = lambda tick: (ended.wait(10), [thread.join(10) for thread in crew._threads], wait(tick))
+    crew._wait = lambda tick: (ended.wait(10), [one.result(10) for one in crew._under_way], wait(tick))
     crew.work(lambda: told.append(True))
     assert told
 

@@ -7,7 +7,7 @@ import os
 import signal as signals
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.requests.names import scoped
 from vinelm.telemetry import ObserverGroup
+from vinelm.threads import Repeated
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 if TYPE_CHECKING:
@@ -169,8 +170,7 @@ class TrieReload:
         self.path, self._load = path, load
         self._lock = Lock()
         self._version = self._seen()
-        self._stop = Event()
-        self._thread: Thread | None = None
+        self._watching: Repeated | None = None
 
     def reload(self) -> None:
         """Load the file now.
@@ -216,21 +216,17 @@ class TrieReload:
         if not every_s > 0.0:
             raise ConfigError(f"every_s is {every_s}: give seconds > 0")
         self.stop()
-        self._stop = stop = Event()
-        self._thread = Thread(target=self._watch, args=(every_s, stop), name="vinelm-watch", daemon=True)
-        self._thread.start()
+        self._watching = Repeated(self._look, every_s, name="vinelm-watch")
 
     def stop(self) -> None:
         """Watch no longer. Idempotent."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        if self._watching is not None:
+            self._watching.stop()
+            self._watching = None
 
-    def _watch(self, every_s: float, stop: Event) -> None:
-        while not stop.wait(every_s):
-            if self._seen() not in (None, self._version):
-                self.try_reload()
+    def _look(self) -> None:
+        if self._seen() not in (None, self._version):
+            self.try_reload()
 
     def _seen(self) -> tuple[int, int, int] | None:
         """The mark of the file's version; None if there is no file."""

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from vinelm.threads import Repeated
+
 SILENT_S = 0.5
 """Seconds of silence after which a terminal shows that the command is at work."""
 FIRST_LOG_S, LONGEST_LOG_S = 30.0, 120.0
@@ -114,19 +116,11 @@ def at_work(title: str) -> Iterator[None]:
     is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     one = AtWork(title, _draw if is_terminal else None, _log)
     _CURRENT.append(one)
-    ended = threading.Event()
-
-    def keep_showing() -> None:
-        while not ended.wait(_REDRAWN_S):
-            one.tick()
-
-    thread = threading.Thread(target=keep_showing, daemon=True, name="vinelm at work")
-    thread.start()
+    ticking = Repeated(one.tick, _REDRAWN_S, name="vinelm at work")
     try:
         yield
     finally:
-        ended.set()
-        thread.join()
+        ticking.stop()
         one.make_way()
         _CURRENT.remove(one)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
+
+from vinelm.threads import beside
 
 Job = TypeVar("Job")
 
@@ -46,7 +49,8 @@ class Crew(Generic[Job]):
         self.is_stopping = self.is_left = False
         self.error: BaseException | None = None
         self.failed_at_s = 0.0
-        self._threads = [threading.Thread(target=self._work, daemon=True, name=f"{name} {n}") for n in range(size)]
+        self._names = [f"{name} {n}" for n in range(size)]
+        self._under_way: list[Future[None]] = []
 
     def work(self, on_tick: Callable[[], None] = lambda: None) -> None:
         """Run jobs until none is left. What is under way is waited for, whatever ends it; a second Ctrl-C waits for nobody.
@@ -58,8 +62,8 @@ class Crew(Generic[Job]):
             BaseException: What a job failed with, or ``on_tick``, or KeyboardInterrupt.
         """
         try:
-            for thread in self._threads:
-                thread.start()
+            for name in self._names:
+                self._under_way.append(beside(self._work, name=name))
             self._wait(on_tick)
         except BaseException:  # Ctrl-C, or the progress could not be told
             self.stop()
@@ -77,8 +81,7 @@ class Crew(Generic[Job]):
             self.changed.notify_all()
 
     def _wait(self, on_tick: Callable[[], None] = lambda: None) -> None:
-        while not self.is_left and (alive := [thread for thread in self._threads if thread.is_alive()]):
-            alive[0].join(TICK_S)
+        while not self.is_left and wait(self._under_way, TICK_S).not_done:
             on_tick()
         on_tick()  # the threads may have ended before anybody looked
 

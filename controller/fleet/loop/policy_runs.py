@@ -6,9 +6,9 @@ And tries one on recorded views: its orders, its time, and what of it would be r
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from vinelm.controller.fleet.orders import FleetPolicy, Orders, check_orders
 from vinelm.controller.fleet.view import FleetView
 from vinelm.errors import InputError
+from vinelm.threads import beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,6 @@ class PolicyAnswer:
     seconds: float
 
 
-@dataclass(slots=True, eq=False)
-class _Task:
-    """A run in a thread of its own, which cannot be ended from outside."""
-
-    view: FleetView
-    done: threading.Event = field(default_factory=threading.Event)
-    answer: Any = None
-    error: BaseException | None = None
-
-
 class PolicyRunner:
     """Runs a policy, one run at a time, each for so long at most. For one thread.
 
@@ -53,44 +44,36 @@ class PolicyRunner:
 
     def __init__(self, policy: FleetPolicy, limit_s: float) -> None:
         self._policy, self.limit_s = policy, limit_s
-        self._overrun: _Task | None = None
+        self._overrun: Future[Orders] | None = None
 
     @property
     def is_busy(self) -> bool:
         """True if a run that took too long still goes on."""
-        return self._overrun is not None and not self._overrun.done.is_set()
+        return self._overrun is not None and not self._overrun.done()
 
     def run(self, view: FleetView) -> PolicyAnswer:
         """Run the policy on a view. Never raises."""
         # Never two at a time: a policy that hangs would leave one more thread behind in each round.
         if self.is_busy:
             return PolicyAnswer(None, "the policy has not returned yet: the last good orders stay", 0.0)
-        task = self._overrun = _Task(view)
         began_s = time.monotonic()
-        threading.Thread(target=self._work, args=(task,), name="vinelm-policy", daemon=True).start()
-        is_done = task.done.wait(self.limit_s)
+        # In a thread of its own, which cannot be ended from outside. SystemExit, too, is what a policy has answered.
+        answer = self._overrun = beside(lambda: check_orders(self._policy(view), view), name="vinelm-policy")
+        is_done = bool(wait([answer], self.limit_s).done)
         seconds = time.monotonic() - began_s
         if not is_done:
             problem = (
                 f"the policy took more than {self.limit_s:g} s: the last good orders stay; make it faster, or the period longer"
             )
             return PolicyAnswer(None, problem, seconds)
-        if isinstance(task.error, InputError):
-            return PolicyAnswer(None, f"{task.error}; the last good orders stay", seconds)
-        if task.error is not None:
-            text = str(task.error).splitlines()[:1]
-            raised = type(task.error).__name__ + "".join(f": {line}" for line in text)
+        error = answer.exception()
+        if isinstance(error, InputError):
+            return PolicyAnswer(None, f"{error}; the last good orders stay", seconds)
+        if error is not None:
+            text = str(error).splitlines()[:1]
+            raised = type(error).__name__ + "".join(f": {line}" for line in text)
             return PolicyAnswer(None, f"the policy raised {raised}; the last good orders stay", seconds)
-        return PolicyAnswer(task.answer, "", seconds)
-
-    def _work(self, task: _Task) -> None:
-        try:
-            task.answer = check_orders(self._policy(task.view), task.view)
-        except BaseException as error:
-            # SystemExit, too: whatever a policy raises is its answer, and the loop goes on with the last good orders.
-            task.error = error
-        finally:
-            task.done.set()
+        return PolicyAnswer(answer.result(), "", seconds)
 
 
 # -- on recorded views -----------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -45,6 +45,7 @@ from vinelm.catalog import Model
 from vinelm.catalog.secrets import redacted
 from vinelm.requests.protocols import OpenBatch
 from vinelm.rows.observation import Cell
+from vinelm.threads import beside
 
 _LOGGER = logging.getLogger(__name__)
 DAY_S = 86_400.0
@@ -199,14 +200,13 @@ class BatchGate:
         self._arrived_s = time.monotonic()
         self._problem: str | None = None
         self._open: list[_Polled] = []
-        self._thread: threading.Thread | None = None
+        self._working: Future[None] | None = None
 
     def start(self, records: KeepsBatches) -> None:
         """Begin to work, with the batches of earlier processes that are open. The caller holds the store of the records."""
         self._records = records
         self._open = [_Polled(batch, batch.provider_id) for batch in records.open() if batch.model in self._models]
-        self._thread = threading.Thread(target=self._work, daemon=True, name="vinelm batches")
-        self._thread.start()
+        self._working = beside(self._work, name="vinelm batches")
 
     @property
     def models(self) -> frozenset[str]:
@@ -290,8 +290,8 @@ class BatchGate:
     def end(self) -> None:
         """Close, and wait a little for the thread: a request that it makes may take long, and a process may end during it."""
         self.close()
-        if self._thread is not None:
-            self._thread.join(_LAST_S)
+        if self._working is not None:
+            wait([self._working], _LAST_S)
         for _, api in self._models.values():
             api.close()
 

@@ -19,6 +19,8 @@ from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
+from vinelm.threads import beside
+
 SENT_AT_ONCE = 1 << 16
 """Bytes of a request that wait to be sent together."""
 END_S = 0.1
@@ -257,15 +259,7 @@ def _is_address(host: str) -> bool:
 
 def _beside(connect: Callable[[], Any], timeout_s: float) -> Any:
     """Return the connection that is opened in a thread; one that comes too late is closed. ``TimeoutError`` after a time."""
-    made: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            made.set_result(connect())
-        except BaseException as error:
-            made.set_exception(error)
-
-    threading.Thread(target=run, name="vinelm connection", daemon=True).start()
+    made = beside(connect, name="vinelm connection")
     try:
         return made.result(timeout_s)
     except BaseException:

@@ -14,9 +14,11 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing, suppress
 from contextvars import copy_context
+from functools import partial
 from typing import TypeVar
 
 from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.threads import beside
 
 T = TypeVar("T")
 _LOCK = threading.Lock()
@@ -159,5 +161,5 @@ def _in_a_thread(
         is_left.set()
         wanted.release()
 
-    threading.Thread(target=copy_context().run, args=(run,), name="vinelm model call", daemon=True).start()
+    beside(partial(copy_context().run, run), name="vinelm model call")
     return wanted.release, leave
