@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from vinelm.api import VineLM
 from vinelm.catalog import Catalog
@@ -31,39 +32,21 @@ from vinelm.verdicts.verification_result import MOST_FAILED
 Serve = Callable[[Request, CallGuard], ServedRequest]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Policy:
-    """One policy that is served: how, and what was expected of it."""
-
-    serve: Serve
-    words: str
-    promised_accuracy: float
-    promised_cost_usd: float
-    code: tuple[tuple[str, str], ...] = ()
-    ends_early: bool = False
-
-    @property
-    def chosen(self) -> ChosenPolicy:
-        """As a judge takes it."""
-        return ChosenPolicy(
-            parts=(), words=self.words, promised_accuracy=self.promised_accuracy, promised_cost_usd=self.promised_cost_usd,
-            code=self.code, ends_early=self.ends_early,
-        )  # fmt: skip
-
-
 @dataclass(frozen=True)
 class ServedPlans:
     """The plans of one trie for one objective, ready to be served to held-out requests.
 
     Args:
         run: The workflow and its application.
-        policies: What is served. Policies with the same fixed plan are served once.
+        policies: What is served, and expected of it. Policies with the same fixed plan are served once.
+        ways: Serve a request under each of them.
         objective: What is planned for.
         vines: What makes the policies.
     """
 
     run: ServingRun
-    policies: Mapping[PolicyName, _Policy]
+    policies: Mapping[PolicyName, ChosenPolicy]
+    ways: Mapping[PolicyName, Serve]
     objective: Objective
     vines: tuple[VineLM, ...]
 
@@ -88,28 +71,23 @@ class ServedPlans:
             return ServingRun.of(workflow, trie, catalog, backends, objective=objective, signals=signals)
 
         run = prepared(signals=False)
-        policies: dict[PolicyName, _Policy] = {"paths": _session(run)}
+        policies: dict[PolicyName, ChosenPolicy] = {"paths": _chosen(run.decision)}
+        ways: dict[PolicyName, Serve] = {"paths": partial(_by_plan, run)}
         vines = [run.vine]
         if trie.signals is not None and run.workflow.agree is not None:
             over_signals = prepared(signals=True)
-            policies["signals"] = _session(over_signals)
+            policies["signals"], ways["signals"] = _chosen(over_signals.decision), partial(_by_plan, over_signals)
             vines.append(over_signals.vine)
         plans = plans_over(trie)
         for role in ("static", "single"):
             plan = plans.mixed_fixed(objective, role)
             if plan is None:
                 raise ConfigError(f"no {role} plan meets {objective}: there is nothing to compare with; loosen the bounds")
-            policies[role] = _Policy(
-                serve=lambda request, guard, plan=plan: run.serve_along(  # type: ignore[misc]
-                    partial(plans.policy, Assignment(plan.parts).of(request.id)), request, guard
-                ),
-                words=plan.words,
-                promised_accuracy=plan.accuracy,
-                promised_cost_usd=plan.path_cost_usd,
-                code=code_of(plan),
-                ends_early=ends_early(plan),
+            policies[role] = _chosen(plan)
+            ways[role] = lambda request, guard, plan=plan: run.serve_along(  # type: ignore[misc]
+                partial(plans.policy, Assignment(plan.parts).of(request.id)), request, guard
             )
-        return cls(run, policies, objective, tuple(vines))
+        return cls(run, policies, ways, objective, tuple(vines))
 
     @property
     def workflow(self) -> Workflow:
@@ -118,10 +96,10 @@ class ServedPlans:
 
     def serve(self, request: Request, plan: PolicyName, guard: CallGuard) -> ServedRequest:
         """Serve one request under one of the policies."""
-        return self.policies[plan].serve(request, guard)
+        return self.ways[plan](request, guard)
 
     @property
-    def _distinct(self) -> dict[PolicyName, _Policy]:
+    def _distinct(self) -> dict[PolicyName, ChosenPolicy]:
         """The policies that are served; one for those that follow the same fixed plan."""
         by_words = {("plan" if name in ("static", "single") else name, one.words): name for name, one in self.policies.items()}
         return {name: self.policies[name] for name in self.policies if name in by_words.values()}
@@ -175,7 +153,7 @@ class ServedPlans:
                 code="requests-failed",
             )
         verdict = served_verdict(
-            {name: one.chosen for name, one in self.policies.items()},
+            self.policies,
             {name: of for name, (of,) in scores.items()},
             self.objective,
             max_loss=max_loss, seed=asked.source["seed"], spent_usd=record.spent_usd,
@@ -207,12 +185,13 @@ class ServedPlans:
 _ORDER: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
 
 
-def _session(run: ServingRun) -> _Policy:
-    return _Policy(
-        serve=lambda request, guard: run.serve(request, PLAN, guard),
-        words=run.decision.words,
-        promised_accuracy=run.decision.accuracy,
-        promised_cost_usd=run.decision.path_cost_usd,
-        code=code_of(run.decision),
-        ends_early=ends_early(run.decision),
-    )
+def _chosen(plan: Any) -> ChosenPolicy:
+    """Return a plan as a judge takes it."""
+    return ChosenPolicy(
+        parts=(), words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd, code=code_of(plan),
+        ends_early=ends_early(plan),
+    )  # fmt: skip
+
+
+def _by_plan(run: ServingRun, request: Request, guard: CallGuard) -> ServedRequest:
+    return run.serve(request, PLAN, guard)
