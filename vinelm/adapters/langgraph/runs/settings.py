@@ -31,7 +31,7 @@ class AdapterSettings:
         tools: the tools that the application declared.
         tells_config: whether contexts are given LangGraph's ``configurable`` of their run. To be set before the first run.
         conversation_id, tenant: how a run names its conversation and whose it is, in that ``configurable``.
-        account_of: returns what authorizes the calls of a new run beside its policy's guard: an account that requests share.
+        account_of: returns what authorizes the calls of a new run with its policy's guard: an account that requests share.
             None, or a result of None: nothing does. To be set before the first run.
         has_contexts, has_caps: see :class:`~vinelm.adapters.langgraph.runs.run_context.KnowsCaps`.
         declared: the stages wrapped so far, each with the default model that the application declared, or None.
