@@ -224,6 +224,14 @@ def test_a_label_that_comes_later_scores_the_rows_without_a_call(path):
     assert questions_of(path) == {name for name in UNLIKE if int(name[1:]) >= COUNT // 2}
 
 
+def test_with_labels_for_all_the_verdict_is_an_ordinary_one(path):
+    run(path, unlabelled(COUNT, labelled=COUNT))
+    verdict = verdict_of(path)
+    assert verdict.by_today is None
+    assert "as today's answers count" not in verdict.sentence
+    assert questions_of(path) == set()
+
+
 def test_where_the_same_may_differ_in_score_a_share_is_asked_and_nothing_is_proven_before(tmp_path):
     path = tmp_path / "a.db"
     long = lambda rule: lambda number: f"I would say that the right label of this one is {rule(number)}, {number}"  # noqa: E731

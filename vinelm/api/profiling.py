@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from vinelm.api.certainty import profile_until_certain
 from vinelm.api.deciding import recommended_plans
 from vinelm.api.estimation import require_max_error
-from vinelm.api.references import ask, references_of
+from vinelm.api.references import ask, forget, references_of
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError, StageBroken, WorkflowError
 from vinelm.requests.protocols import Backend, Sampler
@@ -223,7 +223,9 @@ def run_profile(
         try:
             return profile(workflow, catalog, backends, store, replace(settings, coverage=coverage))
         finally:  # of an interrupted run, too: what it bought is compared
-            if references is not None:
+            if references is None:
+                forget(store)
+            else:
                 with store.exclusive():
                     references.keep(store)
 

@@ -159,6 +159,16 @@ class References:
         }  # fmt: skip
 
 
+def forget(store: ObservationStore) -> None:
+    """Forget what answers were compared with: all requests have labels now. Questions and labels stay."""
+    known = ReplayRows(store)
+    if not known.is_new and "failed" in (notes := known.notes()):
+        with store.exclusive(), store.database.transaction():
+            known.set_compared([])
+            known.open_questions([])
+            known.note({name: value for name, value in notes.items() if name != "failed"})
+
+
 def ask(store: ObservationStore, verdict: Verdict) -> None:
     """Let exactly the questions of a verdict be open; where no request lacks a label, nothing is written."""
     if verdict.by_today is None:
