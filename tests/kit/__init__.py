@@ -72,6 +72,7 @@ Servers and processes:
     ``servers.loaded_python``: processes that have everything imported
     ``servers.fake_cluster``: the hosts of a cluster, without Ray
     ``servers.gateways``: a gateway before a test's own wire server
+    ``servers.llama_server``: llama.cpp's server over a small model, for tests of a real engine
     ``servers.ray_cluster``: real nodes of Ray, and what waits for its processes to end
     ``servers.batch_provider``: the batches of OpenAI, Anthropic and Gemini, and what was bought there
 

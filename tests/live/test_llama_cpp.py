@@ -53,7 +53,7 @@ class Server:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        command = [PYTHON, str(Path(__file__).parent / "llama_server.py"), str(port), str(slots)]
+        command = [PYTHON, str(Path(__file__).parents[1] / "kit" / "servers" / "llama_server.py"), str(port), str(slots)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert self.process.stdout.readline().strip() == b"up"
 

@@ -99,7 +99,7 @@ def test_what_cannot_be_done_is_one_line(path, options, said, capfd):
 
 def test_a_store_that_is_none_is_one_line(tmp_path, capfd):
     assert main(["label", str(tmp_path / "no.db")]) == 2
-    assert "no such store: `vinelm replay` makes one" in capfd.readouterr().err
+    assert "no such store: `vinelm replay` or `vinelm try` makes one" in capfd.readouterr().err
 
 
 def test_answers_are_shown_as_persons_read_them():

@@ -73,7 +73,7 @@ def test_no_steps_are_no_tree():
 @pytest.mark.parametrize("seed", range(3))
 def test_a_fixed_plan_of_a_graph_is_a_tree_as_well(seed):
     fixed = GraphPlans(routed_trie(seed)).fixed(Objective(maximize="accuracy"), "static")
-    roots = plan_tree(fixed).roots
+    roots = plan_tree(fixed.plan).roots
     assert sum(root.share for root in roots) == pytest.approx(1.0)
     assert all(root.model == fixed.models[root.stage] for root in roots)
     assert by_kind(fixed) == []

@@ -144,6 +144,19 @@ def test_a_call_is_repeatable_at_temperature_0(settings, fields, is_repeatable):
     assert (told is not None) == (fields.get("answers", 1) == 1), "the stage says that it is"
 
 
+def test_two_objects_that_hold_functions_are_not_one_model_though_all_that_is_told_of_them_is_equal():
+    calls = EqualCalls(Memory(), {"a"})
+    nano, big = (SimpleNamespace(given=_Own(rule), own={}) for rule in (lambda: "yes", lambda: "no"))
+    assert [calls.digest("a", model(), chat, request()) for chat in (nano, big)] == [None, None]
+    plain = SimpleNamespace(given=_Own("yes"), own={})
+    assert calls.digest("a", model(), plain, request()) is not None
+
+
+class _Own:
+    def __init__(self, rule):
+        self.temperature, self.rule = 0, rule
+
+
 class _Chat:
     model_fields = model_config = {}  # noqa: RUF012
     temperature = extra_body = model_kwargs = inferenceConfig = None  # noqa: N815

@@ -59,7 +59,7 @@ class EqualCalls:
 
     def digest(self, stage: str, model: Model, inner: InnerChat, request: ModelRequest) -> str | None:
         """Return the digest of a call; None if it is not repeatable."""
-        if request.answers != 1 or not (stage in self._deterministic or _is_cold(inner, request)):
+        if request.answers != 1 or not (stage in self._deterministic or _is_cold(inner, request)) or not _is_told(inner):
             return None
         return digest_of(model, inner, request)
 
@@ -109,12 +109,29 @@ def digest_of(model: Model, inner: InnerChat, request: ModelRequest) -> str:
         rest = {key: one for key, one in request.options.items() if key != "extra_body"}
         request = replace(request, options={**rest, "extra_body": body} if body else rest)
     told = [
-        [model.provider, model.model_id, model.engine, dict(model.options), _set(inner)],
+        [model.provider, model.model_id, model.engine, dict(model.options), _class_of(inner), _set(inner)],
         [(message.type, message.name, getattr(message, "tool_call_id", None)) for message in request.messages],
         [request.prompt, request.stop, request.limit, sorted(request.dropped)],
     ]
     plain = json.dumps(told, default=repr, sort_keys=True)
     return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _class_of(inner: InnerChat) -> str:
+    kind = type(inner.given)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _is_told(inner: InnerChat) -> bool:
+    """Whether the settings as text say which model answers.
+
+    Those of LangChain's packages and of the catalog do. A class of the owner may hold what has no such form: a function, a
+    loaded model. Two of its objects are not the same model then, although all that is told of them is equal.
+    """
+    home = _class_of(inner).partition(".")[0]
+    if home == "vinelm" or (home.startswith("langchain_") and home != "langchain_core"):
+        return True
+    return all(value is None or name in KEPT or _plain(value) is not None for name, value in vars(inner.given).items())
 
 
 def _set(inner: InnerChat) -> dict[str, Any]:
