@@ -232,7 +232,7 @@ def test_after_an_answer_at_a_dearer_tier_the_next_calls_are_reserved_at_its_rat
     with pytest.raises(CallError):  # of unknown cost
         made.ask("invoke", chat=made.backend.chat_model(made.model, call))
     assert made.usages[1].cost_usd == pytest.approx(before_usd, rel=0.01)
-    tight = CallContext(stage="s", prefix=("m",), clock=WallClock(), guard=SpendGuard(before_usd), on_usage=print)
+    tight = CallContext(stage="s", prefix=("m",), clock=WallClock(), guard=SpendGuard(0.9 * before_usd), on_usage=print)
     with pytest.raises(CallRefused):
         made.ask("invoke", chat=made.backend.chat_model(made.model, tight))
 

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from functools import partial
 
 import pytest
 from kit.catalogs import local_entries
@@ -76,7 +77,10 @@ def test_a_key_is_made_listed_and_revoked(folder, capsys):
 def test_it_says_where_it_listens_and_ends_with_a_signal(folder):
     command = [sys.executable, "-m", "vinelm.cli.main", "gateway", "--port", "0"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # A shell has the processes that it starts in the background ignore SIGINT.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, env=environment, preexec_fn=heard, **pipes) as process:  # noqa: PLW1509
         said = process.stdout.readline()
         url = next(word for word in said.split() if word.startswith("http"))
         with urllib.request.urlopen(f"{url}/models", timeout=30) as reply:
