@@ -23,8 +23,9 @@ HEAD = f"""# The observation store
 
 One SQLite file (WAL, `synchronous=FULL`) per workflow. Schema version {schema.SCHEMA_VERSION}:
 a file of another version is refused in one line. Unknown values are NULL, never 0.
-No table holds prompts or keys, and answers only where the workflow asks for it (`answer=`); checkpoints hold the workflow's own
-state.
+No table holds API keys. Prompts and answers in plain text are kept by `vinelm replay`, and for requests without labels, whose texts
+and answers persons are asked about: tables `replay_units` and `compared_answers`. Else rows have answers only where the workflow asks
+for it (`answer=`). A batch keeps its answers. Checkpoints hold the workflow's own state.
 
 ```
 vinelm profile nl2sql --limit 60 --coverage 0.2 --quiet   # a store to look at, with simulated models

@@ -160,11 +160,11 @@ def _title(ctx: click.Context) -> str:
 @click.version_option(__version__, "--version", prog_name="vinelm", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Choose the model of every stage invocation of a LangGraph application.
+    """Find out which LLM calls of an app can run on a cheaper model, prove it on your own requests, and serve it.
 
-    Profile a workflow on your own labelled requests, estimate the accuracy, cost and latency of every sequence of model
-    choices, and plan for an objective: the lowest cost that reaches an accuracy, or the highest accuracy within a budget of
-    dollars or seconds.
+    From the traces of an app in any language (`replay`), or from the app itself in Python (`try`); labels are not needed. A
+    plan has the lowest cost that reaches an accuracy, or the highest accuracy within a budget of dollars or seconds. It is
+    served in your Python process, or to every client of OpenAI's API (`gateway`).
 
     Data goes to stdout, progress and errors to stderr. Exit codes: 0 success, 1 failure, 2 bad input, 3 budget reached (run
     the same command again to continue), 130 interrupted.
