@@ -10,6 +10,9 @@ from pathlib import Path
 from sqlalchemy import Table
 
 from vinelm.traces.databases import schema
+from vinelm.traces.served.answers import answers, equal_calls
+from vinelm.traces.served.kept_calls import kept_calls
+from vinelm.traces.served.replayed import compared, labels, questions, units
 from vinelm.traces.served.served_requests import served
 from vinelm.traces.served.served_store import feedback
 from vinelm.traces.store.judgements import judgements
@@ -23,9 +26,9 @@ HEAD = f"""# The observation store
 
 One SQLite file (WAL, `synchronous=FULL`) per workflow. Schema version {schema.SCHEMA_VERSION}:
 a file of another version is refused in one line. Unknown values are NULL, never 0.
-No table holds API keys. Prompts and answers in plain text are kept by `vinelm replay`, and for requests without labels, whose texts
-and answers persons are asked about: tables `replay_units` and `compared_answers`. Else rows have answers only where the workflow asks
-for it (`answer=`). A batch keeps its answers. Checkpoints hold the workflow's own state.
+No table holds API keys. `vinelm replay` keeps prompts and answers in plain text, and so does a profile of requests without
+labels, as persons are asked about them (`replay_units`, `compared_answers`). A batch keeps answers. Other rows have answers
+only if the workflow asks for it (`answer=`). Checkpoints hold the workflow's own state.
 
 ```
 vinelm profile nl2sql --limit 60 --coverage 0.2 --quiet   # a store to look at, with simulated models
@@ -98,7 +101,21 @@ and leaves the rest to the next profile.
 
 def page() -> str:
     """The whole page."""
-    tables = (*schema.metadata.tables.values(), judgements, prompts, served, feedback, tool_calls)
+    others = (
+        judgements,
+        prompts,
+        served,
+        feedback,
+        tool_calls,
+        answers,
+        equal_calls,
+        kept_calls,
+        units,
+        questions,
+        labels,
+        compared,
+    )
+    tables = (*schema.metadata.tables.values(), *others)
     return "\n".join([HEAD, *(line for table in tables for line in section(table))])
 
 
