@@ -13,7 +13,8 @@ from vinelm.backends.remote.retry import SETTINGS
 from vinelm.catalog import Model, Price
 
 PAGE = (Path(__file__).parents[2] / "docs" / "fields.md").read_text(encoding="utf-8")
-CATALOG, WORKFLOW, OBJECTIVE = re.split(r"^## .*$", PAGE, flags=re.MULTILINE)[1:]
+SECTIONS = dict(part.split("\n", 1) for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:])
+CATALOG, WORKFLOW, OBJECTIVE = (SECTIONS[name] for name in ("Catalog", "Workflow", "Objective"))
 SETTINGS_OF_ALL = {"stream", "batches", "limits", "send_priority"}
 
 

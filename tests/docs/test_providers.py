@@ -16,8 +16,9 @@ from vinelm.catalog.litellm_routes import ROUTES
 from vinelm.cli.main import main
 from vinelm.errors import FailureKind
 
-PAGE, CALLS = ((Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8") for name in ("providers.md", "serve.md"))
-LITELLM = (Path(__file__).parents[2] / "docs" / "litellm.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, CALLS, FIELDS = ((DOCS / name).read_text(encoding="utf-8") for name in ("providers.md", "serve.md", "fields.md"))
+LITELLM = FIELDS.partition("## LiteLLM")[2]
 CATALOGS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 NOT_OF_A_PROVIDER = {"unexpected_arm", "tool", "crash", "state", "budget"}
 
@@ -40,7 +41,7 @@ def test_every_provider_has_its_row_and_every_remote_one_a_catalog():
 def test_every_key_setting_and_failure_is_named():
     keys = {"model" if name == "model_id" else name for name in Model.model_fields}
     names = keys | set(SETTINGS) | set(RateLimits.model_fields) | (set(get_args(FailureKind)) - NOT_OF_A_PROVIDER)
-    assert [name for name in sorted(names) if f"`{name}`" not in PAGE + CALLS] == []
+    assert [name for name in sorted(names) if f"`{name}`" not in PAGE + CALLS + FIELDS.partition("## Workflow")[0]] == []
 
 
 def test_what_litellm_has_is_named():
