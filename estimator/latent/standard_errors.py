@@ -1,7 +1,7 @@
 """Standard errors of the path metrics: the delta method along every path and its arms, times a calibrated factor.
 
 The accuracy of a path is here the probability of ending on it, or before it on a shared part, with a correct answer; plans add
-up the masses of the paths where they end (docs/mathematics.md#arms). With L the derivative of log P(arm) by a logit of the node
+up the masses of the paths where they end (docs/estimators.md#arms). With L the derivative of log P(arm) by a logit of the node
 that is left, where one stage follows that of log (1 - s), and B the mass of correct answers that ended before, the derivatives
 of A(u) along effects x_j are
 

@@ -12,7 +12,7 @@ from kit import agent_packages, openai_like
 from vinelm.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "try.md").read_text(encoding="utf-8")
+PAGE = "\n".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("try.md", "shapes.md"))
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
 APPLICATIONS = sorted(set(FILES) - {"questions.csv", "models.toml", "workflow.py"})
 PACKAGES = {

@@ -211,7 +211,7 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
     A plan over a trie that branches ends at several nodes, and its accuracy is the sum of their masses. The sampling of the
     requests acts on the sum as on one share: p (1 - p) / n. What else each end's ``accuracy_se`` holds comes from the effects
     of its stage, model and arms. Ends of one stage and model share some of these: they count as if correlated by
-    :data:`END_CORRELATION`, which is more than simulated plans have (docs/mathematics.md#arms), and the others as independent.
+    :data:`END_CORRELATION`, which is more than simulated plans have (docs/estimators.md#arms), and the others as independent.
 
     Args:
         annotated: The trie; ``meta["requests"]`` is the number of requests that it was estimated from.

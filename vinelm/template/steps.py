@@ -78,7 +78,7 @@ class Loop:
         stages: The steps of one turn.
         times: The most turns.
         memory: Merge histories that agree in their last ``memory`` (>= 1) choices of this template, so that a long loop does
-            not multiply them; an approximation (docs/mathematics.md#merged-histories). None keeps all histories apart.
+            not multiply them; an approximation (docs/estimators.md#merged-histories). None keeps all histories apart.
         order: ``"ignored"`` merges histories that made the same choices in another order, which is exact where a later turn
             does not see the answers of earlier ones.
         early_exit: The step behind the loop may follow any turn. Otherwise it follows the last turn only, and an earlier turn
