@@ -78,7 +78,7 @@ class InFlightLoadMonitor:
         self._lock = threading.Lock()
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """Return the delay of each engine that we have called, or that others are calling and has a curve."""
+        """Return the extra seconds of each engine: those called here, and those with a load curve that other processes call."""
         now = self._clock.now()
         others = {} if self.others is None else self.others()
         with self._lock:

@@ -39,7 +39,7 @@ class TraceStep(NamedTuple):
         return plain | ({"decision": self.decision.to_dict()} if self.decision else {})
 
     def explain(self) -> str:
-        """Return the answer with its alternatives, what each offers and why it was not chosen, as text."""
+        """Return as text what was decided, and what each alternative offers and why it was not chosen."""
         where = "/".join(self.prefix) or "start"
         head = f"[{where}] {self.stage or 'end'}: {self.model or 'end here'}"
         head += f" ({self.elapsed_s:.3g} s and ${self.spent_usd:.4g} used)" + (f" - {self.note}" if self.note else "")

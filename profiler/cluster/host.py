@@ -89,7 +89,7 @@ class UnitHost:
         return tuple(messages)
 
     def close(self) -> None:
-        """Kill the units."""
+        """Kill the units that run on this node."""
         self._worker.close()
 
     def _run(self, unit: int, job: Job | RequestJob) -> None:

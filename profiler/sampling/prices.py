@@ -80,7 +80,7 @@ def listed_usd(catalog: Catalog | None, model: str) -> float:
 
 
 def prices_usd(template: Template, catalog: Catalog | None, observations: Iterable[Observation]) -> dict[str, float]:
-    """Return the dollars of an invocation on each model: the mean of its rows, or else its list price on their scale.
+    """Return the dollars of a call of each model: the mean of its rows; without rows, its list price times a common scale.
 
     The scale is the ratio of the dollars of all rows to the list prices of their models. Without rows these are list prices.
     Dollars are those without a prompt cache, so that a profile buys the same rows however its prompts are kept.

@@ -164,7 +164,7 @@ class RunState:
         )  # fmt: skip
 
     def is_batched(self, cell: Cell, *, is_timed: bool) -> bool:
-        """Return whether all calls of a unit go in batches: its own, and those before it that are made again."""
+        """Return whether a unit buys all its calls in batches: its own call, and earlier ones that it has to repeat."""
         request_id, prefix = cell
         is_again = (request_id, prefix[:-1]) in self.cells.without_state
         return not is_timed and not is_again and prefix[-1] in self.batched

@@ -92,7 +92,7 @@ class DefaultPolicy(Policy):
                 self._failures.append({"kind": "refused", **step})
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return the workflow's own verdict, within the template's invocations."""
+        """Return whether to continue: the workflow's check has not ended the loop, and the template allows another call."""
         return not finished and (self.template is None or len(prefix) < self.template.depth)
 
     def note_failure(

@@ -140,7 +140,7 @@ class PromptTree:
 
 
 def common_tokens(one: Shape, other: Shape) -> int:
-    """Return the tokens of the longest common prefix of two prompts, about."""
+    """Return about how many tokens two prompts share at their beginning."""
     digests, tokens = points_of(one)
     others = points_of(other)[0]
     if not (digests and others and digests[0] == others[0]):

@@ -203,7 +203,7 @@ class Race:
             self._advance(entrant)
 
     def judged(self, candidate: str, request: int, verdict: float | None) -> None:
-        """Tell what the judge says of a request: above 0 if the candidate's answer is better, below if today's is, in [-1, 1].
+        """Record what the judge says of a request, in [-1, 1]: above 0 if the candidate's answer is better than today's.
 
         None stands for a judge that failed, and counts as 0. A wrong or biased judge costs labels, never the guarantee.
         """

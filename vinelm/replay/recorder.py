@@ -142,7 +142,7 @@ class VineRecorder(BaseCallbackHandler):
         metadata: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note what a model without chat is asked."""
+        """Keep the prompt of a completion model until its call ends."""
         self._begin(prompts[0] if prompts else "", run_id, parent_run_id, metadata or {}, kwargs)
 
     def _begin(

@@ -59,7 +59,7 @@ class Target:
 
     @property
     def is_code(self) -> bool:
-        """True for code without a graph."""
+        """Whether the target is plain code, without a graph."""
         return self.kind in ("function", "entrypoint")
 
     def built(self, vine: Any) -> CompiledStateGraph[Any, Any, Any, Any]:

@@ -177,7 +177,7 @@ def walk(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def stages_of(steps: Sequence[Step]) -> Iterator[Stage]:
-    """Return the stages of the steps, in the order of the text; one that stands in several arms comes several times."""
+    """Return the stages of the steps as they are written; a stage in several branches is listed once for each."""
     return (step for step in walk(steps) if isinstance(step, Stage))
 
 

@@ -140,9 +140,10 @@ class AnnotatedTrie:
 
     @cached_property
     def arms_by_edge(self) -> tuple[FloatArray, FloatArray]:
-        """P(the edge's stage comes next), and P(it does and the answer so far is correct), given that its source is reached.
+        """Return, for each edge, P(its stage comes next) and P(it does, and the answer so far is right).
 
-        In the order of the trie's edges. Where one stage follows each node, it comes unless the request stops.
+        Both are given that a request is at the edge's source, in the order of the trie's edges. If only one stage can follow a
+        node, it follows unless the request stops.
         """
         if self.arm is None or self.arm_success is None:
             source = self.trie.source

@@ -166,8 +166,9 @@ class DecisionGraph:
 
     @cached_property
     def cost_by_fit(self) -> FloatArray | None:
-        """Dollars of the invocation at the position times P(it runs | the models up to it), by fit to resampled requests; shape
-        (positions, fits). None where arms are no outcomes, or there is one fit only.
+        """The expected dollars of each position's call by each fit to resampled requests; shape (positions, fits).
+
+        Dollars times P(the call is made | the models up to it). None without signals, or with a single fit.
         """
         outcomes = self.annotated.outcomes
         if outcomes is None or outcomes.cost_spread.shape[1] < 2:

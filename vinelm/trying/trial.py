@@ -226,7 +226,7 @@ def _workflow() -> Any:
 
 
 def loaded(models: str) -> Inputs:
-    """Return the project in the working folder, in any process."""
+    """Return what a profile needs of ``workflow.py`` in the working folder. Child processes load it by this function."""
     from vinelm.api.profiling import prepared
     from vinelm.catalog import Catalog
 

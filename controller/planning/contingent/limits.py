@@ -156,11 +156,11 @@ class Admissible:
         return kept, masks
 
     def without(self, *names: str) -> Admissible:
-        """The same without some caps."""
+        """Return these limits without the caps of the given names."""
         return replace(self, caps={name: cap for name, cap in self.caps.items() if name not in names})
 
     def and_within(self, name: str, cap: Cap) -> Admissible:
-        """The same with one more cap, or another limit."""
+        """Return these limits with one more cap; a cap that has this name already is replaced."""
         return replace(self, caps={**self.caps, name: cap})
 
     def _masks(self, spans: Sequence[Span]) -> Iterator[BoolArray | None]:

@@ -82,7 +82,7 @@ class DelegatingChatModel(BaseChatModel):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Return this model with tools; they are converted for the chosen model when it runs.
 
-        The arguments are those of ``ChatOpenAI``: libraries look for them before they pass them.
+        The arguments have the names of ``ChatOpenAI``'s, since libraries inspect the signature before they pass them.
         """
         given = {"tool_choice": tool_choice, "strict": strict, PARALLEL: parallel_tool_calls}
         return bind_lazily(self, tools, {**{name: one for name, one in given.items() if one is not None}, **kwargs})

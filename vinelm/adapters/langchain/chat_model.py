@@ -367,8 +367,8 @@ class VineInterface(GraphInterface):
     def openai_client(self, stage: str | None = None, *, is_async: bool = False, **settings: Any) -> Any:
         """Return an ``OpenAI`` client of the openai SDK whose every ``chat.completions.create`` is an invocation of ``stage``.
 
-        The ``model`` of a call is replaced by the plan's. Every other parameter goes to the model, or is refused with one line
-        where the model has no such one; so are other endpoints. Streams come piece by piece, and failures as the SDK's errors.
+        The ``model`` of a call is replaced by the plan's. Every other parameter goes to the model, or is refused in one line
+        if the model lacks it. Other endpoints are refused too. Streams come piece by piece, and failures as the SDK's errors.
 
         Args:
             stage: name of the stage; by default that of the node that makes the call.

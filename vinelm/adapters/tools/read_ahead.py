@@ -55,7 +55,7 @@ class Read:
         return self.ttl_s is not None and now_s - self.started_s >= self.ttl_s
 
     def stands_for_call_here(self) -> bool:
-        """True if the call that is made now, in this context and with the tool as it is, is the one that ran ahead."""
+        """Whether this result may answer the call made now: the context variables and the tool's fields are unchanged."""
         if self.of is None or self.fields is None or self.context is None:
             return False
         return has_fields(self.of, self.fields) and is_same_context(self.context, copy_context())

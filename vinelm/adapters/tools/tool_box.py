@@ -79,7 +79,7 @@ class DeclaredTool:
 
 
 def has_fields(held: BaseTool, fields: Mapping[str, Any]) -> bool:
-    """Return whether a tool has the very values of these fields, and no others."""
+    """Return whether a tool has exactly these fields, each holding the identical object."""
     own = vars(held)
     return own.keys() == fields.keys() and all(own[name] is value for name, value in fields.items())
 

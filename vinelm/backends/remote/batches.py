@@ -133,7 +133,7 @@ class BatchedUnit:
         return digest in self.futures or gate.find(digest)[0]
 
     def answer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return what the provider answered, once it has."""
+        """Wait for the batch, and return what the provider answered."""
         return future.result()
 
     async def aanswer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:

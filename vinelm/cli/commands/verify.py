@@ -44,7 +44,7 @@ def command(
 
     STORE is what TRIE was estimated from: requests with a row in it are not served. The promised accuracy and its interval are
     those of `vinelm plan`, widened by the sampling of the served requests. Every request is on disk when it has ended: an
-    interrupted run continues when the same line is run again. A --log of its own starts over. With --signals the plan over
+    interrupted run continues when the same line is run again. Another --log starts over. With --signals the plan over
     what requests show is served and judged.
 
     Exit code 0 if the promise is kept, 1 if the served accuracy or cost is worse than its interval or more than 5 % of the

@@ -29,7 +29,7 @@ class HalfScores(NamedTuple):
 
     @property
     def unlike(self) -> float:
-        """In which share of a sweep the two differ. If 0, their difference is zero, not estimated."""
+        """The share of a sweep's budgets at which the two differ. At 0 their difference is exactly zero."""
         return 1.0 if self.reference is None else self.policy.share_unlike(self.reference)
 
 

@@ -59,7 +59,7 @@ class Scores:
 
     @classmethod
     def mean(cls, scores: Sequence[Scores]) -> Scores:
-        """Return the scores of several policies on the same requests, averaged: those of a sweep."""
+        """Return the mean of several policies' scores on the same requests, such as a sweep's over its budgets."""
         return replace(cls.mixed(scores, [1.0 / len(scores)] * len(scores)), parts=tuple(scores))
 
     @classmethod

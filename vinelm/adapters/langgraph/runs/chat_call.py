@@ -209,9 +209,9 @@ class ChatCall:
 
 @contextmanager
 def node_of(config: RunnableConfig | None) -> Iterator[None]:
-    """Let the calls inside the block know their node, where LangGraph says it only by the ``config`` that it passes.
+    """Within the block, attribute model calls to the node that ``config`` names.
 
-    That is so behind the first step of a chain that is a node itself.
+    Needed after the first step of a chain that is itself a node: there LangGraph sets no context variable.
     """
     given = (config or {}).get("configurable", {})
     if "__pregel_read" not in given or var_child_runnable_config.get() is not None:

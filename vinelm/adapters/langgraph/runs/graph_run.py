@@ -431,12 +431,12 @@ class GraphRun:
         self._guarded("interrupted", tell, None, prefix)
 
     def abandon(self, prefix: tuple[str, ...]) -> None:
-        """Tell the policy that the model it named last does not run after ``prefix``: the default model takes its place."""
+        """Tell the policy that the default model runs after ``prefix``, instead of the model that it named."""
         if self._named[:-1] == prefix and self._named:
             self.interrupted(self._named)
 
     def take_unwritten_usd(self) -> float:
-        """Return the dollars recorded since this was last called: what the next path entry has to carry."""
+        """Return the dollars recorded since this method was last called. The next entry of the path carries them."""
         if not self._unwritten_usd:
             return 0.0
         with self._lock:
