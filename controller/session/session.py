@@ -382,6 +382,7 @@ class Session(StopRulePolicy):
     def _choose(self, stage: str, prefix: tuple[str, ...]) -> tuple[str, Decision | None]:
         """The model of the invocation, and the plan that it is from."""
         elapsed_s, spent_usd = self._used(prefix)
+        # The edge that led here has just planned for this place. Planning again would cost time and might disagree with it.
         edge, self._edge = self._edge, None
         decision: Decision | None
         if (
@@ -394,6 +395,8 @@ class Session(StopRulePolicy):
             decision, note = edge.decision, edge.note
         else:
             decision, note = self._replanner.plan(stage, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=False)
+        # Planned even where the plan is not followed (observed, not proven, not in the canary's share): the trace says what
+        # would have run.
         planned = None if decision is None else decision.next_model
         model = planned if planned is not None and self.follows else self.default_model(stage)
         if not self.follows and planned is not None:

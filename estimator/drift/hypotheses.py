@@ -60,12 +60,14 @@ def hypotheses_of(
         )
         if mean[node] > 0.0
     }
+    # An annotation is an estimate and may be off from the start. The claim allows for that error too, divided over all claims
+    # and both directions, so that noise in the profile is not named as drift.
     z = NormalDist().inv_cdf(1.0 - alpha / (2 * (1 + len(labels) + len(amounts))))
     shares = {"stop": (float(annotated.stop[node]), stop_of)}
     shares |= {f"signal {label}": (share, partial(shows, label)) for label, share in labels.items()}
     found: list[Hypothesis] = []
     for name, (share, value) in shares.items():
-        smoothed = (share * count + 2.0) / (count + 4.0)
+        smoothed = (share * count + 2.0) / (count + 4.0)  # else a share of 0 or 1 would have no error at all
         margin = max(points, z * sqrt(smoothed * (1.0 - smoothed) / count))
         if share + margin < 1.0:
             found.append(_claim(name, "up", share, value, ShareAbove(share + margin)))

@@ -129,7 +129,9 @@ class AnswerTable:
                 at = (row.stage, context.arms, context.after[2:])
             at = (row.stage, context.arms, row.answer_class) if context.keeps else at
             same.append((row.request_id, row.model, context.is_again, *at))
+            # Runs along different paths may hold the same call of a model many times. Together these rows weigh as one answer.
             counts[same[-1]] += 1
+        # Contexts without a row are listed too: plans may lead there, and effects shared with other contexts describe them.
         names = sorted({*contexts, *_possible(course, contexts, _shown_in_silence(scored, course))})
         kinds = sorted(set(labels), key=lambda label: (str(label), label.arm or ""))
         requests = tuple(sorted({row.request_id for row in scored}))

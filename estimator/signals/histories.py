@@ -377,6 +377,7 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
     m, name = asked
     was_asked = before.last[rows.history, m] != NOT_ASKED
     parts: list[_Part] = []
+    # A model that has answered this request before repeats that answer with the probability `same`, so both cases differ.
     for is_again, of_model in ((False, contexts.first), (True, contexts.again)):
         context = of_model.get(name)
         at = np.flatnonzero(was_asked == is_again)
@@ -395,16 +396,18 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
         classes = label_of_class[history]
         n_classes = (classes >= 0).sum(axis=1)
         everyone = np.arange(len(at))
+        # Every way that the answer may fall: none at all, a new class, an earlier class, or the model's own answer repeated.
         part.add(everyone, NO_ANSWER, NONE, model.label_rates[context, 1] * (1.0 - same))
         part.add(np.flatnonzero(earlier == NO_ANSWER), NO_ANSWER, _REPEATS, model.label_rates[context, 1] * same)
         for kind in range(depth + 1):
             fresh, old = np.flatnonzero(n_classes == kind), np.flatnonzero(n_classes > kind)
             for type_ in (RIGHT, ALIKE, USUAL, SECOND, OWN):
                 rates = model.label_rates[context, OF_TYPE[type_]] * (1.0 - same)
+                # It opens a class only if no class has a type that agrees with this one: else it would join that class.
                 unused = fresh[~np.isin(types[fresh], _EXCLUDES[type_]).any(axis=1)]
                 part.add(unused, kind, type_, rates, new_type=type_)
                 if type_ == OWN:
-                    continue
+                    continue  # a mistake that nothing else shares joins no class
                 joins = _JOINS if type_ in (RIGHT, ALIKE) else type_
                 fits = old[types[old, kind] == type_]
                 if model.label_follows_class and contexts.copies is not None:

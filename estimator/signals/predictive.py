@@ -84,12 +84,14 @@ class Predictive:
             fits: Number of resampled fits; 0 takes the one fit to all requests as it is.
             seed: Of the weights.
         """
-        labelings = Labelings.of(table)
+        labelings = Labelings.of(table)  # which types a request's wrong answers may have: the same for all fits
         whole = fit_answers(table, labelings=labelings)
         found = [whole]
         if fits:
             drawn = resampled(len(table.requests), fits, seed), prior_means(len(whole.features.sd), fits, seed)
             found = [fit_answers(table, labelings=labelings, weights=w, centre=c) for w, c in zip(*drawn, strict=True)]
+        # The latent points of all fits stand side by side, each fit with the weight 1 / fits: what follows treats them as one
+        # mixture. Points of hardly any weight are left out, since every history is multiplied by the number of points.
         kept = [np.flatnonzero(one.log_weights > np.log(LEAST_WEIGHT)) for one in found]
         weights = [one.log_weights[at] for one, at in zip(found, kept, strict=True)]
         return cls(

@@ -46,7 +46,7 @@ def recover(
         StoreError: the WAL is missing (without ``accept``) or does not match the file; nothing is written then.
     """
     if holder(path) is not None:
-        return
+        return  # the marker is that of a run that is alive
     if not (accept or is_whole) and not path.with_name(f"{path.name}-wal").exists() and not was_folded(path, run):
         raise StoreError(
             f"{shown_as or path}: copied during a run without its write-ahead log, so rows are missing: copy {path.name}-wal "
@@ -55,6 +55,7 @@ def recover(
         )
     if is_read_only:
         return
+    # Under the lock of a run: another process may have begun one since the look above, whose marker must stay.
     with run_lock(path) as lock:
         _require_matching_wal(path)
         database = Database(path)

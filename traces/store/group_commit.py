@@ -60,6 +60,7 @@ class GroupCommit:
 
     def _wait_for(self, mine: _Write) -> None:
         """Return once a write is done: by another thread, or by this one if none is at work or if it is its turn."""
+        # Taken twice: the second time waits until another thread has done this write, or hands over to this one.
         mine.turn.acquire()
         with self._lock:
             self._waiting.append(mine)
@@ -87,10 +88,12 @@ class GroupCommit:
                             raise
                         write.error = error
         except BaseException as error:
+            # The transaction is undone as a whole, so nothing of the others is there either.
             for write in writes:
                 write.error = error
         for write in writes:
             write.is_done = True
+        # Handed over before anyone is woken: whoever comes in between queues instead of starting a second transaction.
         with self._lock:
             following = self._waiting[0].turn if self._waiting else None
             self._is_busy = following is not None

@@ -154,6 +154,7 @@ class Steering:
             for one in [block] if self._deadline_s is not None else range(self._block + 1, block + 1):
                 self._begin(one, elapsed_s)
         plan = self._drawn[place - self._starts[self._block]]
+        # Drawn when the block began. If the clock has run on since, a quicker plan may still answer in time.
         if plan is not None and self._is_late(plan, elapsed_s):
             plan = None if self._quickest is None or self._is_late(self._quickest, elapsed_s) else self._quickest
             if plan is not None:
@@ -204,6 +205,7 @@ class Steering:
         self._drawn = []
         for place in range(start, stop):
             plan = self._draw(place, shares, stop - start)
+            # At what plans have really cost of late, not at what they promise.
             room_usd -= ratio * plan.usd
             self._drawn.append(plan if room_usd >= 0.0 else None)
             self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
@@ -245,6 +247,7 @@ class Steering:
         if self._budget_usd is not None:
             room_usd = self._budget_usd - float((self._usd + self._lost_usd)[:start][has_ended].sum())
             room_usd -= ratio * float(np.nansum(self._promised_usd[pending]))
+            # What the requests under way may cost beyond their mean: errors of single requests add up by the square root.
             kept_usd = KEPT_BACK * deviation * math.sqrt(len(pending) + size) if block else 0.0
             usd = max(room_usd - kept_usd, 0.0) / left / ratio
             if self._finish == "good":

@@ -82,10 +82,13 @@ def wire_request(
     stated = {name: asked[name] for name in LIMITS if asked.get(name) is not None}
     if is_capped:
         _refuse_unbounded(asked, model, stated)
+    # Servers name the limit of an answer differently. Without a cap the client's own name reaches the model that he asked for;
+    # another model, or a cap, needs the name that this server reads.
     if is_capped or (stated and not is_own):
         for name in LIMITS:
             body.pop(name, None)
         body[address.limit] = max(stated.values(), default=model.max_tokens)
+    # Without its usage a stream would be booked at its bound. The client is not shown what he did not ask for.
     is_streamed = bool(body.get("stream"))
     if is_streamed and not states_usage(asked) and "stream_options" not in refused:
         options = asked.get("stream_options")

@@ -92,6 +92,8 @@ class SpendControl:
                 self._apply(factor)
 
     def _correct(self) -> None:
+        # Only a part of the way, on a log scale: what was spent since is in part of requests planned by the earlier factor, so
+        # that a full step would overshoot.
         wanted = self._planned_usd / self._spent_usd
         self._apply(self._factor ** (1.0 - STEP) * wanted**STEP)
         self._since = 0

@@ -105,6 +105,8 @@ class Race:
             _check(math.isfinite(one.saved), f"candidate {one.name!r}: saved is {one.saved!r}")
         self.requests, self.labels, self.max_loss = requests, labels, float(max_loss)
         self.audit, self.judge = audit, judge
+        # One of several candidates may be proven by chance, so alpha is divided among them. Attempt a on the same data gets the
+        # part 6 / (pi a)^2 of it: these parts add up to 1, however many attempts there will be.
         self.threshold = math.log(max(1, len(names)) / alpha) - (math.log(6.0 / (math.pi * attempt) ** 2) if attempt else 0.0)
         if clusters is None:
             self._members: list[list[int]] = [[request] for request in range(requests)]
@@ -123,6 +125,7 @@ class Race:
         fits = bool(np.all((given > 0.0) & (given <= heaviest))) and math.isfinite(heaviest)
         _check(fits, "weights must be above 0, and at most max_weight: leave out what has no weight, cut what has too much")
         self._weights: list[float] = given.tolist()
+        # Drawn for all requests before any answer is known: what is audited, or left to the judge, must not depend on answers.
         draws = np.random.default_rng(seed).random((2, requests))
         self._audited, self._drawn = draws[0] < audit, draws[1] < JUDGE_SHARE
         self._asked = 0
@@ -262,6 +265,8 @@ class Race:
         running = [one for one in self._entrants.values() if one.at < len(self._members)]
         found = []
         for one in running:
+            # Given up: a candidate that the labels left could hardly prove even if it lost nothing. The others compete by the
+            # dollars that a label may save.
             if one.wealth.needed(at, self.threshold, lossless=True) <= OUT_OF_REACH * left:
                 found.append((one.plan.saved / (one.wealth.needed(at, self.threshold) + HEAD_START), one))
         if not found:
@@ -293,6 +298,8 @@ class Race:
     def _advance(self, entrant: _Entrant) -> None:
         """Take all units that lack nothing."""
         wealth = entrant.wealth
+        # In the order of the units, which was fixed beforehand: one that still lacks something holds up those after it. If easy
+        # units could go first, the order would depend on the answers, and the guarantee with it.
         while entrant.at < len(self._members) and next(self._lacking(entrant, entrant.at), None) is None:
             members = self._members[entrant.at]
             total = sum(self._weights[request] for request in members)
@@ -301,6 +308,7 @@ class Race:
             differing = [request for request in members if not entrant.same[request]]
             entrant.differing += len(differing)
             audited = [request for request in members if entrant.same[request] and self._audited[request]]
+            # An audited answer stands for the 1 / audit ones that nobody was asked about.
             score = sum(self._weights[one] * entrant.scores[one] for one in audited) / (self.audit or 1.0) / total
             parts = {one: self._weights[one] / total for one in differing}
             weight = total / len(members)

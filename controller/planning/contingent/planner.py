@@ -82,6 +82,7 @@ class ContingentPlanner:
     def _plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
         arms = (stage,) if isinstance(stage, str) else None if stage is None else frozenset(stage)
         objective, key = request.objective, (request.node, arms, request.may_stop)
+        # The quick way: without caps or failed models a node's plan is the same for every request, and was found before.
         policy = self._policies.get(objective)
         if policy is not None and policy.looked_up and not without and type(arms) is not frozenset:
             found = policy.looked_up.get(key)
@@ -96,6 +97,8 @@ class ContingentPlanner:
             raise self._infeasible(objective, policy.relaxed[0], policy.best)
         is_joint = type(arms) is frozenset and len(groups) > 1
         problem = self.problems.below(request, start, groups, within_s=policy.within_s, without=without, is_joint=is_joint)
+        # The plan from the root is followed below it too where it fits: then all requests together meet bounds on averages,
+        # which a plan that is made anew from here could not promise.
         outcome = self._looked_up(problem, policy)
         is_known, relaxed = outcome is not None and not problem.caps and not without, policy.relaxed
         if outcome is None:
@@ -113,6 +116,7 @@ class ContingentPlanner:
         """The plan by the chances to be late in place of that by mean times, if time is left and all other bounds are met."""
         objective, known = request.objective, found.problem
         assert objective.max_latency_s is not None
+        # Where another bound had to be given up, or no time is left, chances to be late decide nothing.
         if set(found.relaxed) - {LATENCY_CAP} or objective.max_latency_s <= request.elapsed_s:
             return replace(found, request=request)
         policy = self.policy(objective)

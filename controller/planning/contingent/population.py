@@ -116,6 +116,8 @@ class Population:
 
     def _best(self, floor: float | None, budget: float | None, first: str | None = None) -> RootPlan | None:
         """The best plan that meets both bounds; None if none does. ``first`` is what plans are compared by at first."""
+        # Corners of the hull answer bounds on averages; a fixed plan may lie below the hull and still be the best single plan
+        # within a bound, so both compete.
         capped = self._corners(self.curve, floor, budget)
         corners = capped + [corner for corner in self._loose(floor, budget) if self.problem.admits(self._plan(corner))]
         accuracy = np.concatenate(([self._lower(corner) for corner in corners], self._fixed_accuracy))

@@ -88,6 +88,8 @@ class EqualCalls:
                 self._kept.keep(digest, said)
         with self._lock:
             waiting = self._waiting.pop(digest)
+        # With an answer all who wait get it. Without one the first that can still make the call gets None and leads; those who
+        # only asked whether something is known get None too, and the rest wait for the new leader.
         heir_at = None
         for at, (future, leads) in enumerate(waiting):
             if said is None and leads and heir_at is not None:

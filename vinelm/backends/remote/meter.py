@@ -328,6 +328,7 @@ class MeteredCall:
         if isinstance(piece, ChatGenerationChunk):
             had_calls = isinstance(piece.message, AIMessageChunk) and bool(piece.message.tool_call_chunks)
             text = self.seen.look(piece, {}, is_whole=False)
+            # The first pieces of a stream may hold a role or an id alone: the first token is the first that the model wrote.
             is_token = had_calls or self.seen.chars > before
             if self._ttft_s is None and is_token:
                 self._ttft_s = max(now_s - self._started_s, 0.0)

@@ -93,6 +93,7 @@ class CrossFit:
         for i in range(parts):
             judged = (i + 1) % parts
             on_done(i, parts, "estimating")
+            # A row of an unknown request counts as judged: it must not help to choose the plans that are judged.
             others = [row for row in rows if at.get(row.request_id, judged) != judged]
             told = [kind for name, kind in self._kinds.items() if at[name] != judged]
             self.planning.append(Fit(others, template, catalog, estimator, told))

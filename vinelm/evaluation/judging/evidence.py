@@ -95,6 +95,8 @@ class StoreEvidence:
             referred = ReferredRows.of_store(store) if judged is None else None
             committed_usd = store.committed_usd()
             rows = store.observations() if judged is None else judged.rows
+            # A trie has decided already: its kinds and call rate were learned from these rows. Learning them again from more
+            # rows would judge another plan than the one that it serves.
             template = identity.bound_template() if annotated is None else annotated.template
             untold = () if annotated is None else untold_words(annotated.meta)
             rows, template = told_apart(store, rows, template, learn=by_kind and not untold)

@@ -233,7 +233,8 @@ class Judge:
             tried = self._candidates(
                 seen, rival, wanted, lambda: self.whole.within_tried(by_request(self.rows), len(self.requests))
             )
-            # How many requests followed a plan depends on what was bought, hardly on what was answered.
+            # How many requests followed a plan depends on what was bought, hardly on what was answered: a choice by answers
+            # between two sets of plans would be a second look at them.
             tried_only = _followed(tried, usd) >= MORE_FOLLOWED * _followed(plans, usd) and bool(_followed(tried, usd))
             plans = tried if tried_only else plans
         known = {one.chosen.words for one in plans}
@@ -264,6 +265,8 @@ class Judge:
         if failed is None or not failed.is_saving:
             return found
         one = known[failed.words]
+        # Judged once more as if every open answer were as good as today's: if that proves nothing, no label can, and none is
+        # asked for.
         answers = set(one.answers(fit))
         open_ = sorted(answers & self.referred.open)
         again = one.judged_by(fit.judged_by(self.hopeful))

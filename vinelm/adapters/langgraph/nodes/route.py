@@ -196,6 +196,7 @@ class RouteEdge:
                 return onward
             is_answer = _is_answerable(found.run.policy.template or self._finder.settings.template, found.stages)
             found.run.outcomes.tell_at(config, found.path, fresh=True, own=state, passed=finished if is_answer else None)
+            # Told first, then asked: the plan uses what this call has shown.
             goes_on = self._goes_on(found, places, finished, state)
             if goes_on is not None:
                 return goes_on if finished else onward

@@ -50,6 +50,7 @@ def make_stage(
     def node(
         state: Any, *more: Any, config: RunnableConfig = NO_CONFIG, runtime: Runtime[Any] = NO_RUNTIME, **given: Any
     ) -> Any:
+        # LangGraph always hands in its runtime. Without one the function was called by other code, such as a test.
         if runtime is NO_RUNTIME:
             given = given if config is NO_CONFIG else {**given, "config": config}
             if _has_model(fn, more, given):

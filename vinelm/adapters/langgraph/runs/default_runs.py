@@ -123,6 +123,8 @@ class DefaultRuns:
         policy = self.stand_in(
             error, f"stage {stage!r}" if stage else "the run", None if context is None else context.objective
         )
+        # What the request may still spend is not known here. So if there is a cap, or there may be one, no call is made: a
+        # default model that runs past a cap would be worse than a request that fails.
         is_capped = policy.guard is not None or (
             context is not None and context.policy is not None and context.policy.guard is not None
         )

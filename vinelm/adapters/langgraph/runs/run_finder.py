@@ -377,6 +377,7 @@ class RunFinder:
         channel = channel_of(config)
         opening = None if channel is None else channel.opening
         run = place.run = self.runs.known(opening, runtime.control) or self._new_run(place, opening, config)
+        # Calls inside a subgraph are not in this graph's channel: from then on the run itself keeps the path.
         if run.places is not None:
             place.value = None
             place.prefix = run.path or ()
@@ -384,6 +385,8 @@ class RunFinder:
             if run.path is not None and run.is_past(where):
                 run.outcomes.tell_at(config, run.path, fresh=False)
             return run
+        # Where the path so far is read from: what the task itself has written, the channel of this step, or the state that the
+        # node was given.
         is_repeated = False
         if options.get("own_writes"):
             value, is_repeated = path_here(config)
@@ -396,6 +399,7 @@ class RunFinder:
         place.step = config.get("metadata", {}).get("langgraph_step", len(models))
         if is_repeated:
             place.step = (place.step, len(models))
+        # A run that is resumed here may have made calls inside subgraphs, which only this process remembers.
         longer = self.trails.extended(config, value) if run.path is None else None
         if longer is not None and (
             options.get("continues") or not is_new_request(longer, place.stage, run.policy.template, run.context.request_id)
@@ -403,6 +407,7 @@ class RunFinder:
             run.go_on(longer)
             place.value, place.step, place.prefix = None, None, run.path or ()
             return run
+        # A thread's state may hold the path of an earlier input. If so, this request begins at the start.
         if value is not None:
             is_same_run = models == run.path or run.knows(models)
             goes_on = options.get("continues") or (options.get("run_is_request") and is_same_run)
