@@ -1,5 +1,9 @@
 """Served requests are divided between two plans, each once, whoever goes on with it."""
 
+import gc
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from kit.tables import random_table
@@ -10,6 +14,7 @@ from typing_extensions import TypedDict
 
 from vinelm import VineLM
 from vinelm.controller import Planner
+from vinelm.controller.fleet.joined.shared_corrections import SharedCorrections
 from vinelm.objective import Objective
 from vinelm.rows.observation import Usage
 
@@ -140,6 +145,20 @@ def test_a_planner_that_fails_leaves_the_application_running(monkeypatch):
     strict, _ = serving(on_error="raise")
     with pytest.raises(ZeroDivisionError):
         strict.session(BETWEEN)
+
+
+def test_objectives_that_callers_invent_take_no_memory_without_end(monkeypatch):
+    """Neither here nor in a fleet; a correction that a request still uses is the fleet's as long."""
+    monkeypatch.setattr("vinelm.api.application.MOST_OBJECTIVES", 3)
+    vine, _ = serving(correct_spend=True)
+    shared = SharedCorrections()
+    vine.fleet = SimpleNamespace(fleet=SimpleNamespace(share_correction=shared.add), rows=lambda *_: None)
+    kept = vine.session(BETWEEN, run_id="kept")
+    for number in range(20):
+        vine.session(replace(BETWEEN, max_cost_usd=BETWEEN.max_cost_usd * (1 + 0.001 * number)), run_id=f"r{number}")
+    gc.collect()
+    assert len(shared) == 4
+    assert kept.spent_usd == 0.0
 
 
 @pytest.mark.parametrize("factor", [pytest.param(0.97, marks=pytest.mark.long), 1.03])

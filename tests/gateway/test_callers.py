@@ -91,7 +91,8 @@ def test_under_a_cap_an_answer_has_a_limit(guarded, book, upstream):
 @pytest.mark.parametrize(
     "more",
     [{"max_tokens": 0}, {"max_tokens": -1}, {"max_tokens": "9"}, {"n": 0}, {"n": 1.5}, {"n": "2"}, {"service_tier": "priority"},
-     {"models": ["dear"]}],
+     {"models": ["dear"]}, {"web_search_options": {}}, {"plugins": [{"id": "web"}]}, {"tools": [{"type": "web_search"}]},
+     {"tools": [{"google_search": {}}]}],
 )  # fmt: skip
 def test_under_a_cap_what_cannot_be_bounded_is_refused(guarded, book, upstream, more):
     key = book.add("alice", daily_usd=1.0)
@@ -101,14 +102,52 @@ def test_under_a_cap_what_cannot_be_bounded_is_refused(guarded, book, upstream, 
     assert spent(book, "alice") == (0.0, 0.0)
 
 
+def test_under_a_cap_a_translated_call_may_not_search_either(book, upstream):
+    key = book.add("alice", daily_usd=1.0)
+    with (
+        running(catalog_of(upstream.url, max_tokens=100, options={"disable_streaming": False}), keys=book) as gateway,
+        pytest.raises(openai.BadRequestError, match="web_search_options"),
+    ):
+        gateway.ask(key, extra_body={"web_search_options": {}})
+    assert not upstream.asked
+
+
+@pytest.mark.parametrize("options", [{}, {"disable_streaming": False}])
+@pytest.mark.parametrize("stream", [False, True])
+def test_without_a_cap_a_call_passes_as_it_is_and_is_counted(book, upstream, options, stream):
+    key = book.add("alice")
+    more = {} if options else {"n": 200, "max_tokens": 10**9, "max_completion_tokens": None, "plugins": [{"id": "web"}]}
+    with running(catalog_of(upstream.url, max_tokens=100, options=options), keys=book) as gateway:
+        with gateway.client(key) as client:
+            answer = client.chat.completions.create(model="big", messages=ASKED, stream=stream, extra_body=more)
+            if stream:
+                list(answer)
+        gateway.stop()
+    if not options:
+        own = {"stream": stream, **({"stream_options": {"include_usage": True}} if stream else {})}
+        assert upstream.asked[0].json == {"model": "big-1", "messages": ASKED, **more, **own}
+    assert spent(book, "alice") == (pytest.approx(COST), 0.0)
+    assert book.today()[0].calls == 1
+
+
 def test_a_cap_is_never_passed_whatever_is_asked_at_once(guarded, book, upstream):
-    """40 calls at once, each of which may cost 0.0021: those that do not fit are refused, and nothing of them is sent."""
+    """40 calls at once, each of which may cost 0.0021: four fit, and are answered once the others are refused."""
     key = book.add("alice", daily_usd=0.01)
+    refused = []
+
+    async def reply(asked, out):
+        until = time.monotonic() + 60
+        while len(refused) < 36 and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        await answering("four")(asked, out)
+
+    upstream.answers(reply)
 
     async def one(client):
         try:
             await client.chat.completions.create(model="big", messages=ASKED)
         except openai.APIStatusError as error:
+            refused.append(error)
             return error.status_code, error.code
         return 200, None
 
@@ -117,12 +156,9 @@ def test_a_cap_is_never_passed_whatever_is_asked_at_once(guarded, book, upstream
             return await asyncio.gather(*(one(client) for _ in range(40)))
 
     said = asyncio.run(all_of_them())
-    served = said.count((200, None))
-    assert set(said) <= {(200, None), (402, "budget_exceeded")}
-    assert 0 < served == len(upstream.asked) < 40 or served == 40
-    done, reserved = spent(book, "alice")
-    assert (done, reserved) == (pytest.approx(served * COST), 0.0)
-    assert done <= 0.01
+    assert {one: said.count(one) for one in said} == {(200, None): 4, (402, "budget_exceeded"): 36}
+    assert len(upstream.asked) == 4
+    assert spent(book, "alice") == (pytest.approx(4 * COST), 0.0)
 
 
 @pytest.mark.parametrize("fault", ["no usage", "broken", "hung up", "lies"])
@@ -182,17 +218,17 @@ def test_a_rate_is_an_error_that_says_when(guarded, book, upstream):
 
 
 def test_a_full_disk_refuses_calls_under_a_cap_in_one_line(guarded, book, upstream):
-    key = book.add("alice", daily_usd=1.0)
-    guarded.ask(key)
+    key, headers = book.add("alice", daily_usd=1.0), {"x-vinelm-request": "order-7"}
+    guarded.ask(key, headers=headers)
     book._connection.execute(
         "CREATE TEMP TRIGGER full BEFORE UPDATE ON main.gateway_days BEGIN SELECT RAISE(FAIL, 'disk is full'); END"
     )
-    with pytest.raises(openai.APIStatusError) as caught:
-        guarded.ask(key)
+    with pytest.raises(openai.APIStatusError, match="file of keys cannot be written") as caught:
+        guarded.ask(key, headers=headers)
     assert (caught.value.status_code, caught.value.code) == (402, "budget_exceeded")
     assert len(upstream.asked) == 1
     book._connection.execute("DROP TRIGGER full")
-    assert guarded.ask(key).choices[0].message.content == "four"
+    assert guarded.ask(key, headers=headers).choices[0].message.content == "four"  # the request goes on
 
 
 def test_two_tenants_never_see_each_other(guarded, book, upstream):

@@ -6,9 +6,11 @@ import urllib.request
 
 import openai
 import pytest
-from kit.servers.gateways import ASKED, KEY, catalog_of, running
+from kit.servers.gateways import ASKED, KEY, catalog_of, entries, running
 from kit.wire.openai_format import answering, calling, chunk, completion, problem
 from pydantic import BaseModel
+
+from vinelm import Catalog
 
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
 
@@ -194,13 +196,15 @@ def test_a_provider_that_refuses_the_gateways_key_is_no_fault_of_the_client(gate
 
 def test_an_echoed_key_and_the_operators_account_are_not_shown(gateway, upstream):
     async def reply(asked, out):
-        await out.whole(problem("rate_limit_exceeded", f"limit of org-abcdef123 for {KEY}"), status=429)
+        told = problem("rate_limit_exceeded", f"limit of org-abcdef123 for {KEY}")
+        deep = {"raw": [{"who": "org-abcdef123", KEY: f"Bearer {KEY}"}]}
+        await out.whole({"error": {**told["error"], "metadata": deep}, "more": deep}, status=429)
 
     upstream.answers(reply)
     with pytest.raises(openai.RateLimitError) as caught:
         gateway.ask()
-    assert KEY not in str(caught.value)
-    assert "org-abcdef123" not in str(caught.value)
+    assert KEY not in caught.value.response.text
+    assert "org-abcdef123" not in caught.value.response.text
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b"<html>no</html>"])
@@ -274,6 +278,28 @@ def test_a_model_of_another_form_is_translated(upstream):
         assert "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices) == "four"
         assert pieces[-1].usage.prompt_tokens == 20
     assert upstream.asked[0].headers["user-agent"].startswith(("OpenAI", "AsyncOpenAI"))
+
+
+@pytest.mark.parametrize("kind", ["truncated", "empty"])
+def test_a_translated_stream_that_is_cut_off_says_so(upstream, kind):
+    """What the client has is not the provider's own answer then: nobody else would tell him."""
+    upstream.answers(answering("fo", finish_reason="length") if kind == "truncated" else answering(""))
+    with (
+        running(catalog_of(upstream.url, options={"disable_streaming": False})) as gateway,
+        gateway.client() as client,
+        pytest.raises(openai.APIError, match=kind),
+    ):
+        list(client.chat.completions.create(model="big", messages=ASKED, stream=True))
+
+
+def test_a_group_of_replicas_answers(upstream):
+    """A replica is chosen by the beginning of the prompt, whatever the parts of its messages are."""
+    odd = [{"role": "developer", "content": [{"type": "text", "text": "Count."}, "so", 7]}, {"role": "user", "content": None}]
+    replicas = [entries(upstream.url, name, group="pool", model="m", engine=name)[0] for name in "ab"]
+    with running(Catalog.from_dict({"model": replicas})) as gateway:
+        assert gateway.ask(model="pool").choices[0].message.content == "four"
+        assert gateway.ask(model="pool", messages=[*odd, *ASKED]).choices[0].message.content == "four"
+    assert [asked.json["model"] for asked in upstream.asked] == ["m", "m"]
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -3,13 +3,18 @@
 import json
 import random
 import socket
+import time
 from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from kit.servers.gateways import ASKED, KEY, catalog_of, running
 
+from vinelm import VineLM
+from vinelm.gateway import KeyBook
+from vinelm.gateway.answer import EventReader
 from vinelm.gateway.http_limits import HttpLimits
+from vinelm.gateway.open_requests import OpenRequests
 
 QUICK = HttpLimits(connections=64, head_bytes=16_384, body_bytes=20_000, head_s=0.5, body_s=0.5, answer_s=5.0)
 GOOD = {"model": "big", "messages": ASKED}
@@ -209,15 +214,57 @@ def test_steps_and_requests_that_clients_invent_take_no_memory_without_end(upstr
         assert len(gateway.gateway.vine.adapter.finder.runs) == 5
 
 
+def test_requests_under_way_do_not_keep_those_that_are_over(upstream, monkeypatch):
+    monkeypatch.setattr("vinelm.gateway.open_requests.MOST", 3)
+    clock = [0.0]
+    requests = OpenRequests(VineLM(catalog_of(upstream.url)), now=lambda: clock[0])
+    how = {"is_named": True, "caller": "", "configurable": {}, "objective": None, "asked": None}
+    busy = requests.begin_call("busy", **how)
+    for number in range(9):
+        requests.end_call(requests.begin_call(f"r{number}", **how))
+    assert len(requests) == 3
+    clock[0] += 601.0
+    requests.end_call(requests.begin_call("last", **how))
+    assert [name for _, name in requests._named] == ["busy", "last"]
+    assert requests.begin_call("busy", **how) is busy
+
+
+@pytest.mark.parametrize("count", [10**15, 10**400, 1e300, "9999999999"])
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "n"])
+@pytest.mark.parametrize("has_cap", [False, True])
+def test_a_count_that_no_server_takes_is_refused(upstream, tmp_path, count, name, has_cap):
+    book = KeyBook(tmp_path / "keys.db")
+    key = book.add("alice", daily_usd=1.0 if has_cap else None)
+    with running(catalog_of(upstream.url), keys=book) as gateway:
+        head = [f"Authorization: Bearer {key}"]
+        status, error = checked(talk(gateway.address, post(json.dumps({**GOOD, name: count}).encode(), headers=head)))
+    assert (status, error["code"], error["param"]) == (400, "integer_above_max_value", name)
+    assert not upstream.asked
+    book.close()
+
+
 def test_half_of_a_surrogate_pair_passes(gateway, upstream):
     said = talk(gateway.address, post(json.dumps({**GOOD, "messages": [{"role": "user", "content": "\ud83d"}]}).encode()))
     assert said.startswith(b"HTTP/1.1 200")
     assert upstream.asked[0].json["messages"][0]["content"] == "\ud83d"
 
 
+def test_a_long_event_in_small_pieces_costs_no_time():
+    """Four MiB in 512 bytes each: if each piece had all before it copied and searched again, that were 16 GiB."""
+    event = b"data: " + json.dumps({"text": "x" * (4 << 20)}).encode() + b"\r\n\r\n"
+    reader, found = EventReader(hides_usage=False), []
+    began = time.process_time()
+    for begin in range(0, len(event), 511):
+        found += reader.feed(event[begin : begin + 511])
+    assert time.process_time() - began < 3.0
+    assert [data for data, _ in found] == [event]
+    assert reader.end() == []
+
+
 @pytest.mark.parametrize("deep", [300, 600, 900, 960, 990, 1200, 100_000])
 def test_a_deep_body_is_a_call_or_a_400(gateway, deep):
-    body = json.dumps(GOOD)[:-1].encode() + b', "x": ' + b"[" * deep + b"]" * deep + b"}"
-    said = talk(gateway.address, post(body))
-    if not said.startswith(b"HTTP/1.1 200"):
-        assert checked(said)[0] == 400
+    for name, begin, end in ((b"x", b"[", b"]"), (b"options", b'{"options": ', b"}")):
+        body = json.dumps(GOOD)[:-1].encode() + b', "%s": ' % name + begin * deep + b"1" + end * deep + b"}"
+        said = talk(gateway.address, post(body))
+        if not said.startswith(b"HTTP/1.1 200"):
+            assert checked(said)[0] == 400

@@ -5,12 +5,13 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 
 import pytest
 
 from vinelm.errors import CallRefused, ConfigError
 from vinelm.gateway import KeyBook
-from vinelm.gateway.keys import NANO, KeysUnwritable
+from vinelm.gateway.keys import NANO
 from vinelm.rows.observation import Usage
 
 DAY_S = 86_400.0
@@ -101,8 +102,13 @@ def test_a_first_call_above_the_cap_is_refused(book):
 
 
 def test_without_a_cap_everything_is_counted_and_nothing_refused(book):
-    book.account(book.find(book.add("alice"))).authorize(1e5).settle(used(0.25))
-    assert today(book) == {"alice": (0.25, 0.0, 1)}
+    key = book.find(book.add("alice"))
+    assert book.account(key) is None
+    book.count(key, [used(0.25)])
+    book.count(key, [used(0.5), Usage(model="", cost_usd=0.0, latency_s=0.0)])
+    assert today(book) == {"alice": (0.75, 0.0, 2)}
+    for _ in range(9):
+        book.count(key, [used(1e30)])  # as nobody pays
 
 
 def test_a_day_has_its_own_dollars_and_a_call_belongs_to_the_day_it_began(book, clock):
@@ -179,7 +185,7 @@ def test_a_rate_is_kept_in_every_minute(book, clock):
     assert book.wait_s(book.find(book.add("bob"))) == 0.0
 
 
-def test_a_full_disk_authorizes_nothing_and_frees_nothing(book):
+def test_a_full_disk_authorizes_nothing_and_frees_nothing(book, caplog):
     account = book.account(book.find(book.add("alice", daily_usd=1.0)))
     permit = account.authorize(0.5)
     pages = book._connection.execute("PRAGMA page_count").fetchone()[0]
@@ -187,10 +193,10 @@ def test_a_full_disk_authorizes_nothing_and_frees_nothing(book):
     book._connection.execute(
         "CREATE TEMP TRIGGER full BEFORE UPDATE ON main.gateway_days BEGIN SELECT RAISE(FAIL, 'disk is full'); END"
     )
-    with pytest.raises(KeysUnwritable, match="disk is full"):
+    with pytest.raises(CallRefused, match="cannot be written"):
         account.authorize(0.1)
-    with pytest.raises(KeysUnwritable):
-        permit.settle(used(0.1))
+    permit.settle(used(0.1))
+    assert "disk is full" in caplog.text
     book._connection.execute("DROP TRIGGER full")
     permit.close()  # it was settled, as far as anybody knows
     assert today(book) == {"alice": (0.0, 0.5, 0)}
@@ -207,12 +213,22 @@ def test_what_is_no_file_of_keys_is_one_line(tmp_path, content):
         KeyBook(tmp_path / "none" / "keys.db")
 
 
+def test_another_programs_database_is_left_alone(tmp_path):
+    path = tmp_path / "app.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE mine (x)")
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="another program's database"):
+        KeyBook(path)
+    assert path.read_bytes() == before
+
+
 def test_a_file_that_only_others_may_write_authorizes_nothing(book):
     account = book.account(book.find(book.add("alice", daily_usd=1.0)))
     other = sqlite3.connect(book.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     book._connection.execute("PRAGMA busy_timeout = 10")
-    with pytest.raises(KeysUnwritable, match="locked"):
+    with pytest.raises(CallRefused, match="cannot be written"):
         account.authorize(0.1)
     other.execute("ROLLBACK")
     other.close()

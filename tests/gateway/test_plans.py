@@ -1,6 +1,7 @@
 """Plans over the gateway: the step, the request that calls belong to, its caps, and models that stand in."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import openai
@@ -13,6 +14,7 @@ from vinelm.errors import ConfigError
 from vinelm.gateway import KeyBook
 from vinelm.template import Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.verdict import ComparedPlan, Verdict
 
 CHEAP = Objective(minimize="cost")
 GOOD = Objective(maximize="accuracy")
@@ -128,6 +130,26 @@ def test_a_limit_is_named_as_the_chosen_models_server_names_it(upstream, catalog
 def test_a_plan_without_a_verdict_needs_an_objective(upstream, catalog):
     with pytest.raises(ConfigError, match="say what to plan for"), running(catalog, trie=planned(catalog)):
         pass
+
+
+def test_a_plan_that_is_loaded_later_brings_its_steps_and_its_objective(upstream, catalog):
+    """As after `vinelm estimate` has written the file of a running gateway anew."""
+
+    def judged(usd):
+        plan = ComparedPlan(
+            policy="paths", cost_usd=usd, cap_usd=usd, gain=0.05, gain_low=0.02, gain_high=0.08, best_low=0.02,
+            best_high=0.08, saved_usd=0.01, saved_low=0.005, saved_high=0.02, is_same=False, is_identified=True,
+        )  # fmt: skip
+        return replace(planned(catalog), verdict=Verdict(cost_usd=1.0, plans=[plan]))
+
+    with running(catalog) as gateway:
+        gateway.ask(model="vinelm/draft")
+        for usd in (0.0003, 0.01):
+            gateway.gateway.vine.load(judged(usd))
+            gateway.ask(model="vinelm/draft")
+        with gateway.client() as client:
+            assert "vinelm/check" in {model.id for model in client.models.list()}
+    assert served(upstream) == ["big-1", "small-1", "big-1"]
 
 
 def test_rows_of_planned_requests_are_kept_apart_by_tenant(upstream, catalog, tmp_path):

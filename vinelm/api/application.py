@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
 Node = Callable[..., Any]
 _LOG = logging.getLogger(__name__)
-MOST_ADVISED = 1024
-"""Objectives whose recommendation is kept."""
+MOST_OBJECTIVES = 1024
+"""Objectives whose recommendation and whose correction are kept: callers name them."""
 
 
 class VineLM(VineInterface, LongRunning):
@@ -148,7 +148,7 @@ class VineLM(VineInterface, LongRunning):
         _require_canary(canary, mode, allow_unproven)
         self._share, self._given_secret = canary, draw_secret
         self.allow_unproven, self.max_loss = allow_unproven, max_loss
-        self._advised = lru_cache(MOST_ADVISED)(self._recommended)
+        self._advised = lru_cache(MOST_OBJECTIVES)(self._recommended)
         self._has_warned = False
         LongRunning.__init__(self, evidence)
         annotated = trie if trie is None or isinstance(trie, AnnotatedTrie) else load_trie(trie)
@@ -181,7 +181,7 @@ class VineLM(VineInterface, LongRunning):
         self.labelled = labelled
         self._planners: ServedPlanners | None = None
         self.correct_spend = correct_spend
-        self._spend_controls: dict[Objective, SpendControl] = {}
+        self._spend_control = lru_cache(MOST_OBJECTIVES)(self._new_control)
         self.fleet = None if fleet is None else ServedFleet(Fleet.of(fleet), self.models)
         others = None if self.fleet is None else self.fleet.others
         self._load_source = load_source(
@@ -474,11 +474,12 @@ class VineLM(VineInterface, LongRunning):
         verdict = planner.annotated.verdict
         if verdict is not None and is_of_verdict(verdict, objective):
             return None  # its bound stands for a plan, not for what may be spent
-        control = self._spend_controls.get(objective)
-        if control is None:
-            control = self._spend_controls.setdefault(objective, SpendControl(objective))
-            if self.fleet is not None:
-                self.fleet.fleet.share_correction(control)
+        return self._spend_control(objective)
+
+    def _new_control(self, objective: Objective) -> SpendControl:
+        control = SpendControl(objective)
+        if self.fleet is not None:
+            self.fleet.fleet.share_correction(control)
         return control
 
     def served_planner(self, *, returns_earlier: bool | None = None) -> Planner:

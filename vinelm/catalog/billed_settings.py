@@ -31,6 +31,12 @@ DEARER: Mapping[str, str] = MappingProxyType(
     }
 )
 """Settings by which providers serve a call faster at a higher rate."""
+_APART = ("web_search_options", "plugins")
+"""Settings by which servers search, which is billed apart from tokens: OpenAI's and OpenRouter's."""
+_CLIENTS_TOOLS = ("function", "custom", "local_shell", "apply_patch")
+"""Types of tools that the client runs. A server runs the others, and may bill them apart from tokens."""
+MOST_COUNT = 2**31 - 1
+"""The largest count that servers take."""
 
 
 def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -77,6 +83,29 @@ def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
             asked, value = part[name], DEARER[name]
             if asked == value or (isinstance(asked, Mapping) and value in asked.values()):
                 return name, value
+    return None
+
+
+def billed_apart_in(settings: Mapping[str, Any]) -> str | None:
+    """Return the setting by which a call has the server do what is billed apart from tokens; None without one."""
+    for part in (settings, *held_in(settings)):
+        for name in _stated(part, _APART):
+            if part[name] not in (None, []):  # an empty object asks for it, too
+                return name
+        tools = part.get("tools")
+        for tool in tools if isinstance(tools, list) else ():
+            kind = tool.get("type", "function" if "function" in tool else None) if isinstance(tool, Mapping) else None
+            if kind not in _CLIENTS_TOOLS:
+                return f"tools of type {kind!r}" if isinstance(kind, str) else "tools"
+    return None
+
+
+def too_many_in(settings: Mapping[str, Any]) -> str | None:
+    """Return the setting that states more tokens or answers than any server takes; None without one."""
+    for part in (settings, *held_in(settings)):
+        for name in _stated(part, (*_LIMITS, *_ANSWERS)):
+            if (_count(part[name]) or 0) > MOST_COUNT:
+                return name
     return None
 
 

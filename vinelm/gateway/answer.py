@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from vinelm.backends.base import Counts
@@ -151,21 +151,25 @@ class EventReader:
 
     def __init__(self, *, hides_usage: bool) -> None:
         self._hides_usage = hides_usage
-        self._rest = b""
+        self._rest, self._searched = bytearray(), 0
 
-    def feed(self, data: bytes) -> Iterator[tuple[bytes, Any]]:
-        """Yield the events that are complete now: what the client gets of them, and their JSON, None if they have none."""
-        rest, begin = self._rest + data if self._rest else data, 0
-        for end in _BLANK.finditer(rest):
-            yield self._event(rest[begin : end.end()])
+    def feed(self, data: bytes) -> list[tuple[bytes, Any]]:
+        """Return the events that are complete now: what the client gets of them, and their JSON, None if they have none."""
+        rest, begin = self._rest, 0
+        rest += data
+        events = []
+        # A long event comes in many pieces: what was searched is not searched again, but for a line's end that was cut.
+        for end in _BLANK.finditer(rest, max(self._searched - 3, 0)):
+            events.append(bytes(rest[begin : end.end()]))
             begin = end.end()
-        self._rest = rest[begin:]
+        del rest[:begin]
+        self._searched = len(rest)
+        return [self._event(event) for event in events]
 
-    def end(self) -> Iterator[tuple[bytes, Any]]:
-        """Yield what is left where a stream ends without a blank line."""
-        if self._rest:
-            rest, self._rest = self._rest, b""
-            yield self._event(rest)
+    def end(self) -> list[tuple[bytes, Any]]:
+        """Return what is left where a stream ends without a blank line."""
+        rest, self._rest, self._searched = bytes(self._rest), bytearray(), 0
+        return [self._event(rest)] if rest else []
 
     def _event(self, event: bytes) -> tuple[bytes, Any]:
         # Of one line, nearly always.

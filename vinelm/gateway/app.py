@@ -6,14 +6,16 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
+from vinelm.adapters.langchain.openai_form import error_body
 from vinelm.api import VineLM
 from vinelm.catalog import Model
+from vinelm.catalog.billed_settings import MOST_COUNT, too_many_in
 from vinelm.errors import ConfigError, InputError
 from vinelm.extras import required_extra
 from vinelm.gateway.exchange import ClientCall, Exchange
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
     from vinelm.adapters.langgraph import RunContext
     from vinelm.requests.protocols import CallGuard
+    from vinelm.rows.observation import Usage
 
 LIMITS = HttpLimits(connections=2048, head_bytes=64 * 1024, body_bytes=32 << 20, body_s=60.0, answer_s=60.0)
 PREFIX = "vinelm/"
@@ -73,12 +76,6 @@ class Refused(Exception):
     def response(self) -> JSONResponse:
         """Return the answer."""
         return JSONResponse(error_body(self.status, self.message, self.code, self.param), self.status, self.headers)
-
-
-def error_body(status: int, message: str, code: str = "bad_request", param: str | None = None) -> dict[str, Any]:
-    """Return an error in the form of OpenAI's."""
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 class Gateway:
@@ -111,9 +108,8 @@ class Gateway:
     ) -> None:
         self.vine, self.keys, self._limits = vine, keys, limits
         self.record = None if record is None else CallFile(Path(record), "the gateway")
-        self.objective = _objective(vine, objective)
-        self._steps, self._known = dict(steps or {}), set[str]()
-        self._planned = {stage.name for stage in vine.template.stages} if vine.planner and vine.template else set()
+        self._given, self._steps, self._known = objective, dict(steps or {}), set[str]()
+        self._plan = _ServedPlan.of(vine, objective)
         self._requests = OpenRequests(vine)
         self._by_key: dict[str, CallerKey] = {}
         self._theirs = vine.adapter.account_of
@@ -140,6 +136,17 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's request."""
         await self._app(scope, receive, send)
+
+    @property
+    def plan(self) -> _ServedPlan:
+        """Of the trie that is loaded now: a running gateway may be given another one."""
+        if self.vine.planner is not self._plan.planner:
+            try:
+                self._plan = _ServedPlan.of(self.vine, self._given)
+            except ConfigError as error:
+                self._plan = self._plan._replace(planner=self.vine.planner)
+                _LOG.warning("the new plan is served for the old objective: %s", error)
+        return self._plan
 
     @property
     def http(self) -> Any:
@@ -177,8 +184,14 @@ class Gateway:
             found = self._request_of(request, key, is_named=is_named)
         except InputError as error:
             raise Refused(400, error.code, str(error)) from None
-        call = ClientCall(body, step=step, title=title, default=default, request=found, is_planned=step in self._planned)
-        return Relay(self, call, ended=lambda: self._requests.end_call(found, is_named=is_named))
+        call = ClientCall(body, step=step, title=title, default=default, request=found, is_planned=step in self.plan.steps)
+
+        def ended(usages: Sequence[Usage]) -> None:
+            self._requests.end_call(found)
+            if key is not None and key.daily_usd is None and self.keys is not None:
+                self.keys.count(key, usages)
+
+        return Relay(self, call, ended)
 
     def _request_of(self, request: Request, key: CallerKey | None, *, is_named: bool) -> OpenRequest:
         name = request.headers.get("x-vinelm-request") or uuid4().hex
@@ -195,7 +208,7 @@ class Gateway:
             is_named=is_named,
             caller=scoped(tenant, "" if key is None else key.name),
             configurable=told,
-            objective=asked or self.objective,
+            objective=asked or self.plan.objective,
             asked=asked,
         )
 
@@ -231,10 +244,10 @@ class Gateway:
             )
             found = step_of(seen)
             title = self._steps.get(found.title) or self._steps.get(found.key) or ""
-            title = title or (found.title if found.title in self._planned else "")
+            title = title or (found.title if found.title in self.plan.steps else "")
             step = title or found.key
         if step not in self._known:
-            if len(self._known) >= MOST_STEPS and step not in self._planned:
+            if len(self._known) >= MOST_STEPS and step not in self.plan.steps:
                 return OTHER_STEPS, title, default
             self._known.add(step)
         return step, title, default
@@ -275,7 +288,7 @@ class Gateway:
         return key
 
     def _account_of(self, context: RunContext) -> CallGuard | None:
-        """What authorizes a run's calls: the account of its caller's key, and the fleet's of the tenant, if there are such."""
+        """What authorizes a run's calls: the account of its caller's key, and the fleet's of the tenant, if these have caps."""
         theirs = None if self._theirs is None else self._theirs(context)
         key = self._by_key.get((context.configurable or {}).get(KEY, ""))
         own = None if key is None or self.keys is None else self.keys.account(key)
@@ -305,7 +318,9 @@ class Gateway:
             {"id": model.name, "object": "model", "created": 0, "owned_by": model.provider}
             for model in self.vine.catalog.models
         ]
-        steps = [{"id": PREFIX + name, "object": "model", "created": 0, "owned_by": "vinelm"} for name in sorted(self._planned)]
+        steps = [
+            {"id": PREFIX + name, "object": "model", "created": 0, "owned_by": "vinelm"} for name in sorted(self.plan.steps)
+        ]
         return [*entries, *steps]
 
     async def _models(self, request: Request) -> Response:
@@ -342,14 +357,15 @@ class Gateway:
 class Relay(Response):
     """The answer of a call, which is made as it is sent. A client that hangs up ends the call."""
 
-    def __init__(self, gateway: Gateway, call: ClientCall, ended: Callable[[], None]) -> None:
+    def __init__(self, gateway: Gateway, call: ClientCall, ended: Callable[[Sequence[Usage]], None]) -> None:
         self._gateway, self._call, self._ended = gateway, call, ended
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Make the call, and send what comes."""
         gateway = self._gateway
-        work = asyncio.ensure_future(Exchange(gateway.vine, gateway.http, gateway.record, self._call, send).run())
+        exchange = Exchange(gateway.vine, gateway.http, gateway.record, self._call, send)
+        work = asyncio.ensure_future(exchange.run())
         gone = asyncio.ensure_future(_hung_up(receive))
         try:
             await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -358,7 +374,7 @@ class Relay(Response):
             if not work.done():
                 work.cancel()
             await asyncio.gather(work, gone, return_exceptions=True)
-            self._ended()
+            self._ended(exchange.usages)
 
 
 async def _hung_up(receive: Callable[[], Awaitable[Any]]) -> None:
@@ -367,14 +383,23 @@ async def _hung_up(receive: Callable[[], Awaitable[Any]]) -> None:
         pass
 
 
-def _objective(vine: VineLM, given: Objective | None) -> Objective | None:
-    if vine.planner is None:
-        return given
-    verdict = vine.planner.annotated.verdict
-    found = given or (None if verdict is None else served_objective(verdict))
-    if found is None:
-        raise ConfigError("the plan has no verdict, so say what to plan for: an objective such as maximize accuracy")
-    return found
+class _ServedPlan(NamedTuple):
+    """What is served of the plan that is loaded at the moment: what to plan for, and the steps that it knows."""
+
+    planner: Any
+    objective: Objective | None
+    steps: frozenset[str]
+
+    @classmethod
+    def of(cls, vine: VineLM, given: Objective | None) -> _ServedPlan:
+        planner = vine.planner
+        if planner is None:
+            return cls(None, given, frozenset())
+        verdict = planner.annotated.verdict
+        found = given or (None if verdict is None else served_objective(verdict))
+        if found is None:
+            raise ConfigError("the plan has no verdict, so say what to plan for: an objective such as maximize accuracy")
+        return cls(planner, found, frozenset(stage.name for stage in planner.annotated.template.base.stages))
 
 
 def _body_of(content: bytes) -> dict[str, Any]:
@@ -393,6 +418,12 @@ def _body_of(content: bytes) -> dict[str, Any]:
     for name, kind in (("stream", bool), ("stream_options", dict), ("tools", list)):
         if body.get(name) is not None and not isinstance(body[name], kind):
             raise Refused(400, "invalid_type", f"{name} must be {_KINDS[kind]}", param=name)
+    try:
+        too_many = too_many_in(body)
+    except RecursionError:
+        raise Refused(400, "invalid_json", "the body is nested too deeply") from None
+    if too_many is not None:
+        raise Refused(400, "integer_above_max_value", f"{too_many} is too large: at most {MOST_COUNT}", param=too_many)
     return body
 
 

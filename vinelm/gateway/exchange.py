@@ -16,7 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.prompt_values import ChatPromptValue
 
 from vinelm.adapters.calls.fallback_model import FallbackModel
-from vinelm.adapters.langchain.openai_form import OpenAIAnswer, aevents, asked_of, told, whole_answer
+from vinelm.adapters.langchain.openai_form import OpenAIAnswer, aevents, asked_of, error_body, told, whole_answer
 from vinelm.adapters.langgraph.runs.chat_call import ChatCall
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT
@@ -29,7 +29,14 @@ from vinelm.catalog.secrets import redacted
 from vinelm.errors import CallError, VineLMError
 from vinelm.gateway.answer import ChatAnswer, EventReader
 from vinelm.gateway.open_requests import OpenRequest
-from vinelm.gateway.wire import UpstreamAnswer, WireSender, address_of, states_usage, wire_request
+from vinelm.gateway.wire import (
+    UpstreamAnswer,
+    WireSender,
+    address_of,
+    refuse_billed_apart,
+    states_usage,
+    wire_request,
+)
 from vinelm.replay.formats.chat import format_of, settings_of, tools_of, usage_of
 from vinelm.replay.recorder import CallFile
 from vinelm.requests.names import scoped
@@ -74,6 +81,9 @@ class Exchange:
         record: the file of calls; None: none are written.
         call: as its client sent it.
         send: of ASGI.
+
+    Attributes:
+        usages: what the call has cost, once it is over: of each model that was asked.
     """
 
     def __init__(self, vine: VineLM, http: Any, record: CallFile | None, call: ClientCall, send: Send) -> None:
@@ -82,7 +92,8 @@ class Exchange:
         self._entry = ""
         self._answer = ChatAnswer()
         self._upstream: UpstreamAnswer | None = None
-        self._usage: Usage | None = None
+        self._passes = False
+        self.usages: tuple[Usage, ...] = ()
         self._is_stream = bool(call.body.get("stream"))
 
     async def run(self) -> None:
@@ -102,19 +113,22 @@ class Exchange:
         call, adapter = self._call, self._vine.adapter
         try:
             begun = await ChatCall.abegin(adapter, call.step, default=call.default, falls_back=False)
-            async with begun:
-                await self._answered(begun.scope)
+            try:
+                async with begun:
+                    await self._answered(begun.scope)
+            finally:
+                self.usages = begun.scope.usages
         except VineLMError as error:
             if isinstance(error, CallError) and self._is_whole(error):
                 return None  # the client has it
             await self._failed(error)
             return redacted(str(error))[:500]
         except RecursionError:
-            await self._refuse(400, "invalid_request_error", "invalid_json", "the body is nested too deeply")
+            await self._refuse(400, "invalid_json", "the body is nested too deeply")
             return "the body is nested too deeply"
         except Exception as error:  # its words may hold a prompt
             _LOG.error("the gateway failed at a call: unexpected %s", type(error).__name__)
-            await self._refuse(500, "server_error", "internal_error", "the gateway failed at this call")
+            await self._refuse(500, "internal_error", "the gateway failed at this call")
             return f"unexpected {type(error).__name__}"
         return None
 
@@ -139,6 +153,9 @@ class Exchange:
         """Pass the answer of one model on as it comes; a whole one is ``kept``."""
         binding: CallBinding | None = answering.binding if isinstance(answering, RemoteChatModel) else None
         address = None if binding is None else address_of(binding.provider, binding.model)
+        self._passes = binding is not None and address is not None
+        if binding is not None and binding.call.guard is not None and not self._passes:
+            refuse_billed_apart(self._call.body)
         pieces = self._translated(answering)
         if binding is not None and address is not None:
             assert isinstance(answering, RemoteChatModel)
@@ -162,8 +179,9 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": b""})
 
     def _is_whole(self, error: CallError) -> bool:
-        """Whether an answer came whole and is none only by our measure."""
-        return error.kind in _WHOLE and (self._has_begun or (self._upstream is not None and self._upstream.status == 200))
+        """Whether the client has the provider's own answer, which came whole and is none only by our measure."""
+        came = self._has_begun or (self._upstream is not None and self._upstream.status == 200)
+        return error.kind in _WHOLE and self._passes and came
 
     async def _wired(self, chat: RemoteChatModel, binding: CallBinding, address: Any) -> AsyncGenerator[bytes]:
         """Yield the bytes of the provider's own answer."""
@@ -180,7 +198,7 @@ class Exchange:
         sender = WireSender(self._http, binding.provider, (binding.inner, address), hides_usage=hides)
         self._answer = sender.answer
         try:
-            async with aclosing(chat.raw(request, sender, self._used)) as pieces:
+            async with aclosing(chat.raw(request, sender)) as pieces:
                 async for piece in pieces:
                     self._upstream = sender.upstream
                     yield piece.data  # type: ignore[attr-defined]
@@ -206,9 +224,6 @@ class Exchange:
                     self._answer.read(event, seen)
             yield data
 
-    def _used(self, usage: Usage) -> None:
-        self._usage = usage
-
     # -- what the client gets ----------------------------------------------------------------------------------------------
 
     async def _begin(self, status: int, kind: bytes, headers: Mapping[str, str]) -> None:
@@ -231,7 +246,7 @@ class Exchange:
         if (
             not self._has_begun and isinstance(error, CallError) and error.kind == "auth"
         ):  # the operator's key, not the client's
-            await self._refuse(502, "vinelm_error", "upstream_auth", "the provider refused the gateway's own key")
+            await self._refuse(502, "upstream_auth", "the provider refused the gateway's own key")
         elif (
             not self._has_begun
             and upstream is not None
@@ -244,8 +259,8 @@ class Exchange:
             found = told(error)
             await self._refuse_with(found["status_code"], found["json"])
 
-    async def _refuse(self, status: int, kind: str, code: str, message: str) -> None:
-        await self._refuse_with(status, {"error": {"message": message, "type": kind, "param": None, "code": code}})
+    async def _refuse(self, status: int, code: str, message: str) -> None:
+        await self._refuse_with(status, error_body(status, message, code))
 
     async def _refuse_with(self, status: int, plain: Mapping[str, Any]) -> None:
         if self._has_begun:
@@ -261,7 +276,7 @@ class Exchange:
         record = self._file
         if record is None:
             return
-        call, usage = self._call, self._usage
+        call, usage = self._call, self.usages[-1] if self.usages else None
         model = self._vine.catalog[self._entry] if self._entry else None
         tokens = usage_of(self._answer.usage)
         is_known = usage is not None and not usage.tokens_estimated
@@ -307,9 +322,15 @@ def _shown(content: bytes) -> bytes | None:
         if len(content) > 1 << 16 or not isinstance(plain, dict) or "error" not in plain:
             return None
         inner = plain["error"] if isinstance(plain["error"], dict) else {"message": str(plain["error"])}
+        return json.dumps(_cleaned({**plain, "error": inner})).encode()
     except (ValueError, RecursionError):
         return None
-    cleaned = {
-        name: _ACCOUNT.sub("[account]", redacted(value)) if isinstance(value, str) else value for name, value in inner.items()
-    }
-    return json.dumps({**plain, "error": cleaned}).encode()
+
+
+def _cleaned(plain: Any) -> Any:
+    """JSON without keys and account numbers in its texts, however deep they stand."""
+    if isinstance(plain, dict):
+        return {_cleaned(name): _cleaned(value) for name, value in plain.items()}
+    if isinstance(plain, list):
+        return [_cleaned(value) for value in plain]
+    return _ACCOUNT.sub("[account]", redacted(plain)) if isinstance(plain, str) else plain

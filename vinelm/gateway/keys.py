@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import os
 import re
@@ -11,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,26 +23,27 @@ from vinelm.rows.observation import Usage
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS gateway_keys (
-    name TEXT PRIMARY KEY,  -- what the operator calls it; the key itself is nowhere
-    digest TEXT NOT NULL UNIQUE,  -- SHA-256 of the key, which is 256 random bits
+    name TEXT PRIMARY KEY,  -- given by the operator
+    digest TEXT NOT NULL UNIQUE,  -- SHA-256 of the key, which has 256 random bits and is not stored
     tenant TEXT NOT NULL,
     daily_usd REAL,  -- NULL: no cap
     calls_per_min INTEGER,  -- NULL: no limit
     made_at REAL NOT NULL,  -- Unix time
-    revoked_at REAL  -- NULL: it is good
+    revoked_at REAL  -- Unix time; NULL: not revoked
 );
 CREATE TABLE IF NOT EXISTS gateway_days (
     key TEXT NOT NULL,
     day INTEGER NOT NULL,  -- days since 1970-01-01, UTC
-    held_nano INTEGER NOT NULL,  -- billionths of a dollar: spent, or reserved by calls under way or of a process that died
-    spent_nano INTEGER NOT NULL,  -- those of calls that have ended
-    calls INTEGER NOT NULL,  -- those that have ended
+    held_nano INTEGER NOT NULL,  -- billionths of a dollar: spent, or reserved for calls under way or of a process that died
+    spent_nano INTEGER NOT NULL,  -- billionths of a dollar that calls have cost that are over
+    calls INTEGER NOT NULL,  -- calls that are over
     PRIMARY KEY (key, day)
 );
 """
 NANO = 1_000_000_000
 MOST_NANO = 1 << 61
-"""Of the key without a cap: more than there is."""
+"""The most that a call of a key without a cap counts for: the file holds 64 bits."""
+_LOG = logging.getLogger(__name__)
 BEGINS = "sk-vinelm-"
 """As keys of other services begin, so that tools that look for leaked ones find these, too."""
 WINDOW_S = 60.0
@@ -97,6 +99,10 @@ class KeyBook:
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600))
             self._connection = sqlite3.connect(self.path, timeout=1.0, isolation_level=None, check_same_thread=False)
+            tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if tables and "gateway_keys" not in tables:  # before anything of it is changed
+                self._connection.close()
+                raise ConfigError(f"{self.path}: is another program's database, and not a gateway's keys: name another file")
             self._connection.execute("PRAGMA journal_mode = WAL")
             # What a process has written survives its death; a power cut may lose the last moments.
             self._connection.execute("PRAGMA synchronous = NORMAL")
@@ -192,13 +198,24 @@ class KeyBook:
 
     # -- dollars -----------------------------------------------------------------------------------------------------------
 
-    def account(self, key: CallerKey) -> KeyAccount:
-        """Return what authorizes the calls of a key."""
-        return KeyAccount(self, key)
+    def account(self, key: CallerKey) -> KeyAccount | None:
+        """Return what authorizes the calls of a key; None if it has no cap: then :meth:`count` what they have cost."""
+        return None if key.daily_usd is None else KeyAccount(self, key, key.daily_usd)
 
-    def reserve(self, key: CallerKey, upper_nano: int) -> int | None:
+    def count(self, key: CallerKey, usages: Sequence[Usage]) -> None:
+        """Count what a call of a key without a cap has cost; if the file cannot be written, the log says so."""
+        cost_nano = min(sum(math.ceil(usage.cost_usd * NANO) for usage in usages), MOST_NANO)
+        calls = sum(bool(usage.model) for usage in usages)
+        with _noted(), self._writing():
+            self._connection.execute(
+                "INSERT INTO gateway_days VALUES (?, ?, ?, ?, ?) ON CONFLICT (key, day) DO UPDATE SET "
+                "held_nano = held_nano + excluded.held_nano, spent_nano = spent_nano + excluded.spent_nano, "
+                "calls = calls + excluded.calls",
+                (key.name, self._day(), cost_nano, cost_nano, calls),
+            )
+
+    def reserve(self, key: CallerKey, upper_nano: int, most: int) -> int | None:
         """Reserve so much for a call on this day, and return the day; None, and nothing is reserved, above the cap."""
-        most = MOST_NANO if key.daily_usd is None else int(key.daily_usd * NANO)
         day = self._day()
         if upper_nano > most:
             return None
@@ -219,13 +236,13 @@ class KeyBook:
                 (cost_nano - upper_nano, cost_nano, calls, key.name, day),
             )
 
-    def left_usd(self, key: CallerKey) -> float:
-        """Return what is left of a key's cap on this day."""
+    def held_usd(self, key: CallerKey) -> float:
+        """Return what a key has spent on this day, with what is reserved."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT held_nano FROM gateway_days WHERE key = ? AND day = ?", (key.name, self._day())
             ).fetchone()
-        return max((key.daily_usd or 0.0) - (row[0] if row else 0) / NANO, 0.0)
+        return float(row[0] / NANO) if row else 0.0
 
     def _day(self) -> int:
         return int(self._now() // 86_400)
@@ -253,26 +270,40 @@ def _key_of(row: Any) -> CallerKey:
     return CallerKey(name, tenant, daily_usd, calls_per_min, revoked_at is not None)
 
 
+@contextmanager
+def _noted() -> Iterator[None]:
+    """Write to the log that what a call has cost could not be: the call itself is over."""
+    try:
+        yield
+    except KeysUnwritable as error:
+        _LOG.error("%s: what a call has cost is not in it", error)
+
+
 class KeyAccount:
-    """Authorizes the calls of one key; a :class:`~vinelm.requests.protocols.CallGuard`."""
+    """Authorizes the calls of one key with a cap; a :class:`~vinelm.requests.protocols.CallGuard`."""
 
-    __slots__ = ("_book", "_key")
+    __slots__ = ("_book", "_daily_usd", "_key")
 
-    def __init__(self, book: KeyBook, key: CallerKey) -> None:
-        self._book, self._key = book, key
+    def __init__(self, book: KeyBook, key: CallerKey, daily_usd: float) -> None:
+        self._book, self._key, self._daily_usd = book, key, daily_usd
 
     def authorize(self, upper_usd: float) -> KeyPermit:
         """Reserve money for a call.
 
         Raises:
-            CallRefused: The key's cap of the day does not allow the call.
+            CallRefused: The key's cap of the day does not allow the call, or the file cannot be written now.
         """
         upper_nano = math.ceil(upper_usd * NANO)
-        day = self._book.reserve(self._key, upper_nano)
+        try:
+            day = self._book.reserve(self._key, upper_nano, int(self._daily_usd * NANO))
+        except KeysUnwritable as error:  # of this call alone: the next one may be written again
+            _LOG.error("%s: a call was refused", error)
+            raise CallRefused("the gateway's file of keys cannot be written, so no cap can be kept: try again later") from None
         if day is None:
+            left_usd = max(self._daily_usd - self._book.held_usd(self._key), 0.0)
             raise CallRefused(
-                f"the call may cost up to ${upper_usd:.6f}, and ${self._book.left_usd(self._key):.6f} is left of this key's "
-                f"${self._key.daily_usd:g} for today (UTC): ask for fewer tokens, or wait until tomorrow"
+                f"the call may cost up to ${upper_usd:.6f}, and ${left_usd:.6f} is left of this key's "
+                f"${self._daily_usd:g} for today (UTC): ask for fewer tokens, or wait until tomorrow"
             )
         return KeyPermit(self._book, self._key, day, upper_nano)
 
@@ -296,8 +327,9 @@ class KeyPermit:
 
     def _settle(self, cost_nano: int, *, calls: int) -> None:
         if not self._is_settled:
-            self._is_settled = True  # where this fails, the reservation stays
-            self._book.settle(self._key, self._day, self._upper_nano, cost_nano, calls=calls)
+            self._is_settled = True
+            with _noted():  # the reservation stays then
+                self._book.settle(self._key, self._day, self._upper_nano, cost_nano, calls=calls)
 
 
 def digest_of(key: str) -> str:

@@ -24,13 +24,15 @@ class OpenRequest:
     """One request.
 
     Attributes:
+        key: The caller and the name that he gave it; None if he gave none, and it has one call alone.
         name: What its caller calls it, or what it was called.
         context: The settings of its run, by whose identity the run is found.
         asked: The objective that its first call has asked for; None if it asked for none.
         calls: Those under way.
-        used_s: When its last call began or ended.
+        used_s: When its last call ended.
     """
 
+    key: tuple[str, str] | None
     name: str
     context: RunContext
     asked: Objective | None
@@ -48,7 +50,8 @@ class OpenRequests:
 
     def __init__(self, vine: Any, *, now: Callable[[], float] = time.monotonic) -> None:
         self._vine, self._now = vine, now
-        self._named: OrderedDict[tuple[str, str], OpenRequest] = OrderedDict()
+        self._named: dict[tuple[str, str], OpenRequest] = {}
+        self._idle: OrderedDict[tuple[str, str], OpenRequest] = OrderedDict()  # of them: the longest idle one is the first
 
     def __len__(self) -> int:
         """Number of requests that a caller has named."""
@@ -78,35 +81,36 @@ class OpenRequests:
             ConfigError: the request has begun with another objective.
         """
         self._forget_idle()
-        found = self._named.get((caller, name)) if is_named else None
+        key = (caller, name) if is_named else None
+        found = None if key is None else self._named.get(key)
         if found is None:
             context = replace(self._vine.context(objective, request_id=name), configurable=configurable)
-            found = OpenRequest(name, context, asked)
-            if is_named:
-                self._named[caller, name] = found
+            found = OpenRequest(key, name, context, asked)
         elif asked is not None and asked != found.asked:
             raise ConfigError("x-vinelm-objective differs from that of the request's first call: say it once")
-        if is_named:
-            self._named.move_to_end((caller, name))
+        if key is not None:
+            self._named[key] = found
+            self._idle.pop(key, None)
         found.calls += 1
-        found.used_s = self._now()
         return found
 
-    def end_call(self, request: OpenRequest, *, is_named: bool) -> None:
+    def end_call(self, request: OpenRequest) -> None:
         """Note that a call has ended; a request that nobody else can call is over with it."""
         request.calls -= 1
         request.used_s = self._now()
-        if not is_named:
+        if request.key is None:
             self._end(request)
+        elif not request.calls:
+            self._idle[request.key] = request
 
     def _forget_idle(self) -> None:
-        """End the requests that were not called for long, and the oldest where there are too many: each first in the order."""
+        """End the requests that were not called for long, and the longest idle ones where there are too many."""
         until = self._now() - IDLE_S
-        while self._named:
-            key, oldest = next(iter(self._named.items()))
-            if oldest.calls or not (oldest.used_s < until or len(self._named) >= MOST):
+        while self._idle:
+            key, oldest = next(iter(self._idle.items()))
+            if oldest.used_s >= until and len(self._named) < MOST:
                 return
-            del self._named[key]
+            del self._idle[key], self._named[key]
             self._end(oldest)
 
     def _end(self, request: OpenRequest) -> None:

@@ -7,9 +7,10 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from vinelm.adapters.langchain.openai_form import error_body
 from vinelm.errors import ConfigError
 from vinelm.extras import required_extra
-from vinelm.gateway.app import LIMITS, Gateway, error_body
+from vinelm.gateway.app import LIMITS, Gateway
 
 with required_extra("gateway", "the gateway"):
     import uvicorn

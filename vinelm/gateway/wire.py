@@ -16,7 +16,15 @@ from vinelm.backends.remote.meter import ModelRequest
 from vinelm.backends.remote.provider import ChatAddress, Provider
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.catalog import Model
-from vinelm.catalog.billed_settings import answers_in, dearer_in, limit_in, other_model_in, speaks_in, stored_in
+from vinelm.catalog.billed_settings import (
+    answers_in,
+    billed_apart_in,
+    dearer_in,
+    limit_in,
+    other_model_in,
+    speaks_in,
+    stored_in,
+)
 from vinelm.catalog.model import entries_of
 from vinelm.errors import UNSUPPORTED_CALL, ConfigError
 from vinelm.gateway.answer import AnswerPiece, ChatAnswer, EventReader
@@ -24,20 +32,28 @@ from vinelm.gateway.answer import AnswerPiece, ChatAnswer, EventReader
 LIMITS = ("max_tokens", "max_completion_tokens")
 
 
-class SaidMessage(NamedTuple):
-    """A message of a prompt, as bounds of dollars look at it."""
+_TYPES: Mapping[Any, str] = {"developer": "system", "user": "human", "assistant": "ai"}
+"""LangChain's word for the role of a message, where it is another: the same prompt then has one beginning, whoever sends it."""
 
-    content: Any
+
+class SaidMessage(NamedTuple):
+    """A message of a prompt, as bounds of dollars and replicas look at it: with the fields of LangChain's."""
+
+    type: str
+    content: str | list[Any]
     text: str
 
     @classmethod
-    def of(cls, message: Any) -> SaidMessage:
+    def of(cls, message: Mapping[str, Any]) -> SaidMessage:
         """Return a message of a body."""
-        content = message.get("content") if isinstance(message, Mapping) else None
+        role, content = str(message.get("role")), message.get("content")
+        kind = _TYPES.get(role, role)
         if isinstance(content, list):
-            parts = [part.get("text") for part in content if isinstance(part, Mapping)]
-            return cls(content, "".join(part for part in parts if isinstance(part, str)))
-        return cls(content, content if isinstance(content, str) else "")
+            parts = [part for part in content if isinstance(part, dict | str)]
+            texts = [part if isinstance(part, str) else part.get("text") for part in parts]
+            return cls(kind, parts, "".join(text for text in texts if isinstance(text, str)))
+        said = content if isinstance(content, str) else ""
+        return cls(kind, said, said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +86,12 @@ def wire_request(
         asked: the body.
         model: that is called.
         address: of it.
-        is_own: the client named this model; else his limit of an answer is named as this one's server does.
-        is_capped: dollars are: a limit is stated, and what has no bound is refused.
-        refused: settings that the model is known to refuse: left out, unless the client sent them to the model that he named.
+        is_own: the client named this model. Otherwise the limit of the answer is renamed to what this model's server calls it.
+        is_capped: the call counts toward a cap of dollars: it is sent with a limit, and settings without a bound are refused.
+        refused: settings that the model is known to refuse. They are left out unless the client named this model.
 
     Raises:
-        ConfigError: a setting whose price cannot be bounded, under a cap.
+        ConfigError: under a cap, a setting whose price cannot be bounded.
     """
     body: dict[str, Any] = {**asked, **address.body, "model": model.model_id}
     added = set()
@@ -131,12 +147,25 @@ def _refuse_unbounded(asked: Mapping[str, Any], model: Model, stated: Mapping[st
             raise ConfigError(f"{name} is {value!r}: it must be a whole number from 1 to 128", code=UNSUPPORTED_CALL)
     if (tier := dearer_in(asked)) is not None:
         raise ConfigError(
-            f"{tier[0]} = {tier[1]!r} costs more than the list price, and this key has a cap: leave it out",
+            f"{tier[0]} = {tier[1]!r} costs more than the list price, and a cap of dollars holds for this call: leave it out",
             code=UNSUPPORTED_CALL,
         )
+    refuse_billed_apart(asked)
     others = {name: value for name, value in asked.items() if name != "model"}
     if other_model_in(others, model.model_id) is not None:
-        raise ConfigError("a call under a cap names one model, in `model`: leave the others out", code=UNSUPPORTED_CALL)
+        raise ConfigError(
+            "a cap of dollars holds for this call, so it can name one model only: leave out all but `model`",
+            code=UNSUPPORTED_CALL,
+        )
+
+
+def refuse_billed_apart(asked: Mapping[str, Any]) -> None:
+    """Raise :class:`ConfigError` if a call under a cap has the server do what is billed apart from tokens."""
+    if (name := billed_apart_in(asked)) is not None:
+        raise ConfigError(
+            f"{name} may be billed apart from tokens, and a cap of dollars holds for this call: leave it out",
+            code=UNSUPPORTED_CALL,
+        )
 
 
 class WireRefusal(Exception):
@@ -226,9 +255,9 @@ class WireSender:
                 return
             events = EventReader(hides_usage=self._hides_usage)
             async for data in response.aiter_bytes():
-                if found := list(events.feed(data)):
+                if found := events.feed(data):
                     yield self._piece(found)
-            if found := list(events.end()):
+            if found := events.end():
                 yield self._piece(found)
         finally:
             await response.aclose()

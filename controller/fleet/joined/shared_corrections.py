@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from hashlib import blake2b
+from weakref import WeakSet
 
 from vinelm.controller.fleet.member import Chore
 from vinelm.controller.fleet.redis_link import RedisLink
@@ -33,17 +34,23 @@ return tostring(factor)
 
 
 class SharedCorrections(Chore):
-    """Keeps the corrections of this process in step with the fleet; a chore of the member's thread."""
+    """Keeps the corrections of this process in step with the fleet; a chore of the member's thread.
+
+    A correction without another holder is forgotten: callers name objectives, and may name new ones without end.
+    """
 
     def __init__(self) -> None:
-        self._controls: dict[str, SpendControl] = {}
+        self._controls: WeakSet[SpendControl] = WeakSet()
         self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Number of corrections."""
+        return len(self._controls)
 
     def add(self, control: SpendControl) -> None:
         """Correct this budget together with the other processes that serve the same objective; once is enough."""
-        key = blake2b(repr(control.objective).encode(), digest_size=8).hexdigest()
         with self._lock:
-            self._controls.setdefault(key, control)
+            self._controls.add(control)
 
     def do(self, link: RedisLink) -> None:
         """Hand over what was counted and take the factor.
@@ -52,8 +59,9 @@ class SharedCorrections(Chore):
             FleetUnreachable: Redis does not answer. What was counted for it is lost to the others.
         """
         with self._lock:
-            controls = list(self._controls.items())
-        for key, control in controls:
+            controls = list(self._controls)
+        for control in controls:
+            key = blake2b(repr(control.objective).encode(), digest_size=8).hexdigest()
             counted = control.take_counted()
             constants = (EVERY, MEMORY, STEP, MOST, KEPT_MS)
             factor = link.run_script(CORRECT, [f"correction:{key}"], [*counted, control.factor, *constants])
@@ -62,5 +70,5 @@ class SharedCorrections(Chore):
     def go_alone(self, link: RedisLink) -> None:
         """Correct by what this process counts itself, from the last factor on."""
         with self._lock:
-            for control in self._controls.values():
+            for control in self._controls:
                 control.follow(None)

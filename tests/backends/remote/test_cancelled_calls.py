@@ -94,3 +94,35 @@ def test_a_call_that_is_cancelled_at_any_of_its_awaits_is_booked_once_and_leaves
         ends.add((is_cancelled, bool(billed_usd)))
         made.close()
     assert ends == {(True, False), (True, True), (False, True)}
+
+
+@pytest.mark.parametrize("what", ["the record", "the observer", "the guard"])
+def test_whatever_fails_at_the_end_of_a_call_nothing_stays_reserved(monkeypatch, what):
+    """The call is reported as well, where there is something to report."""
+    made, guard = _Ready(lambda url, timeout_s: Sold(bills=[]), "http://127.0.0.1:9/v1"), SpendGuard(1.0)
+    authorize, told, reported = guard.authorize, made.usages.append, []
+
+    def authorized(upper_usd):
+        permit = authorize(upper_usd)
+        monkeypatch.setattr(type(permit), "settle", broken)
+        return permit
+
+    def broken(*_):
+        raise OSError("broken")
+
+    def on_usage(usage):
+        told(usage)
+        reported.append(usage)
+        if what == "the observer":
+            broken()
+
+    if what == "the record":
+        monkeypatch.setattr("vinelm.backends.remote.meter.MeteredCall.usage", broken)
+    if what == "the guard":
+        monkeypatch.setattr(guard, "authorize", authorized)
+    call = CallContext(stage="s", prefix=("m",), clock=WallClock(), guard=guard, on_usage=on_usage)
+    with pytest.raises(OSError, match="broken"):
+        asyncio.run(made.backend.chat_model(made.model, call).ainvoke("2 + 2?"))
+    assert guard.reserved_usd == 0.0
+    assert len(reported) == (what != "the record")
+    made.close()

@@ -36,6 +36,20 @@ def test_the_first_leads_and_all_others_get_its_answer():
     assert calls.ask("d", leads=True).result(0) == "said"
 
 
+def test_whoever_waits_is_told_though_the_answer_cannot_be_kept():
+    class Broken(Memory):
+        def keep(self, digest, said):
+            raise OSError("no space")
+
+    calls = EqualCalls(Broken())
+    calls.ask("d", leads=True)
+    waiting = calls.ask("d", leads=False)
+    with pytest.raises(OSError, match="no space"):
+        calls.end("d", "said")
+    assert waiting.result(0) == "said"
+    assert calls.ask("d", leads=True).result(0) is None, "nobody leads"
+
+
 def test_a_leader_without_an_answer_is_followed_by_one_of_those_who_wait():
     calls = EqualCalls(Memory())
     calls.ask("d", leads=True)

@@ -13,6 +13,7 @@ import pytest
 from kit.catalogs import local_entries
 
 from vinelm.cli.main import main
+from vinelm.gateway import KeyBook
 
 
 @pytest.fixture
@@ -20,6 +21,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TEST_UPSTREAM_KEY", "sk-upstream-0123456789ab")
     (tmp_path / "models.toml").write_text(local_entries("http://127.0.0.1:9/v1", "big", key_env="TEST_UPSTREAM_KEY"))
+    KeyBook(tmp_path / "empty.db").close()
     return tmp_path
 
 
@@ -36,6 +38,9 @@ def folder(tmp_path, monkeypatch):
         ("gateway --port 70000", "ports end at 65535"),
         ("gateway --host 0.0.0.0", "vinelm keys add"),
         ("gateway --keys models.toml", "cannot hold the gateway's keys"),
+        ("gateway --keys none.db", "--keys none.db: there is no key in it"),
+        ("gateway --keys empty.db", "--keys empty.db: there is no key in it"),
+        ("gateway --record calls.jsonl --no-record", "--record and --no-record contradict"),
         ("keys list", "there are no keys"),
         ("keys revoke bob", "there are no keys"),
         ("keys add a/b", "letters, digits"),

@@ -188,7 +188,10 @@ def told(error: VineLMError) -> dict[str, Any]:
     """Return the response by which the SDK raises its own error, with the one line of ours."""
     kind = error.kind if isinstance(error, CallError) else "malformed"
     status, code = _STATUS.get(kind, (500, kind))
-    return {
-        "status_code": status,
-        "json": {"error": {"message": str(error), "type": "vinelm_error", "code": code, "param": None}},
-    }
+    return {"status_code": status, "json": error_body(status, str(error), code)}
+
+
+def error_body(status: int, message: str, code: str = "bad_request", param: str | None = None) -> dict[str, Any]:
+    """Return an error in OpenAI's form, for an answer with this HTTP status."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}

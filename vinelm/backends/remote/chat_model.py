@@ -234,21 +234,15 @@ class RemoteChatModel(BoundChatModel):
             async for piece in pieces:
                 yield piece
 
-    def raw(self, request: ModelRequest, sender: Sends, on_usage: Callable[[Usage], None]) -> AsyncGenerator[RawPiece]:
+    def raw(self, request: ModelRequest, sender: Sends) -> AsyncGenerator[RawPiece]:
         """Make one attempt by ``sender``, and yield the pieces that it gives; metered, limited and reported as any other call.
 
         Args:
             request: what the sender asks.
             sender: makes the attempt; its pieces are :class:`~vinelm.backends.remote.meter.RawPiece`.
-            on_usage: is told what the call has cost, too.
         """
         bound: CallBinding = self.binding
-
-        def used(usage: Usage) -> None:
-            bound.call.on_usage(usage)
-            on_usage(usage)
-
-        call = replace(bound.call, on_usage=used, on_exchange=None)
+        call = replace(bound.call, on_exchange=None)
         once = replace(bound, call=call, sender=sender, policy=RetryPolicy(max_retries=0), prompts=None, chosen=None)
         pieces: Any = _Account(once, request, is_handed_out=True).apieces()
         return cast("AsyncGenerator[RawPiece]", pieces)
@@ -687,21 +681,28 @@ class _Account:
         failure: FailureKind | None = error.kind if isinstance(error, AttemptFailed) else None
         if isinstance(error, Exception) and not is_ours:
             failure = "unknown"
-        usage = self._usage or self._metered.usage(failure)
+        said: str | None = None
         try:
+            usage = self._usage or self._metered.usage(failure)
             self._report(usage)
-        finally:
-            if self._permit is not None:
-                self._permit.close()
-            if self._leads and self._equal is not None and self._digest is not None:
-                self._equal.end(self._digest, None if error is not None or self._last else kept_text(self._answer, usage))
+            if self._leads and error is None and not self._last:
+                said = kept_text(self._answer, usage)
+        finally:  # whatever fails: nothing stays reserved, and no equal call waits in vain
+            try:
+                if self._permit is not None:
+                    self._permit.close()
+            finally:
+                if self._leads and self._equal is not None and self._digest is not None:
+                    self._equal.end(self._digest, said)
         return is_ours
 
     def _report(self, usage: Usage) -> None:
-        if self._permit is not None:
-            self._permit.settle(usage)
         call = self._bound.call
-        call.on_usage(usage)
+        try:
+            if self._permit is not None:
+                self._permit.settle(usage)
+        finally:
+            call.on_usage(usage)
         if call.on_exchange is not None:
             call.on_exchange(self._request.messages, message_of(self._answer or self._joined()))
 

@@ -83,9 +83,14 @@ class EqualCalls:
 
     def end(self, digest: str, said: str | None) -> None:
         """End a call that leads: keep its answer, and tell it to whoever waits; None: the first of these leads now."""
-        if said is not None:
-            with suppress(StoreError):  # the price of the call cannot be written either, and that is told
-                self._kept.keep(digest, said)
+        try:
+            if said is not None:
+                with suppress(StoreError):  # the price of the call cannot be written either, and that is told
+                    self._kept.keep(digest, said)
+        finally:
+            self._tell(digest, said)
+
+    def _tell(self, digest: str, said: str | None) -> None:
         with self._lock:
             waiting = self._waiting.pop(digest)
         # With an answer all who wait get it. Without one the first that can still make the call gets None and leads; those who

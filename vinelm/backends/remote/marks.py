@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import BaseMessage
 
 from vinelm.backends.prompt_text import canonical, message_text
 from vinelm.backends.remote.meter import ModelRequest
@@ -32,7 +32,7 @@ def prompt_parts(request: ModelRequest) -> list[str]:
 
 def _in_order(messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage]]:
     for is_system in (True, False):
-        yield from ((place, one) for place, one in enumerate(messages) if isinstance(one, SystemMessage) is is_system)
+        yield from ((place, one) for place, one in enumerate(messages) if (one.type == "system") is is_system)
 
 
 class Marks(ABC):

@@ -17,6 +17,7 @@ from vinelm.errors import ConfigError
 
 KEYS_FILE = "gateway.db"
 keys_option = option("--keys DB", "Keys of callers, as `vinelm keys` makes them.", Path, default=KEYS_FILE)
+RECORD_FILE = "calls.jsonl"
 
 
 @click.command("gateway", short_help="Serve OpenAI's chat completions: record calls, keep caps, run the plan.")
@@ -26,9 +27,11 @@ keys_option = option("--keys DB", "Keys of callers, as `vinelm keys` makes them.
 )
 @option("--host ADDRESS", "Address to listen on. All but this machine's own needs keys.", default="127.0.0.1")
 @option("--port N", "Port to listen on; 0 takes a free one.", Count(), default=4000)
-@keys_option
+@option("--keys DB", f"Keys of callers, as `vinelm keys` makes them [default: {KEYS_FILE}, if it exists].", Path)
 @option(
-    "--record FILE", "Write each call there, with prompt and answer: `vinelm replay` reads it.", Path, default="calls.jsonl"
+    "--record FILE",
+    f"Write each call there, with prompt and answer: `vinelm replay` reads it [default: {RECORD_FILE}].",
+    Path,
 )
 @flag("--no-record", "Write no calls.")
 @option(
@@ -43,8 +46,8 @@ def command(
     models: str,
     host: str,
     port: int,
-    keys: Path,
-    record: Path,
+    keys: Path | None,
+    record: Path | None,
     no_record: bool,
     steps: tuple[str, ...],
     evidence: Path | None,
@@ -81,8 +84,13 @@ def command(
                 raise ConfigError(f"{what} has no effect without a plan: name its file, or leave it out")
     if port > 65_535:
         raise ConfigError(f"--port is {port}: ports end at 65535")
-    book = KeyBook(keys) if keys.exists() else None
-    if book is not None and not book.has_keys:
+    if record is not None and no_record:
+        raise ConfigError("--record and --no-record contradict each other: leave one out")
+    file, record = Path(KEYS_FILE) if keys is None else keys, record or Path(RECORD_FILE)
+    book = KeyBook(file) if file.exists() else None
+    if book is None or not book.has_keys:
+        if keys is not None:  # who names a file wants callers to need a key
+            raise ConfigError(f"--keys {keys}: there is no key in it: `vinelm keys add NAME --keys {keys}` makes one")
         book = None
     vine = VineLM(_models(models), trie=trie, evidence=evidence, allow_unproven=allow_unproven, fallback=trie is not None)
     gateway = Gateway(vine, keys=book, record=None if no_record else record, objective=objective, steps=_named(steps))
@@ -92,7 +100,7 @@ def command(
     def listening(url: str) -> None:
         say(f"Listening on {url} (Ctrl-C ends)", bold=True)
         say(
-            f"Callers need a key of {keys}."
+            f"Callers need a key of {file}."
             if book is not None
             else "Every program of this machine is served: there are no keys."
         )

@@ -188,6 +188,11 @@ class InvocationScope(OneProcess):
         """True if the run itself keeps the path, because no channel of the root graph carries all of it."""
         return self._run.places is not None
 
+    @property
+    def usages(self) -> tuple[Usage, ...]:
+        """What its calls have reported so far, those of failed attempts included."""
+        return tuple(self._usages)
+
     def note_failure(self, what: str, error: Exception) -> None:
         """Note in the trace that ``what`` of VineLM itself has failed."""
         self._run.note_failure(what, error, self.path[:-1], self.stage)
