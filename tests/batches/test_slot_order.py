@@ -142,3 +142,23 @@ def test_more_calls_than_slots_change_nothing_that_is_known():
     calls.over(first, 0.0)
     third = calls.waits(2, 0, prompt(0, DOCUMENTS[0], 1), order)
     assert order._held(third)[0] > 100
+
+
+class Counted(int):
+    """A digest that counts how often it is looked up."""
+
+    looked_up = 0
+
+    def __hash__(self):
+        Counted.looked_up += 1
+        return int.__hash__(self)
+
+
+def test_a_rank_looks_a_prompt_up_once_whatever_the_number_of_slots():
+    order, calls = SlotOrder(16), CallOrder(100)
+    for n in range(16):
+        calls.sent(calls.waits(n, 0, prompt(0, DOCUMENTS[0], n), order))
+    waiting = calls.waits(20, 0, prompt(0, DOCUMENTS[0], 20), order)
+    waiting.points = [Counted(point) for point in waiting.points]
+    assert calls.rank(waiting)[0], "one with the same document is under way"
+    assert 0 < Counted.looked_up <= 2 * len(waiting.points)

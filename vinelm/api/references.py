@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vinelm.evaluation.judging.referred_rows import ReferredAnswer, ReferredRows
 from vinelm.judging import AsToday
+from vinelm.plans.assignment import place_of
 from vinelm.profiler.sampling.runs import run_of, whole_path
 from vinelm.requests.workflow import Workflow
 from vinelm.rows.observation import Cell, Observation
@@ -134,7 +135,7 @@ class References:
             if pair not in self._same:  # a sampler asks in every round, and executing SQL takes time
                 self._same[pair] = is_today or self.scorer.same(one.message, message)
             is_same = self._same[pair]
-            is_audited = is_same and not is_today and _drawn(f"{one.digest} {digest}") < share
+            is_audited = is_same and not is_today and place_of(f"{one.digest} {digest}") < share
             found[digest] = ReferredAnswer(
                 unit=unit, is_today=is_today, is_same=is_same, is_audited=is_audited, may_hide=share > 0.0
             )
@@ -179,7 +180,7 @@ def ask(store: ObservationStore, verdict: Verdict) -> None:
         {
             "unit_id": (unit := referred.answers[request][digest].unit),
             "model": digest,
-            "is_today_left": _drawn(f"{unit} {digest}") < 0.5,
+            "is_today_left": place_of(f"{unit} {digest}") < 0.5,
         }
         for request, digest in verdict.by_today.questions
     )
@@ -189,8 +190,3 @@ def _message(text: str) -> dict[str, Any]:
     """An answer, which is kept as canonical JSON, as answers are compared and shown."""
     value = json.loads(text)
     return {"content": value if isinstance(value, str) else "" if value is None else canonical(value), "tool_calls": []}
-
-
-def _drawn(text: str) -> float:
-    """A number in [0, 1) that looks drawn by chance, and is always the same for a text."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7]) / 2**56

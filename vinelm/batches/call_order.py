@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vinelm.batches.slot_order import SlotOrder
-from vinelm.prompts.radix import points_of
+from vinelm.prompts.radix import known_tokens, points_of
 from vinelm.prompts.shape import Shape
 
 EVIDENCE = 8
@@ -130,7 +130,7 @@ class CallOrder:
             self._left -= 1
             self.version += not self._left
         mine = self._under_way[call.position].points
-        call.expected, call.own = (_known(known, call) for known in (self._sent, mine))
+        call.expected, call.own = (known_tokens(call.points, call.tokens, known) for known in (self._sent, mine))
         mine.update(call.points)
         self._sent.update(dict.fromkeys(call.points))
         _forget(self._sent)
@@ -169,16 +169,6 @@ class CallOrder:
         if has_lost or sums.own < OWN * sums.total:
             self._is_across = True
             self.version += 1
-
-
-def _known(known: dict[int, None] | set[int], call: WaitingCall) -> int:
-    """Tokens of the longest known prefix of a prompt."""
-    tokens = 0
-    for point, here in zip(call.points, call.tokens, strict=True):
-        if point not in known:
-            break
-        tokens = here
-    return tokens
 
 
 def _forget(known: dict[int, int] | dict[int, None]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from vinelm.prompts.radix import known_tokens
 from vinelm.prompts.shape import BLOCK_TOKENS
 
 EVIDENCE_CALLS = 50
@@ -37,15 +39,6 @@ class _Slot:
     other: int = 0  # those beyond, which another slot held
     used: int = 0
 
-    def tokens(self, call: Prompted) -> int:
-        """Return how much of a prompt it holds, from the beginning."""
-        found = 0
-        for point, here in zip(call.points, call.tokens, strict=True):
-            if point not in self.points:
-                break
-            found = here
-        return found
-
 
 @dataclass(slots=True)
 class _Seen:
@@ -73,6 +66,10 @@ class SlotOrder:
     slots: int
     is_used: bool = True
     _slots: list[_Slot] = field(default_factory=list)
+    # How many slots hold each prefix: each waiting call is ranked again whenever a call is sent or ends, so that a rank looks
+    # its prompt up once, not once a slot.
+    _idle: Counter[int] = field(default_factory=Counter)
+    _busy: Counter[int] = field(default_factory=Counter)
     _clock: int = 0
     _seen: _Seen = field(default_factory=_Seen)
 
@@ -87,8 +84,7 @@ class SlotOrder:
 
     def _held(self, call: Prompted) -> tuple[int, int]:
         """Tokens of a prompt that a free slot holds, and that one with a call under way does."""
-        idle = max((slot.tokens(call) for slot in self._slots if slot.call is None), default=0)
-        return idle, max((slot.tokens(call) for slot in self._slots if slot.call is not None), default=0)
+        return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:
         """Note that a call is sent: to the free slot that holds most of its prompt, else the one that was used longest ago."""
@@ -96,9 +92,11 @@ class SlotOrder:
         if not free:
             return
         idle, busy = self._held(call)
-        slot = max(free, key=lambda one: (one.tokens(call), -one.used))
+        slot = max(free, key=lambda one: (known_tokens(call.points, call.tokens, one.points), -one.used))
         self._clock += 1
+        _take(self._idle, slot.points)
         slot.points, slot.call, slot.used = frozenset(call.points), call, self._clock
+        self._busy.update(slot.points)
         slot.own, slot.other = idle, max(busy - idle, 0)
 
     def ended(self, call: Prompted, cached: float | None) -> None:
@@ -107,6 +105,8 @@ class SlotOrder:
         if slot is None:
             return
         slot.call = None
+        _take(self._busy, slot.points)
+        self._idle.update(slot.points)
         if cached is None or not call.tokens:
             return
         tokens, seen = round(cached * call.tokens[-1]), self._seen
@@ -117,3 +117,12 @@ class SlotOrder:
         seen.other_cached += min(max(tokens - slot.own, 0), slot.other)
         if seen.calls >= EVIDENCE_CALLS:
             self.is_used &= seen.own_cached >= NO_USE * seen.own and seen.other_cached <= COMMON * max(seen.other, BLOCK_TOKENS)
+
+
+def _take(held: Counter[int], points: Iterable[int]) -> None:
+    """Note that one slot holds these prefixes no more."""
+    for point in points:
+        if held[point] == 1:
+            del held[point]
+        else:
+            held[point] -= 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -146,6 +146,22 @@ def common_tokens(one: Shape, other: Shape) -> int:
     if not (digests and others and digests[0] == others[0]):
         return 0
     return tokens[_common(digests, 0, len(digests), others, 0) - 1]
+
+
+def known_tokens(points: Iterable[int], tokens: Iterable[int], known: Container[int]) -> int:
+    """Return the tokens of the longest prefix of a prompt that is known.
+
+    Args:
+        points: Digests of the prompt's prefixes, from short to long, as :func:`points_of` has them.
+        tokens: At the end of each of them.
+        known: Digests that are known.
+    """
+    found = 0
+    for point, here in zip(points, tokens, strict=True):
+        if point not in known:
+            break
+        found = here
+    return found
 
 
 def points_of(shape: Shape) -> tuple[array[int], array[int]]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from vinelm.prompts.radix import PromptTree, common_tokens
+from vinelm.prompts.radix import PromptTree, common_tokens, known_tokens
 from vinelm.prompts.shape import BLOCK_BYTES, shape_of
 
 KEY = b"a key of this test"
@@ -109,3 +109,8 @@ def test_a_hundred_thousand_calls_are_small():
     columns = [value for value in vars(tree).values() if not isinstance(value, (dict, tuple))]
     held = sum(map(sys.getsizeof, (*columns, *tree._calls, tree._child))) + 64 * len(tree._child)
     assert held * 100_000 / n_calls < 64 * 2**20
+
+
+def test_known_tokens_end_at_the_first_prefix_that_is_not_known():
+    assert known_tokens([1, 2, 3, 4], [10, 20, 30, 40], {1, 2, 4}) == 20
+    assert known_tokens([1], [10], ()) == known_tokens([], [], {1}) == 0

@@ -17,6 +17,7 @@ from vinelm.backends.limits.rate_limits import EngineRateLimiter, EngineTurn, Ra
 from vinelm.backends.limits.rate_share import WindowPermit, turn_key
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import CallError
+from vinelm.prompts.radix import known_tokens
 
 HEAD_ASKS_S = 0.02
 """Seconds after which the first call of the line asks the replicas again: their limits may have room by then."""
@@ -54,15 +55,6 @@ class Replica:
     failures: int = 0
     rests_until_s: float = float("-inf")
     sent: dict[int, None] = field(default_factory=dict)
-
-    def warm_tokens(self, prompt: PromptPriority) -> int:
-        """Return how many tokens of a prompt, from its beginning, it was sent before."""
-        tokens = 0
-        for point, here in zip(prompt.points, prompt.tokens, strict=True):
-            if point not in self.sent:
-                break
-            tokens = here
-        return tokens
 
     def note(self, points: Sequence[int]) -> None:
         """Note the prompt of a call that it serves, and forget what is older."""
@@ -358,7 +350,7 @@ class ReplicaGate:
         if isinstance(prompt, PromptPriority) and prompt.tokens:
             most = WARM_CALLS + WARM_SPREAD * sum(calls[place] for place in usable) / len(usable)
             for place in usable:
-                tokens = self._replicas[place].warm_tokens(prompt) if calls[place] <= most else 0
+                tokens = known_tokens(prompt.points, prompt.tokens, self._replicas[place].sent) if calls[place] <= most else 0
                 found[place] = tokens if tokens >= WARM_PART * prompt.tokens[-1] else 0
         return found
 
