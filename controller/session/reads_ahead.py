@@ -68,7 +68,7 @@ def chance_of_next(
 
 def _step_of(steps: Sequence[TraceStep], prefix: tuple[str, ...]) -> int | None:
     """Return which step has the plan of the invocation at the end of ``prefix``, the last one made there; None without one."""
-    return next((k for k in reversed(range(len(steps))) if steps[k].prefix == prefix[:-1]), None)
+    return next((k for k in reversed(range(len(steps))) if steps[k].prefix == prefix[:-1] and not steps[k].is_aside), None)
 
 
 def _best(replanner: Replanner, plan: Decision) -> BestValue:

@@ -280,10 +280,10 @@ class Session(StopRulePolicy):
             return None
         with self._lock:
             model = self._fallback(failed, tried)
-            decision, elapsed_s = self.steps[-1].decision, self._elapsed_s
+            step, elapsed_s = self._last_answer(), self._elapsed_s
         if model is not None:
             path = (*failed.prefix[:-1], model)
-            self._tell("began", path, lambda follower: follower.began(failed.stage, path, elapsed_s, decision))
+            self._tell("began", path, lambda follower: follower.began(failed.stage, path, elapsed_s, step and step.decision))
         return model
 
     def comes_next(self, prefix: tuple[str, ...], stages: Collection[str]) -> float | None:
@@ -318,10 +318,13 @@ class Session(StopRulePolicy):
         return [step.to_dict() for step in steps]
 
     def last_step(self) -> Mapping[str, Any]:
-        """Return the last item of :meth:`trace`, or an empty mapping."""
+        """Return the last item of :meth:`trace` that is an answer, or an empty mapping."""
         with self._lock:
-            step = self.steps[-1] if self.steps else None
+            step = self._last_answer()
         return {} if step is None else step.to_dict()
+
+    def _last_answer(self) -> TraceStep | None:
+        return next((one for one in reversed(self.steps) if not one.is_aside), None)
 
     def explain(self) -> str:
         """Return every answer with its alternatives, what each offers and why it was not chosen, as text."""
@@ -375,7 +378,7 @@ class Session(StopRulePolicy):
 
     def _note_untold(self, error: Exception, event: str, path: tuple[str, ...]) -> None:
         note = f"a follower failed ({type(error).__name__}): not told that the invocation {event}"
-        self.steps.append(TraceStep("failed", path[:-1], None, None, self._elapsed_s, self.spent_usd, None, note))
+        self.steps.append(TraceStep("failed", path[:-1], None, None, self._elapsed_s, self.spent_usd, None, note, is_aside=True))
 
     # -- one answer, with the lock held --------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ class TraceStep(NamedTuple):
     ``kind`` is "begin" (the note says the kind of the request), "model" (``model`` runs after ``prefix``), "end" (``model`` is
     None where the request ends), "refused" (a call of ``model`` was not made: the request's cap did not allow it) or "failed"
     (a call failed and no other model was tried, or a part of VineLM itself failed: the note says what, and ``model`` is what
-    ran instead).
+    ran instead). ``is_aside`` marks a failure that changed no answer, such as that of a load monitor: it is in the trace, and
+    the step before it stays the last answer.
     """
 
     kind: Literal["begin", "model", "end", "refused", "failed"]
@@ -24,6 +25,7 @@ class TraceStep(NamedTuple):
     spent_usd: float
     decision: Decision | None
     note: str = ""
+    is_aside: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain JSON types."""

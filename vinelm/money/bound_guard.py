@@ -66,7 +66,7 @@ class BoundGuard:
         """
         permit: CallPermit | None = None
         if self._guard is not None:
-            with self._surviving():
+            with self._surviving("guard.authorize", may_refuse=True):
                 permit = self._guard.authorize(upper_usd)
         return self._own(permit, upper_usd)
 
@@ -74,18 +74,18 @@ class BoundGuard:
         """Like :meth:`authorize`, without blocking the event loop while the guard waits."""
         permit: CallPermit | None = None
         if self._guard is not None:
-            with self._surviving():
+            with self._surviving("guard.authorize", may_refuse=True):
                 permit = await aauthorized(self._guard, upper_usd)
         return self._own(permit, upper_usd)
 
     @contextmanager
-    def _surviving(self, what: str = "guard.authorize") -> Iterator[None]:
-        """The guard may refuse; if it fails otherwise, the account here decides."""
+    def _surviving(self, what: str, *, may_refuse: bool) -> Iterator[None]:
+        """If the guard fails, the account here decides from now on. A refusal passes only where a call asks for money."""
         try:
             yield
-        except CallRefused:
-            raise
         except Exception as error:
+            if may_refuse and isinstance(error, CallRefused):
+                raise
             self._guard = None
             self._on_failure(what, error)
 
@@ -132,7 +132,7 @@ class BoundGuard:
         inner = permit._permit
         if inner is None:
             return
-        with self._surviving("guard.settle"):
+        with self._surviving("guard.settle", may_refuse=False):
             if usage is None:
                 inner.close()
             else:

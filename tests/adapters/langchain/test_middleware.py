@@ -526,3 +526,27 @@ def test_an_agent_answers_where_its_own_call_cannot_be_read(part, mode, monkeypa
     out = run(build_agent(vine), mode, question())
     assert out["messages"][-1].text == "4"
     assert models_of(backend) == ["m0"] * 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_vine_that_was_found_serves_a_call_whose_options_cannot_be_read(mode, monkeypatch):
+    def broken(self, request):
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(VineMiddleware, "_how", broken)
+    made_from, backend = ScriptedBackend(TWICE), ScriptedBackend(TWICE)
+    other = GraphAdapter(ModelResolver(make_catalog(3), {"test": backend}), on_error="default")
+    policy = follow(other, "m2", "m0", "m1")
+    run(build_agent(agent_control(made_from)), mode, question(), context=other.context(policy=policy))
+    assert (models_of(backend), models_of(made_from)) == (["m2", "m0", "m1"], [])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_the_application_has_to_mend_is_raised(mode, monkeypatch):
+    def refused(self, request):
+        raise WorkflowError("this stage has two defaults")
+
+    monkeypatch.setattr(VineMiddleware, "_serving", refused)
+    resolver = ModelResolver(make_catalog(3), {"test": ScriptedBackend(TWICE)})
+    with pytest.raises(WorkflowError, match="two defaults"):
+        run(build_agent(GraphAdapter(resolver, template=TEMPLATE, on_error="default")), mode, question())

@@ -195,3 +195,22 @@ def test_without_a_trie_a_defect_of_the_defaults_is_survived(monkeypatch):
     vine = VineLM(make_catalog(3), {"test": EchoBackend()}, template=make_template(3, 3))
     monkeypatch.setattr("vinelm.policies.fixed.DefaultPolicy.next_model", broken)
     assert serve(vine, None)["a"] == "m0;m0;m0;"
+
+
+def test_a_guard_that_refuses_to_settle_has_failed_and_refuses_no_call():
+    class Refusing:
+        upper_usd = 0.5
+
+        def settle(self, usage):
+            raise CallRefused("the call is made already")
+
+        close = settle
+
+    guard_beneath, told = SpendGuard(1.0), []
+    guard_beneath.authorize = lambda upper_usd: Refusing()
+    guard = BoundGuard(guard_beneath, 1.0, lambda what, error: told.append((what, type(error).__name__)))
+    guard.authorize(0.5).settle(Usage(model="m0", cost_usd=0.1, latency_s=1.0))
+    assert told == [("guard.settle", "CallRefused")]
+    guard.authorize(0.9)
+    with pytest.raises(CallRefused, match=r"\$0.000000 is left"):
+        guard.authorize(0.1)

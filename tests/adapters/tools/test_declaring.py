@@ -184,3 +184,12 @@ def test_settings_without_effect(vine):
         vine.context(speculate={"at_once": 3})
     vine.tool(price, read_only=True)
     assert vine.context(speculate=Speculation(at_once=2)).speculate.at_once == 2
+
+
+def test_annotations_whose_text_fails_hide_no_tool(vine):
+    def look(word: "1 / 0"):
+        return word
+
+    schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+    plain = StructuredTool(name="look", description="Looks a word up.", func=look, args_schema=schema)
+    assert vine.tool(plain, read_only=True).invoke({"word": "a"}) == "a"

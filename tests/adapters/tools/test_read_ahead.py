@@ -11,6 +11,7 @@ from langchain_core.tools import StructuredTool, tool
 
 from vinelm import Speculation, VineLM
 from vinelm.adapters.tools.declaring import declared_in
+from vinelm.adapters.tools.read_ahead import _plain
 from vinelm.tools.speculation import ToolCandidate
 
 TEA, MILK = {"item": "tea"}, {"item": "milk"}
@@ -169,3 +170,15 @@ def test_a_candidate_has_the_dollars_of_its_tool(app):
     with app.vine.request(speculate=Speculation()):
         memory_of(app).speculate([], lambda found, settings, **_: seen.extend(found) or [], tools_of(app))
     assert seen == [ToolCandidate("look", TEA, 0.9, 0.25)]
+
+
+def test_a_result_whose_own_code_fails_is_recorded_by_its_type():
+    class Result:
+        @property
+        def content(self):
+            raise ZeroDivisionError
+
+        def __str__(self):
+            raise ZeroDivisionError
+
+    assert _plain(Result()) == "Result"

@@ -291,3 +291,20 @@ def test_the_trace_says_that_a_follower_was_not_told_of_an_interruption(planner,
     monkeypatch.setattr(type(session._load), "interrupted", fails)
     session.interrupted((session.next_model("generate", ()),))
     assert "a follower failed (ZeroDivisionError): not told that the invocation interrupted" in session.steps[-1].note
+
+
+def test_a_load_monitor_that_fails_hides_no_plan(planner):
+    """What telemetry shows of a model's call is its plan, and the reads of a step need it."""
+
+    class Monitor(InFlightLoadMonitor):
+        def dispatched(self, engine):
+            raise ZeroDivisionError
+
+    session, other = (Session(planner, OBJECTIVE, clock=VirtualClock(), load=load()) for load in (Monitor, InFlightLoadMonitor))
+    model = session.next_model("generate", ())
+    shown = session.last_step()
+    assert (shown["kind"], shown["model"]) == ("model", model)
+    assert "decision" in shown
+    assert "a follower failed (ZeroDivisionError)" in session.trace()[-1]["note"]
+    assert other.next_model("generate", ()) == model
+    assert session.comes_next((model,), ["repair"]) == other.comes_next((model,), ["repair"])

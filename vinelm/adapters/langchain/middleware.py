@@ -18,6 +18,7 @@ from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, PathChannel, P
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import carried_by
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
+from vinelm.errors import VineLMError
 from vinelm.extras import required_extra
 from vinelm.policies.policy import OnError
 
@@ -76,13 +77,17 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return _written(response, scope, adapter.on_error)
 
     def _found(self, request: ModelRequest[Any]) -> tuple[GraphAdapter, InvokeOptions, Exception | None]:
-        """Who serves the call, how, and what failed when this was read: then the middleware's own ``vine`` serves it."""
+        """Who serves the call, how, and what failed when this was read: as much as was read holds all the same."""
+        adapter, plain = self._adapter, InvokeOptions(run_is_request=True, default=self._default)
         try:
-            return self._serving(request), self._how(request), None
+            adapter = self._serving(request)
+            return adapter, self._how(request), None
+        except VineLMError:  # what the application has to mend, such as a model that nobody knows
+            raise
         except Exception as error:
-            if self._adapter.on_error == "raise":
+            if adapter.on_error == "raise":
                 raise
-            return self._adapter, {"run_is_request": True, "default": self._default}, error
+            return adapter, plain, error
 
     def _serving(self, request: ModelRequest[Any]) -> GraphAdapter:
         """That of the ``VineLM`` whose context the run has, as for chat models: a module's agent may be served by another."""

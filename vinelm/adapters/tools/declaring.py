@@ -234,7 +234,7 @@ def _interrupts(code: Any) -> bool:
 def _hints(code: Any) -> dict[str, Any]:
     try:
         return get_type_hints(code, include_extras=True)
-    except (NameError, TypeError, AttributeError, SyntaxError):  # names that only type checkers know
+    except Exception:  # names that only type checkers know; annotations written as text are the application's own code
         return {}
 
 

@@ -430,7 +430,7 @@ class ReadAhead:
         """Note a call of a tool that nobody declared, where calls are recorded."""
         if self.box.recorder is None:
             return
-        with suppress(ValueError, TypeError, RecursionError):  # arguments without a JSON form
+        with suppress(Exception):  # arguments without a JSON form, or the application's own serializer fails
             plain: dict[str, Any] = to_jsonable_python(dict(arguments))
             key = canonical_key(tool, plain)
             self._undeclared[token] = Read(tool, key, "authoritative", plain, 0.0, None, self.now())
@@ -529,10 +529,12 @@ def _stamping(read: Read, clock: Clock) -> Callable[[Any], None]:
 
 def _plain(result: Any) -> Any:
     """The result as a JSON value, as a miner of calls reads it; its text where it has no other form."""
-    content = getattr(result, "content", result)
-    with suppress(ValueError, TypeError, RecursionError):
+    with suppress(Exception):  # the application's own object and serializer
+        content = getattr(result, "content", result)
         return value_of(content) if isinstance(content, str) else to_jsonable_python(content)
-    return str(content)
+    with suppress(Exception):
+        return str(getattr(result, "content", result))
+    return type(result).__name__
 
 
 def _call_of(

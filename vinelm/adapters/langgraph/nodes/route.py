@@ -194,10 +194,11 @@ class RouteEdge:
             found = self._finder.path_of(config)
             if found is None:
                 return onward
-            is_answer = _is_answerable(found.run.policy.template or self._finder.settings.template, found.stages)
+            template = found.run.policy.template or self._finder.settings.template
+            is_answer = _is_answerable(template, found.stages)
             found.run.outcomes.tell_at(config, found.path, fresh=True, own=state, passed=finished if is_answer else None)
             # Told first, then asked: the plan uses what this call has shown.
-            goes_on = self._goes_on(found, places, finished, state)
+            goes_on = self._goes_on(found, places, finished, state, template, is_answer=is_answer)
             if goes_on is not None:
                 return goes_on if finished else onward
             for place in self.destinations.places:
@@ -213,16 +214,17 @@ class RouteEdge:
                 found.run.note_failure(f"the edge {what}", error, found.path)
             return onward if not finished and self._is_within_template(config) else end
 
-    def _goes_on(self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any) -> str | None:
+    def _goes_on(
+        self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any, template: Template | None, *, is_answer: bool
+    ) -> str | None:
         """The place that a finished request goes on with, "" for what the verdict says; None where it ends."""
-        template = at.run.policy.template or self._finder.settings.template
         end, onward = self.destinations.end, self.destinations.other_than_end if finished else ""
         next_places = tuple(place for place in places if place != end) if onward == "" else (onward,) if onward else ()
         if not self.destinations.is_branch and (template is None or template.certain_stages):
             arms, is_asked = None, True  # the template alone tells what comes next
         else:
             arms = self._arms(next_places, template, at.stages)
-            is_asked = (end is None or end == END or not self._arms_of(end, template)) and _is_answerable(template, at.stages)
+            is_asked = (end is None or end == END or not self._arms_of(end, template)) and is_answer
         goes_on = at.run.should_continue(at.path, finished, state, arms) if is_asked else not finished
         if not goes_on:
             return None

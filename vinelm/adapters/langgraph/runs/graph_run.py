@@ -417,7 +417,7 @@ class GraphRun:
         return self._guarded("returned", lambda: self.policy.returned(prefix), None, prefix)
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
-        """Note in the policy's trace which answer is returned, and why; never raises."""
+        """Note in the policy's trace which answer is returned, and why. Raises only where the policy's failures are raised."""
         self._guarded("note_returned", lambda: self.policy.note_returned(prefix, note), None, prefix)
 
     def interrupted(self, prefix: tuple[str, ...], cost_usd: float = 0.0) -> None:
