@@ -53,7 +53,10 @@ def hol(view: FleetView) -> Orders:
 
 
 def affinity(view: FleetView) -> Orders:
-    """Keep a conversation on one replica, whose prompt cache has it: the same in all processes and rounds, if it has room."""
+    """Keep a conversation on one replica, whose prompt cache has it: the same in all processes and rounds, if it has room.
+
+    A conversation has one pin: where its calls go to several groups, it is that of the last one.
+    """
     pins: dict[int, str] = {}
     for number in np.unique(view.group[_is_replica(view)]).tolist():
         places = np.flatnonzero((view.group == number) & _is_replica(view))

@@ -23,7 +23,7 @@ with required_extra("demo", "the example service"):
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from vinelm.gateway import HttpLimits, bounded_protocol
+    from vinelm.http_limits import HttpLimits, bounded_protocol
 
 LIMITS = HttpLimits()
 MAX_BODY_BYTES = LIMITS.body_bytes

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from examples.sql.http_server import HttpServer
-from vinelm.gateway.http_limits import HttpLimits
+from vinelm.http_limits import HttpLimits
 
 QUICK = {"head_s": 0.3, "body_s": 0.3, "answer_s": 0.3}
 POST = b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"

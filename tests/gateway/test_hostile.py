@@ -13,8 +13,8 @@ from kit.servers.gateways import ASKED, KEY, catalog_of, running
 from vinelm import VineLM
 from vinelm.gateway import KeyBook
 from vinelm.gateway.answer import EventReader
-from vinelm.gateway.http_limits import HttpLimits
 from vinelm.gateway.open_requests import OpenRequests
+from vinelm.http_limits import HttpLimits
 
 QUICK = HttpLimits(connections=64, head_bytes=16_384, body_bytes=20_000, head_s=0.5, body_s=0.5, answer_s=5.0)
 GOOD = {"model": "big", "messages": ASKED}

@@ -10,6 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("controller", "estimator", "profiler", "traces", "workflows")
+BATCH_NAMES = """\
+from .batches.batch import batch as batch
+from .batches.result import BatchResult as BatchResult
+"""
 LEAVES = {
     "graphqa": (
         ["workflows/graphqa"],
@@ -21,19 +25,27 @@ LEAVES = {
     ),
     "batch": (
         ["vinelm/batches", "vinelm/cli/commands/batch.py", "vinelm/reports/batch_page.py"],
-        {"vinelm/cli/main.py": '"batch", '},
+        {"vinelm/cli/main.py": '"batch", ', "vinelm/__init__.pyi": BATCH_NAMES},
     ),
 }
 """Leaf to its files, and to the places that register it, one each: the words to take out, or where its entry begins."""
 SMOKE = """
-import contextlib, importlib, io, pathlib, sys
+import contextlib, importlib, importlib.util, io, pathlib, sys
+# An editable installation would find the deleted leaf in the original tree.
+sys.meta_path[:] = [one for one in sys.meta_path if "__editable__" not in getattr(one, "__module__", "")]
+sys.path_hooks[:] = [one for one in sys.path_hooks if "__editable__" not in repr(one) + getattr(one, "__module__", "")]
+sys.path_importer_cache.clear()
 from vinelm.cli.main import main
 root = pathlib.Path(sys.argv[1]).resolve()
+for gone in sys.argv[2:]:
+    assert importlib.util.find_spec(gone) is None, f"{gone} is still found"
 assert pathlib.Path(sys.modules["vinelm"].__file__).is_relative_to(root), "not the copy"
 for path in sorted(root.rglob("*.py")):
     name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
     if name not in {"vinelm.__main__", "vinelm.profiler.cluster.ray_hosts"}:
-        importlib.import_module(name)
+        module = importlib.import_module(name)
+        for public in getattr(module, "__all__", ()):  # found where it is first used
+            getattr(module, public)
 LINES = ["--help", "demo --no-open --quiet --output-dir demo", "plan demo/demo.vine --maximize accuracy", "check code"]
 for line in LINES:
     said = io.StringIO()
@@ -81,7 +93,7 @@ def test_the_rest_works_without_a_leaf(leaf, tmp_path):
     named = [file.removeprefix("vinelm/").removesuffix(".py").replace("/", ".") for file in files]
     left = [path for path in sorted(copy.rglob("*.py*")) if any(f"vinelm.{name}" in path.read_text() for name in named)]
     assert left == []
-    command = [sys.executable, "-c", SMOKE, str(copy)]
+    command = [sys.executable, "-c", SMOKE, str(copy), *(f"vinelm.{name}" for name in named)]
     done = subprocess.run(
         command, cwd=tmp_path, env={"PYTHONPATH": str(copy), "PATH": ""}, capture_output=True, text=True, check=False
     )

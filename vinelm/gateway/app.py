@@ -38,7 +38,7 @@ with required_extra("gateway", "the gateway"):
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    from vinelm.gateway.http_limits import HttpLimits
+    from vinelm.http_limits import HttpLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

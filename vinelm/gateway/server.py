@@ -15,7 +15,7 @@ from vinelm.gateway.app import LIMITS, Gateway
 with required_extra("gateway", "the gateway"):
     import uvicorn
 
-    from vinelm.gateway.http_limits import HttpLimits, bounded_protocol
+    from vinelm.http_limits import HttpLimits, bounded_protocol
 
 GRACE_S = 30
 """Seconds that calls under way may still take once the gateway is told to stop."""

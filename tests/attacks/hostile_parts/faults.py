@@ -30,16 +30,12 @@ THE_CALL = (
     "vinelm.adapters.calls.fallback_model",
     "vinelm.adapters.calls.delegating_model",
     "vinelm.adapters.calls.tool_binding",
-    "vinelm.adapters.calls.structured",
     "vinelm.catalog.",
     "vinelm.errors",
     "vinelm.objective",
     "vinelm.rows.observation",
 )
-"""Modules of the model's call itself, and of what the caller makes before the run: what fails there is a failed call.
-
-The reading of a structured answer is among them: LangChain runs it after the call, as it runs a provider's own parser.
-"""
+"""Modules of the model's call itself, and of what the caller makes before the run: what fails there is a failed call."""
 BOUNDARIES = frozenset(
     (
         "RunFinder.invoke",
@@ -86,9 +82,12 @@ OF_OTHERS = (
     "_run_context",
     "note_cap",
     "ObservedRequest.ended",
+    "Structured.parsed",
+    "Structured._arguments",
 )
-"""Methods that LangGraph calls, those that the application calls before the run, and the finalizer of a run, which Python calls
-whenever it collects garbage, and whose failure it contains itself.
+"""Methods that LangGraph calls, those that the application calls before the run, the finalizer of a run, which Python calls
+whenever it collects garbage, and whose failure it contains itself, and the reading of a structured answer, which LangChain runs
+after the call as it runs a provider's own parser.
 """
 STAND_INS = ("BoundGuard.", "BoundPermit.", "AccountPermit.", "SteadyClock.", "SteadyWallClock.")
 """What takes over where a guard or a clock fails; they call nothing of ours that could fail but what they stand in for."""
