@@ -378,7 +378,9 @@ class Session(StopRulePolicy):
 
     def _note_untold(self, error: Exception, event: str, path: tuple[str, ...]) -> None:
         note = f"a follower failed ({type(error).__name__}): not told that the invocation {event}"
-        self.steps.append(TraceStep("failed", path[:-1], None, None, self._elapsed_s, self.spent_usd, None, note, is_aside=True))
+        self.steps.append(
+            TraceStep("failed", path[:-1], None, None, self._elapsed_s, self.spent_usd, None, note, is_aside=True)
+        )
 
     # -- one answer, with the lock held --------------------------------------------------------------------------
 

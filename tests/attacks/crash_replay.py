@@ -132,7 +132,7 @@ def trial(folder: Path, rng: random.Random, left: int) -> int:
         try:
             answers, usd, _ = kept(path)
         except StoreError as error:  # killed before its tables were there
-            if "not the store of a replay" not in str(error):
+            if error.code != "other-file":
                 raise
             continue
         paid = sum(cost for _, _, cost in answers.values())

@@ -57,12 +57,9 @@ EXCEPTIONS = {
         [
             "profile --engine: no keyword",
             "profile --ship: no keyword",
-            "replay --engine: no keyword",
-            "replay --ship: no keyword",
         ],
-        "two words that make the RayCluster of ExecutionConfig(cluster=) and replay(cluster=)",
+        "two words that make the RayCluster of ExecutionConfig(cluster=)",
     ),
-    "replay cluster: no option": "it is --engine and --ship",
     "profile requests: no option": "Request objects; a command has --dataset and --limit",
     **dict.fromkeys(
         ["replay --dry-run: no keyword", "replay --format: no keyword", "replay --redact: no keyword"],

@@ -291,6 +291,18 @@ def test_an_interrupted_run_loses_nothing_and_serves_nothing_twice(app, monkeypa
 
 # -- on the nodes of a cluster ----------------------------------------------------------------------------------
 
+PARTLY = """
+
+from dataclasses import replace
+from vinelm import Request, as_today
+
+partly = replace(
+    workflow,
+    requests=[*workflow.requests, Request("without", {"question": "What is 1 + 1?"})],
+    score=as_today(lambda state: state["answer"], score=workflow.score, labels=("answer",)),
+)
+"""
+
 
 def verified(**changes):
     given = {"workflow": "verified_app:workflow", "requests": 24, "budget_usd": 1.0}
@@ -355,7 +367,25 @@ def test_what_nodes_cannot_load_is_one_line_before_anything_is_spent(app, cluste
         verb(engine="slurm", log="v.db")
     with pytest.raises(ConfigError, match="ship has no effect"):
         verb(ship=True, log="v.db")
-    assert not Path("v.db").exists()
+    assert committed_usd(Path("v.db")) == 0.0
+
+
+@pytest.mark.parametrize("verb", [verified, evaluated])
+def test_no_machine_is_started_for_a_record_that_is_refused(app, clusters, verb):
+    with serving_record(Path("v.db"), an_identity(), 1.0):
+        pass
+    with pytest.raises(ConfigError, match="is the record of something else"):
+        verb(engine="ray://auto", log="v.db")
+    assert not clusters
+
+
+def test_nodes_serve_a_workflow_of_which_some_requests_have_labels(app, clusters):
+    """Only requests with a label are served, here as there."""
+    with Path("verified_app.py").open("a") as file:
+        file.write(PARTLY)
+    sys.modules.pop("verified_app", None)
+    partly = {"workflow": "verified_app:partly"}
+    assert verified(engine="ray://auto", **partly).rows == verified(**partly).rows
 
 
 def test_nodes_without_serving_are_one_line(app, clusters):

@@ -1,22 +1,29 @@
 """A replay at batch prices: the same verdict for half the dollars, in few waves, and nothing bought twice."""
 
+import datetime
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from kit.apps.chat import ScriptedBackend
 from kit.servers.batch_provider import BatchProvider
 from kit.toys.batched import KEY, QUICK, SECRET, entry
 from kit.worlds.replays import differs, recorded, truth, wrong
+from langchain_core.messages import AIMessage
 
+from vinelm.backends import create_backends
 from vinelm.backends.remote.batches import BatchTimes
-from vinelm.catalog import Catalog
+from vinelm.catalog import Catalog, Price
 from vinelm.errors import ConfigError, VineLMError
-from vinelm.replay import replay
+from vinelm.replay import replay, replaying
+from vinelm.replay.kept import opened
 from vinelm.traces import ObservationStore, check_store
+from vinelm.traces.store.batches import BatchRecords
 
 CALLS, BUDGET_USD = 300, 5.0
 _RUN = """
@@ -30,6 +37,8 @@ replayed(sys.argv[1], sys.argv[2])
 
 
 def answer(model, prompt):
+    if prompt.startswith("{"):  # a judge's
+        return '{"better": "second"}'
     number = int(prompt.split()[-1])
     return wrong(number) if differs(number, 0.1, len(model)) else truth(number)
 
@@ -130,3 +139,59 @@ def test_a_model_without_batches_is_refused(provider, tmp_path):
     plain = Catalog(catalog_of(provider.url).entries, {})
     with pytest.raises(ConfigError, match="no batch prices"):
         replay(recorded(60), tmp_path / "a.db", plain, budget_usd=1.0, batch_prices=True)
+
+
+def test_verdicts_of_a_judge_that_a_batch_has_sold_are_fetched_though_nobody_wants_them(provider, tmp_path, monkeypatch):
+    dear = Price(input=150.0, output=150.0, cached=15.0, source="a test", as_of=datetime.date.today())
+    table = {"stream": False, "backoff_s": 0.001, "batches": True}
+    entries = [entry("nano", "openai", provider.url), entry("boss", "openai", provider.url, price=dear)]
+    catalog, submitted = Catalog(entries, {"openai": table}), provider.submitted
+
+    def slow_judge(kind, calls, **more):
+        provider.delay_s = 600.0 if any(prompt.startswith("{") for *_, prompt in calls) else 0.0
+        return submitted(kind, calls, **more)
+
+    def run(times):
+        replay(recorded(900, system=""), tmp_path / "a.db", catalog, budget_usd=50, judge="boss", batch_prices=times)
+
+    monkeypatch.setattr(provider, "submitted", slow_judge)
+    with pytest.raises(VineLMError, match="has not ended"):
+        run(BatchTimes(1.5, 20.0, 0.25, 0.05, 0.3))
+    assert any(prompt.startswith("{") for _, prompt in provider.bought)
+    provider.end()
+
+    def stops(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(replaying._Replay, "_explore", stops)
+    with pytest.raises(KeyboardInterrupt):
+        run(QUICK)
+    with opened(tmp_path / "a.db") as store:
+        verdicts = [name for _, name in store.answers if name.startswith("boss on ")]
+        assert len(verdicts) == sum(prompt.startswith("{") for _, prompt in provider.bought.elements()) > 0
+        assert not BatchRecords(store.store).requests()
+
+
+def test_calls_of_models_without_batches_are_as_many_at_a_time_as_workers(provider, tmp_path):
+    running, most, lock = set(), [0], threading.Lock()
+
+    def at_once(name, messages, options):
+        with lock:
+            running.add(threading.get_ident())
+            most[0] = max(most[0], len(running))
+        time.sleep(0.01)
+        with lock:
+            running.discard(threading.get_ident())
+        return AIMessage(truth(int(messages[-1].content.split()[-1])))
+
+    batched = catalog_of(provider.url)
+    plain = entry("plain", "test", provider.url, api_key_env=None)
+    catalog = Catalog([*batched.models, plain], {"openai": {"stream": False, "backoff_s": 0.001, "batches": True}})
+    slow = ScriptedBackend(at_once)
+    slow.is_simulated = slow.is_virtual_time = False
+    backends = {**create_backends(batched), "test": slow}
+    replay(
+        recorded(CALLS, system=""), tmp_path / "a.db", catalog, budget_usd=BUDGET_USD, max_loss=0.05, batch_prices=QUICK,
+        workers=3, backends=backends,
+    )  # fmt: skip
+    assert most[0] == 3

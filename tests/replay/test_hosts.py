@@ -9,7 +9,6 @@ from kit.worlds.replays import models, recorded, truth
 
 from scripts.local_openai import local_openai, text_of
 from vinelm.errors import ConfigError
-from vinelm.profiler import RayCluster
 from vinelm.profiler.cluster.messages import HostSetup
 from vinelm.profiler.cluster.worker import ClusterWorker
 from vinelm.replay import replay, replaying
@@ -48,7 +47,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_the_verdict_of_two_nodes_is_that_of_one_machine(folder, cluster):
     one = replayed(folder, "b.db")
-    found = replayed(folder, "a.db", cluster=RayCluster())
+    found = replayed(folder, "a.db", engine="ray://local")
     assert {host for host, _ in cluster[0].sent} == {0, 1}
     assert found.spent_usd == pytest.approx(one.spent_usd)
     timed = {"latency_s": None, "today_s": None, "texts": ()}
@@ -67,20 +66,20 @@ def test_a_lost_node_costs_the_bound_of_its_calls_and_no_answer(folder, cluster,
 
     monkeypatch.setattr(FakeCluster, "send", send)
     notes = []
-    found = replayed(folder, "a.db", cluster=RayCluster(), on_note=notes.append)
+    found = replayed(folder, "a.db", engine="ray://local", on_note=notes.append)
     assert [step.sentence for step in found.steps] == [step.sentence for step in one.steps]
     assert one.spent_usd - 1e-9 <= found.spent_usd <= 5.0
     assert len(notes) == 1
 
 
 def test_a_budget_is_kept_on_nodes(folder, cluster):
-    found = replayed(folder, "a.db", cluster=RayCluster(), budget_usd=0.02)
+    found = replayed(folder, "a.db", engine="ray://local", budget_usd=0.02)
     assert 0.0 < found.spent_usd <= 0.02
 
 
 def test_what_other_machines_cannot_load_or_need_not_is_refused(tmp_path):
     calls = recorded(60)
     with pytest.raises(ConfigError, match="give the path of a catalog"):
-        replay(calls, tmp_path / "a.db", models(nano=truth), budget_usd=1.0, cluster=RayCluster())
+        replay(calls, tmp_path / "a.db", models(nano=truth), budget_usd=1.0, engine="ray://local")
     with pytest.raises(ConfigError, match="leave one of the two out"):
-        replay(calls, tmp_path / "a.db", models(nano=truth), budget_usd=1.0, cluster=RayCluster(), batch_prices=True)
+        replay(calls, tmp_path / "a.db", models(nano=truth), budget_usd=1.0, engine="ray://local", batch_prices=True)

@@ -1,7 +1,9 @@
 """A model as judge in a replay: both orders, measured on the labels, and switched off where it is useless."""
 
+import dataclasses
 import datetime
 import json
+import re
 
 import pytest
 from kit.worlds.replays import RuleChat, answered, differs, models, recorded, truth, wrong
@@ -139,3 +141,14 @@ def test_a_budget_that_ends_with_the_judge_is_said(tmp_path):
     found = replay(recorded(900, today), tmp_path / "a.db", catalog, budget_usd=0.42, labels=250, judge="boss")
     assert found.spent_usd <= 0.42
     assert found.steps[0].advice in ("undecided", "not enough data")
+
+
+def test_each_step_counts_its_own_verdicts(tmp_path):
+    judge = JudgeChat(rule=good)
+    calls = [*recorded(900, today), *recorded(900, today, step="other", system="Sort it again.")]
+    calls = [dataclasses.replace(call, call=f"c{n}") for n, call in enumerate(calls)]
+    found = replay(calls, tmp_path / "a.db", with_boss(judge), budget_usd=20, labels=250, judge="boss")
+    lines = [line for step in found.steps for line in step.notes if line.startswith("judge boss")]
+    counts = [int(re.search(r"(\d+) verdict", line)[1]) for line in lines]
+    assert len(counts) == 2
+    assert sum(counts) == len(judge.asked) > 0

@@ -1,5 +1,6 @@
 """A switch to one model becomes a plan file, which a canary serves to a share of the requests."""
 
+import dataclasses
 import datetime
 from collections import Counter
 
@@ -89,7 +90,39 @@ def test_lines_to_paste_name_the_file(switched, tmp_path):
     from vinelm.cli.commands.replay import _write_plans
 
     (step,) = switched[0].steps
+    (tmp_path / "plans").mkdir()
     assert 'VineLM("models.toml", trie="grade.vine", canary=0.05)' in step.paste
     assert list(_write_plans(switched[0], tmp_path / "plans")) == [f"Wrote {tmp_path / 'plans' / 'grade.vine'}"]
     assert load_trie(tmp_path / "plans" / "grade.vine").trie.stages == ("grade",)
     assert main(["trie", str(tmp_path / "plans" / "grade.vine"), "--json"]) == 0
+
+
+def test_two_steps_whose_names_differ_in_odd_characters_have_two_files(switched, tmp_path):
+    from vinelm.cli.commands.replay import _write_plans
+
+    (step,) = switched[0].steps
+    names = ["grade docs", "grade-docs", "grade_docs", "Grade_docs"]
+    found = dataclasses.replace(switched[0], steps=[dataclasses.replace(step, step=name) for name in names])
+    assert len(list(_write_plans(found, tmp_path))) == 4
+    assert len({path.name.lower() for path in tmp_path.iterdir()}) == 4
+
+
+def test_a_plan_is_known_by_its_kind_whatever_the_model_is_called(switched, tmp_path):
+    from vinelm.cli.commands.replay import _write_plans
+
+    (step,) = switched[0].steps
+    odd = dataclasses.replace(step, plan="one where it is", plan_file=None)
+    (line,) = _write_plans(dataclasses.replace(switched[0], steps=[odd]), tmp_path)
+    assert line == f"grade has no plan file: the models lack {step.today}, which runs today"
+
+
+def test_the_folder_of_plans_is_made_before_anything_is_spent(tmp_path, monkeypatch, capsys):
+    (tmp_path / "plans").write_text("a file")
+    called = []
+    monkeypatch.setattr("vinelm.replay.replaying.replay", lambda *given, **named: called.append(given))
+    monkeypatch.setattr("vinelm.replay.replay", lambda *given, **named: called.append(given), raising=False)
+    (tmp_path / "t.jsonl").write_text("{}")
+    line = ["replay", str(tmp_path / "t.jsonl"), "--models", "openai:gpt-5-nano", "--budget-usd", "1", "--plans"]
+    assert main([*line, str(tmp_path / "plans")]) == 2
+    assert "cannot be made" in capsys.readouterr().err
+    assert not called

@@ -367,3 +367,10 @@ def test_a_day_with_most_of_the_calls_is_said(tmp_path):
     crowded = [dataclasses.replace(call, started_at=1.7e9 + n) if n % 2 else call for n, call in enumerate(calls)]
     step = replay(crowded, tmp_path / "a.db", models(nano=equal), budget_usd=20).steps[0]
     assert any("of its calls are of one day of" in line and "2023-11-14" in line for line in step.notes)
+
+
+def test_a_step_without_an_answer_is_not_enough_data(tmp_path):
+    calls = recorded(60)
+    silent = [dataclasses.replace(call, step="silent", call=f"s{n}", answer=None) for n, call in enumerate(calls)]
+    found = replay([*calls, *silent], tmp_path / "a.db", models(nano=equal), budget_usd=20, steps=["silent"])
+    assert found.steps[0].advice == "not enough data"

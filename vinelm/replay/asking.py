@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
@@ -238,7 +239,7 @@ class Asker:
         kept: The store, held.
         catalog: The models.
         budget_usd: The most that all calls of the store may cost, those of earlier runs included.
-        workers: Calls at a time; in batches as many as there are.
+        workers: Calls at a time; those in batches do not count.
         backends: By provider; None makes those of the catalog.
         times: How long is waited for the providers' batches, in which calls go; None makes each at once.
         hosts: Makes the calls on the nodes of a cluster; None makes them here.
@@ -269,6 +270,7 @@ class Asker:
         elif self._records.requests():
             raise ConfigError("calls of this replay are bought in the provider's batches: run it with batch prices", code=CODE)
         self.workers = workers if self._gate is None else BATCH_WORKERS
+        self._at_once = Semaphore(workers)  # calls of models without batches, which the threads of batches make, too
         self._models = ModelResolver(catalog, backends)
         if times is None and hosts is None:  # a call in a batch or on a node has no common answers
             self._models.equal = EqualCalls(KeptCalls(kept.store))
@@ -378,10 +380,22 @@ class Asker:
     def _is_there(self, number: int, name: str) -> bool:
         return (number, name) in self._kept.answers or (number, name) in self._missed
 
-    def fetch(self) -> None:
-        """Fetch the answers that an interrupted run has bought in batches, whether or not they are still wanted."""
+    def fetch(self, judge: str | None = None) -> None:
+        """Fetch the answers that an interrupted run has bought in batches, whether or not they are still wanted.
+
+        Args:
+            judge: Whose verdicts may be among them; None without one.
+        """
         bought = [key.partition(" ") for key in sorted(self._records.requests())] if self._gate is not None else []
-        self.ask([(self._kept.units[int(number)], name) for number, _, name in bought if name in self._catalog])
+        found = [(self._kept.units[int(number)], name) for number, _, name in bought]
+        self.ask([one for one in found if one[1] in self._catalog])
+        verdicts = {(unit.unit_id, name) for unit, name in found if name not in self._catalog}
+        if judge is not None and verdicts:  # the prompt of each is made again of the answer that it is about
+            units = {number: self._kept.units[number] for number, _ in verdicts}
+            models = [one for one in self._kept.answers if one[0] in units and one[1] in self._catalog]
+            others = [(units[number], self._kept.message(units[number], model)) for number, model in models]
+            compared = [one for unit, other in others if other is not None for one in self.compare(unit, judge, other)]
+            self.ask([(unit, name) for unit, name in compared if (unit.unit_id, name) in verdicts])
 
     def _call(self, unit: ReplayUnit, name: str, model: str, prompt: Mapping[str, Any]) -> ReplayedCall:
         return ReplayedCall(unit.unit_id, unit.step, unit.request, name, model, prompt)
@@ -397,7 +411,8 @@ class Asker:
         if self._gate is not None and call.model in self._gate.models:
             answer = self._bought(call, self._gate, keep)
         else:
-            answer = self._ledger.serve(f"{unit.request}/{unit.call}", lambda guard: self._made(call, guard), keep)
+            with self._at_once:
+                answer = self._ledger.serve(f"{unit.request}/{unit.call}", lambda guard: self._made(call, guard), keep)
         if answer is None:
             return False
         if answer.failure == "auth":

@@ -134,7 +134,8 @@ def replay(
     batch_prices: bool | BatchTimes = False,
     again: bool = False,
     show_text: bool = False,
-    cluster: RayCluster | None = None,
+    engine: str = "this-machine",
+    ship: bool = False,
     backends: Mapping[str, Backend] | None = None,
     on_line: Callable[[str], None] = lambda line: None,
     on_progress: Callable[[int, int], None] = lambda done, of: None,
@@ -173,11 +174,12 @@ def replay(
         again: Begin the next attempt: plans are chosen anew from what is known, and get a smaller part of the error. Each call
             with it begins one; the line that continues leaves it out.
         show_text: Give examples of answers that differ in the result.
-        cluster: The Ray cluster whose nodes make the calls; None for this machine. Each node needs the keys.
+        engine: Machines that make the calls: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one
+            that this machine belongs to) or ray://local (starts one for this run). Each node needs the keys.
+        ship: With ``engine=ray://...``: copy the current folder, without .env, to the nodes.
         backends: By provider; None makes those of the catalog.
         on_line: Called with each line that is said before anything is sent or asked.
         on_progress: Called now and then with how many of the calls that are wanted have ended, and how many these are.
-
         on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
 
     Returns:
@@ -189,6 +191,7 @@ def replay(
         WorkerDied: No node of the cluster is left. The same line continues.
         VineLMError: A batch has not ended in time (code ``batches-left``): the same line continues to wait.
     """
+    cluster = RayCluster.of(engine, ship=ship)
     own = Catalog.of(models)
     catalog = own if judge is None else _with_judge(own, judge)
     compared = Sameness(same, database=database, ignore=ignore, audit=audit)
@@ -302,7 +305,7 @@ class _Replay:
         # Where nothing has raced, nothing is spoilt by choosing again, with more dollars or labels.
         new = [step for step in usable if not step.candidates]
         self._say_what_is_sent(usable)
-        self.asker.fetch()
+        self.asker.fetch(self.judge)
         self._explore(new)
         self._choose(new, self.labels - sum(step.labels for step in usable))
         notes["chosen"] |= {step.bill.key: self._noted(step) for step in new}
@@ -660,7 +663,8 @@ class _Replay:
         found = figures(self.follower, done)
         advice, why = self._advice(step, end, at)
         own |= {
-            "advice": advice, "why": why, "plan": at.candidate, "saved": found.saved, "differing": found.differing,
+            "advice": advice, "why": why, "plan": at.candidate, "kind": step.plans[at.candidate].kind,
+            "saved": found.saved, "differing": found.differing,
             "seen": found.seen, "latency_s": found.latency_s, "today_s": found.today_s, "labels": at.labels,
             "skipped": at.skipped, "waiting": len(step.open), "proven": at.proven,
             "needed": {loss: math.ceil(more) for loss, more in at.needed.items() if 0.0 < more < math.inf},
@@ -668,7 +672,7 @@ class _Replay:
             "judge_used": at.judge_used,
         }  # fmt: skip
         if self.judge is not None:
-            own["notes"] = [*own["notes"], self._of_judge(at)]
+            own["notes"] = [*own["notes"], self._of_judge(step, at)]
         if advice == "switch":
             plan, today = step.plans[at.candidate], self._own(step)
             own["paste"] = lines_to_paste(plan, step.bill.title, step.today, self.catalog)
@@ -749,7 +753,7 @@ class _Replay:
 
     def _uneven(self, step: _Step) -> str | None:
         """What is said of a trace that has far more calls of one day than of the others."""
-        days = self.days[step.bill.key]
+        days = self.days.get(step.bill.key, Counter())  # a step may have no call that can be compared
         if len(days) < LEAST_DAYS:
             return None
         day, most = days.most_common(1)[0]
@@ -761,9 +765,10 @@ class _Replay:
             "such a mix; if that is not a random sample of what is served, export as much of each day"
         )
 
-    def _of_judge(self, at: Standing) -> str:
-        """What the judge was worth."""
-        said = [answer for (_, name), answer in self.kept.answers.items() if name.startswith(f"{self.judge} on ")]
+    def _of_judge(self, step: _Step, at: Standing) -> str:
+        """What the judge was worth in a step."""
+        units, begins = {unit.unit_id for unit in step.units}, f"{self.judge} on "
+        said = [answer for (unit, name), answer in self.kept.answers.items() if unit in units and name.startswith(begins)]
         failed = Counter(answer.detail or str(answer.failure) for answer in said if answer.answer is None)
         told = f"judge {self.judge}, {counted(len(said) - failed.total(), 'verdict')}"
         if failed:

@@ -9,7 +9,8 @@ from typing import Any
 
 from vinelm.backends.base import langsmith_names
 from vinelm.catalog import Catalog
-from vinelm.replay.plans import AnswerPlan
+from vinelm.replay.kept import number_of
+from vinelm.replay.plans import AnswerPlan, Kind
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import MAX_LOSS, Advice, counted, lead_of, plain_dollars
 
@@ -24,7 +25,8 @@ class StepResult:
         step: The step.
         advice: As of :class:`~vinelm.trie.verdict.Verdict`.
         today: The model that answered most of its recorded calls.
-        plan: The plan that the advice is about; None without any.
+        plan: The plan that the advice is about; None without any. ``kind``: what it does, see
+            :class:`~vinelm.replay.plans.AnswerPlan`; None where no plan raced.
         usd: Dollars of the step: a month, or of the whole trace where it is too short to say (``is_monthly``).
         saved: Share of them that the plan saves.
         differing, seen: Sampled requests in which its answer differs from the recorded one, of those that were compared.
@@ -52,6 +54,7 @@ class StepResult:
     advice: Advice
     today: str = ""
     plan: str | None = None
+    kind: Kind | None = None
     usd: float = 0.0
     is_monthly: bool = True
     saved: float = 0.0
@@ -185,8 +188,10 @@ def canary_lines(step: str, today: str, max_loss: float) -> str:
 
 
 def file_name(step: str) -> str:
-    """Return the name of the plan file of a step."""
-    return f"{_identifier(step)[:80]}.vine"
+    """Return the name of the plan file of a step: no other step has it, also where upper and lower case are the same."""
+    plain = _identifier(step)[:80]
+    is_plain = plain == step == step.lower()
+    return f"{plain}.vine" if is_plain else f"{plain}_{number_of(step):032x}"[: len(plain) + 9] + ".vine"
 
 
 def lines_to_paste(plan: AnswerPlan, step: str, today: str, catalog: Catalog) -> str:

@@ -70,7 +70,7 @@ class NodeWorkerMaker:
         workflow: The workflow's name, as :func:`~vinelm.load_workflow` reads it.
         dataset: The path of the requests; None takes the workflow's own.
         columns: Of the data set.
-        digest: Of the data set.
+        digest: Of the application's data set.
         parts: Digests of the workflow's parts.
         trie: The file of the trie.
         catalog: The models, as plain JSON.
@@ -100,14 +100,14 @@ class NodeWorkerMaker:
         """
         take_variables(self.folder, json.dumps(self.catalog))
         workflow = load_workflow(self.workflow, dataset=self.dataset, columns=self.columns, labelled=self.labelled)
-        if workflow.dataset_digest != self.digest:
-            raise DatasetError("the data set is another one there: use the same one everywhere", code="dataset-differs")
         with NamedTemporaryFile(suffix=".vine") as file:
             file.write(self.trie)
             file.flush()
             annotated = load_trie(file.name)
         workflow, catalog = replace(workflow, template=annotated.template.base), Catalog.from_dict(self.catalog)
         app = self.make(workflow, annotated, catalog, create_backends(catalog, workflow=workflow, seed=self.seed))
+        if app.workflow.dataset_digest != self.digest:  # of the requests that it serves: a verb may leave some out
+            raise DatasetError("the data set is another one there: use the same one everywhere", code="dataset-differs")
         parts = _parts(app)
         changed = sorted(name for name in {*parts, *self.parts} if parts.get(name) != self.parts.get(name))
         if changed:

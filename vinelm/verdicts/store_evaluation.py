@@ -130,8 +130,9 @@ def evaluate(
     plans = asked.made(make)
     require_budget(asked.backends, budget_usd)
     with (
-        asked.serving(plans, make, "evaluate", cluster, on_note) as server,
+        # First: machines of a cluster are started for no record that is refused.
         serving_record(None if log is None else Path(log), plans.identity(asked), budget_usd) as record,
+        asked.serving(plans, make, "evaluate", cluster, on_note) as server,
     ):
         tasks = plans.tasks(server, asked.requests)
         record.serve_all(tasks, workers=workers, on_done=lambda done: on_done(done, len(tasks), "serving"))

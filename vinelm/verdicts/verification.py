@@ -142,8 +142,9 @@ def verify(
         return result({}, 0.0)
     require_budget(asked.backends, budget_usd)
     with (
-        asked.serving(run, make, "verify", cluster, on_note) as server,
+        # First: machines of a cluster are started for no record that is refused.
         serving_record(None if log is None else Path(log), asked.identity(objective, run.annotated), budget_usd) as record,
+        asked.serving(run, make, "verify", cluster, on_note) as server,
     ):
         tasks = [ServedTask(PLAN, request.id, partial(server.serve, request, PLAN)) for request in asked.requests]
         record.serve_all(tasks, workers=workers, on_done=lambda done: on_done(done, len(tasks)))

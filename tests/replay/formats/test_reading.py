@@ -343,9 +343,26 @@ def test_halves_of_several_batches_with_the_same_ids_are_not_mixed_up(tmp_path):
         (tmp_path / f"1-{batch}.jsonl").write_text(as_lines(asked))
         (tmp_path / f"2-{batch}.jsonl").write_text(as_lines(answered))
     calls, reading = read(tmp_path)
+    assert (reading.calls, reading.others, reading.broken) == (6, 0, 0), "the same prompts, whichever batch they are of"
+    assert all(call.messages for call in calls)
+    asked, answered = batch_lines(3)
+    other = [{**one, "body": {**one["body"], "messages": [{"role": "user", "content": "Another"}]}} for one in asked]
+    (tmp_path / "1-b.jsonl").write_text(as_lines(other))
+    calls, reading = read(tmp_path)
     assert [call.messages for call in calls] == [()] * 6
-    assert (reading.calls, reading.others, reading.broken) == (6, 6, 6)
+    assert (reading.calls, reading.others, reading.broken) == (6, 0, 6)
     assert "several lines have the custom_id 'request-0'" in " ".join(reading.named)
+
+
+def test_no_prompt_of_one_batch_has_the_answer_of_another(tmp_path):
+    """The first batch's answers come last: its prompts must not be taken for those of the second batch's answers."""
+    asked, answered = batch_lines(3)
+    others = [{**one, "response": {**one["response"], "request_id": "other"}} for one in answered]
+    for number, lines in enumerate((asked, others, answered)):
+        (tmp_path / f"{number}.jsonl").write_text(as_lines(lines))
+    calls, reading = read(tmp_path)
+    assert [call.messages for call in calls] == [()] * 6
+    assert "several lines have the custom_id" in " ".join(reading.named)
 
 
 def test_requests_without_a_response_are_no_calls(tmp_path):

@@ -11,7 +11,7 @@ import click
 
 from vinelm.cli.console import echo, print_json, progress, say, show_table
 from vinelm.cli.declared import declared
-from vinelm.cli.options import cluster_options, flag, option, output_options, resumable
+from vinelm.cli.options import flag, option, output_options, resumable
 from vinelm.cli.quantities import USD
 from vinelm.errors import ConfigError
 from vinelm.reports import percent, seconds, usd
@@ -42,8 +42,7 @@ _MOST_ROWS = 20
 )
 @option("--budget-usd USD", "Never spend more than this, earlier runs included. Required without --dry-run.", USD)
 @option("--store DB", "Keeps prompts, answers and labels; the same line continues it [default: replay.db].", Path)
-@declared("vinelm.replay.replaying:replay", "backends", "cluster")
-@cluster_options
+@declared("vinelm.replay.replaying:replay", "backends")
 @option("--report HTML", "Write a page about the verdicts, too: one file, without texts of prompts.", Path, into="page")
 @option("--plans FOLDER", "Write a plan file for each switch to one model, which a canary takes.", Path)
 @output_options
@@ -59,8 +58,6 @@ def command(
     store: Path | None,
     page: Path | None,
     plans: Path | None,
-    engine: str,
-    ship: bool,
     as_json: bool,
     quiet: bool,
     **settings: Any,
@@ -92,7 +89,6 @@ def command(
 
     Example: vinelm replay export.jsonl --models models.toml --budget-usd 9 --engine ray://auto --ship
     """
-    from vinelm.profiler import RayCluster
     from vinelm.replay import bill_of, read_calls, replay
     from vinelm.replay.formats.reading import TraceReading
     from vinelm.workflows.registry import load_function
@@ -106,7 +102,8 @@ def command(
         if page.resolve() == kept.resolve():
             raise ConfigError(f"--report is {page}, which holds the answers: name another file")
         require_page(page)
-    cluster = RayCluster.of(engine, ship=ship)
+    if plans is not None:
+        _make(plans)
     change = None if redact is None else load_function(redact, "--redact")
     with progress(quiet=quiet) as advance:
 
@@ -130,7 +127,6 @@ def command(
             on_line=(lambda _: None) if quiet or as_json else say,
             on_progress=lambda done, of: advance(done, of, "asking"),
             on_note=lambda line: echo(line, err=True),
-            cluster=cluster,
             **settings,
         )
     if as_json:
@@ -148,24 +144,26 @@ def command(
         echo("\n".join(written))
 
 
+def _make(folder: Path) -> None:
+    """Make the folder of plan files, before anything is spent."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--plans is {folder}, which cannot be made: {error.strerror}") from error
+
+
 def _write_plans(found: ReplayResult, folder: Path) -> Iterator[str]:
     """Write what a canary takes; yields what was written, and why there is nothing of a switch."""
     from vinelm.replay.result import file_name
     from vinelm.vinefile import save_trie
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--plans is {folder}, which cannot be made: {error.strerror}") from error
     for step in found.steps:
         if step.plan_file is not None:
             save_trie(folder / file_name(step.step), step.plan_file)
             yield f"Wrote {folder / file_name(step.step)}"
         elif step.advice == "switch":
-            has_one = " where " not in (step.plan or "") and not (step.plan or "").startswith("what two")
-            why = (
-                f"the models lack {step.today}, which runs today" if has_one else "several models and a rule are code, as above"
-            )
+            is_alone = step.kind == "alone"
+            why = f"the models lack {step.today}, which runs today" if is_alone else "a plan with a rule is code, as above"
             yield f"{step.step} has no plan file: {why}"
 
 

@@ -11,14 +11,22 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _TABLE = "CREATE TABLE halves (id TEXT, is_request INTEGER, place TEXT, line TEXT)"
-_LEFT = """
-SELECT id, place, line, (SELECT COUNT(*) FROM halves AS other WHERE other.id = halves.id AND other.is_request)
-FROM halves WHERE NOT is_request ORDER BY rowid
+_RESPONSES = "SELECT id, place, line FROM halves WHERE NOT is_request ORDER BY rowid"
+_OF_ID = """
+SELECT SUM(is_request), SUM(NOT is_request), COUNT(DISTINCT CASE WHEN is_request THEN line END),
+       MAX(CASE WHEN is_request THEN line END)
+FROM halves WHERE id = ?
+"""
+_UNANSWERED = """
+SELECT COUNT(*) FROM halves AS asked WHERE is_request
+AND NOT EXISTS (SELECT 1 FROM halves WHERE id = asked.id AND NOT is_request)
 """
 
 
 class BatchPairs:
-    """Joins the two halves of a call, whichever comes first. What waits for its other half is in a temporary file.
+    """Joins the two halves of a call, once all lines are read: a third half with the same id may be of another batch.
+
+    Until then they are in a temporary file.
 
     Attributes:
         kept: How many halves have come.
@@ -30,7 +38,7 @@ class BatchPairs:
         self._halves: sqlite3.Connection | None = None
 
     def fed(self, place: str, record: object) -> Iterator[tuple[str, Any]]:
-        """Yield the record itself where it is not a half; else what it is a half of, once both are there."""
+        """Yield the record itself where it is not a half."""
         if not isinstance(record, dict) or (id_ := record.get("custom_id")) is None:
             yield place, record
             return
@@ -43,26 +51,24 @@ class BatchPairs:
             self._halves = sqlite3.connect("", isolation_level=None)  # a file without a name, which ends with the connection
             self._halves.execute("PRAGMA journal_mode = OFF")
             self._halves.execute(_TABLE)
-            self._halves.execute("CREATE INDEX by_id ON halves (id)")
-        waiting = self._halves.execute("SELECT is_request, line FROM halves WHERE id = ?", (str(id_),)).fetchall()
-        if len(waiting) == 1 and bool(waiting[0][0]) is not is_request:
-            self._halves.execute("DELETE FROM halves WHERE id = ?", (str(id_),))
-            other = json.loads(waiting[0][1])
-            asked, answered = (record, other) if is_request else (other, record)
-            yield place, {**answered, "body": asked["body"]}
-        else:  # of several requests with this id, any may be the other half
-            row = (str(id_), is_request, place, json.dumps(record))
-            self._halves.execute("INSERT INTO halves VALUES (?, ?, ?, ?)", row)
+        self._halves.execute("INSERT INTO halves VALUES (?, ?, ?, ?)", (str(id_), is_request, place, json.dumps(record)))
 
     def rest(self, note: Callable[[str, str], None]) -> Iterator[tuple[str, Any]]:
-        """Yield the responses that are left without a request; those that may belong to one of several are told to ``note``."""
+        """Yield the calls that the halves make, and responses that have no request.
+
+        A response that may belong to one of several requests is told to ``note``, and has no prompt. So has one of several to
+        a request that was made once.
+        """
         if self._halves is None:
             return
-        count = "SELECT COUNT(*) FROM halves WHERE is_request"
-        self.unanswered = self._halves.execute(count).fetchone()[0]
-        left = self._halves.execute(_LEFT)
-        for id_, place, line, requests in left:
-            if requests:
+        self._halves.execute("CREATE INDEX by_id ON halves (id)")
+        self.unanswered = self._halves.execute(_UNANSWERED).fetchone()[0]
+        for id_, place, line in self._halves.execute(_RESPONSES):
+            requests, responses, prompts, asked = self._halves.execute(_OF_ID, (id_,)).fetchone()
+            answered = json.loads(line)
+            if prompts == 1 and responses <= requests:  # also where a failed batch was sent once more
+                answered["body"] = json.loads(asked)["body"]
+            elif prompts:
                 note(place, f"several lines have the custom_id {id_!r}: give the files of one batch, and its prompts are found")
-            yield place, json.loads(line)
+            yield place, answered
         self._halves.close()
