@@ -82,7 +82,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         try:
             adapter = self._serving(request)
             return adapter, self._how(request), None
-        except VineLMError:  # what the application has to mend, such as a model that nobody knows
+        except VineLMError:  # what the application has to mend, such as an unknown model
             raise
         except Exception as error:
             if adapter.on_error == "raise":
