@@ -176,7 +176,7 @@ class Planner:
         return self._hulls[key]
 
     def hull_among(self, candidates: BoolArray | None, objective: Objective) -> Hull | None:
-        """Return the hull of the paths that end at some nodes and meet the bounds that are no means; None if none does.
+        """Return the hull of the paths to some nodes that meet the bounds on each request; None if no path does.
 
         Args:
             candidates: shape (n + 1,); None for all.
@@ -191,7 +191,7 @@ class Planner:
         return Hull.of(*(view.column(one)[items] for one in (Metric.COST, Metric.ACCURACY))) if items.any() else None
 
     def lacks(self, stage: str | Collection[str], node: int) -> bool:
-        """Return whether the trie does not have the stage after the node, or none of several."""
+        """Return whether the trie lacks this stage after the node; of several stages, all of them."""
         return self.trie.arms(node).keys().isdisjoint((stage,) if isinstance(stage, str) else stage)
 
     def prepare(self, objective: Objective) -> None:

@@ -18,7 +18,7 @@ Told = Callable[[int, str], Any]
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """Bounds of the service.
+    """Limits on what a client may send, and on how long it may take.
 
     Attributes:
         connections: those open at a time; one more is answered with 503 and closed.
@@ -42,7 +42,7 @@ def _plain(status: int, text: str) -> Any:
 
 
 def bounded_protocol(limits: HttpLimits, told: Told = _plain) -> type[H11Protocol]:
-    """Return uvicorn's protocol with the bounds that are those of a connection; those of a body are the application's."""
+    """Return uvicorn's protocol class with the limits on a connection and its headers; the application limits bodies."""
 
     class Bounded(_BoundedProtocol):
         bounds = limits

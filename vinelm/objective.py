@@ -133,7 +133,7 @@ class Objective:
         return self.mix and self._mean_bound is not None
 
     def drawn(self, bound: float) -> Objective:
-        """Return the objective of a request for which one plan of a mixture was drawn: the one that this bound leads to.
+        """Return the objective of a request that follows one plan of a mixture: the plan that is best within this bound.
 
         Args:
             bound: In place of the bound on the mean, in dollars or as a fraction. Another bound on a mean is met by the

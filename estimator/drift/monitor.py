@@ -156,7 +156,7 @@ class DriftMonitor:
         test.latest.clear()
 
     def find(self, row: Observation) -> int | None:
-        """Return the node of a row, whose request's earlier rows were asked for before; None if the trie lacks it."""
+        """Return the node of a row; None if the trie lacks it. Rows of a request are to be asked for in order."""
         trie = self.annotated.trie
         parent = 0 if row.depth == 1 else self._known.get((row.request_id, row.prefix[:-1]))
         try:

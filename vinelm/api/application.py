@@ -483,7 +483,7 @@ class VineLM(VineInterface, LongRunning):
         return control
 
     def served_planner(self, *, returns_earlier: bool | None = None) -> Planner:
-        """Return the planner of new requests: over what they show, where signals are declared and the trie knows them.
+        """Return the planner of new requests: over signals if they are declared and the trie has them, else over paths.
 
         Its plans end only where the graph can end a request, so ask for it when the graph is built.
 

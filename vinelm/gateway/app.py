@@ -139,7 +139,7 @@ class Gateway:
 
     @property
     def plan(self) -> _ServedPlan:
-        """Of the trie that is loaded now: a running gateway may be given another one."""
+        """The plan of the trie that is loaded now, which may be replaced while the gateway runs."""
         if self.vine.planner is not self._plan.planner:
             try:
                 self._plan = _ServedPlan.of(self.vine, self._given)
@@ -150,7 +150,7 @@ class Gateway:
 
     @property
     def http(self) -> Any:
-        """The client of the servers behind, made at the first call: its connections belong to one event loop."""
+        """The HTTP client for the providers, made at the first call, since its connections belong to one event loop."""
         if self._http is None:
             from vinelm.backends.openai.http_library import http_library
             from vinelm.backends.remote.answer_size import bound_answers

@@ -156,7 +156,7 @@ class KeyBook:
                 raise ConfigError(f"unknown key {name!r}: `vinelm keys list` has the names")
 
     def find(self, key: str) -> CallerKey | None:
-        """Return the key of a caller; None if it is none, or revoked. Reads the file, so that a revoked key is none at once."""
+        """Return the key of a caller; None if it is unknown or revoked. Reads the file, so that a revocation holds at once."""
         with self._lock:
             row = self._connection.execute(f"{_READ} WHERE digest = ? AND revoked_at IS NULL", (digest_of(key),)).fetchone()
         return None if row is None else _key_of(row)

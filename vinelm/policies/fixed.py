@@ -69,7 +69,7 @@ class DefaultPolicy(Policy):
         return next((model for model in allowed if model not in tried), None)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
-        """Count the dollars that another run of the request has recorded; :meth:`paid` knows of those that are not."""
+        """Count the dollars that another run of the request has recorded. Dollars without a record come by :meth:`paid`."""
         self._inherit(math.fsum(usd for usd in costs_usd if usd is not None))
 
     def paid(self, total_usd: float) -> None:
@@ -189,7 +189,7 @@ class ForcedPolicy(Policy):
             ) from None
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return the workflow's own verdict in mode "stop"; in mode "through", True until the template's last invocation."""
+        """Return what the workflow's check says in mode "stop"; in mode "through", True until the last invocation."""
         self.verdicts[len(prefix)] = finished
         return len(prefix) < self.template.depth if self.mode == "through" else not finished
 

@@ -16,7 +16,7 @@ OUT_OF_REACH = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """What the recorded requests that choose plans show of one; no label is needed for it.
+    """What the recorded requests that choose plans show of one plan. No label is needed for it.
 
     Attributes:
         name: Names the plan.

@@ -145,11 +145,11 @@ class Race:
         }
 
     def next(self) -> Move:
-        """Return what is to be done next: the same until an event is told."""
+        """Return what is to be done next. It stays the same until an event is recorded."""
         return next(self._moves())
 
     def aim(self, max_loss: float) -> None:
-        """Go on to exclude another loss, which is one of the margins: at any time, the guarantee is that of all margins."""
+        """Try to exclude another loss from now on, one of the margins. The guarantee covers all of them at any time."""
         _check(max_loss in self.margins, f"max_loss {max_loss!r} is none of the margins {self.margins}")
         self.max_loss = float(max_loss)
 
@@ -161,7 +161,7 @@ class Race:
         return list(islice(self._moves(), max(1, count)))
 
     def answered(self, candidate: str, request: int, same: bool) -> None:
-        """Tell that the candidate's answer to a request is known, and whether it is the same as today's."""
+        """Record whether the candidate's answer to a request is the same as today's."""
         entrant = self._entrant(candidate, request)
         _check(isinstance(same, bool | np.bool_), f"request {request} of {candidate!r}: same is {same!r}, not True or False")
         known = entrant.same.setdefault(request, bool(same))
@@ -169,7 +169,7 @@ class Race:
         self._advance(entrant)
 
     def labelled(self, candidate: str, request: int, score: float, *, counted: bool = True) -> None:
-        """Tell what persons say of a request: the candidate's score less today's.
+        """Record what persons say of a request: the candidate's score less today's.
 
         Args:
             candidate: Whose answer was compared.
@@ -192,7 +192,7 @@ class Race:
             self._advance(entrant)
 
     def skipped(self, candidate: str, request: int) -> None:
-        """Tell that nobody will answer this question. It counts as the worst score, -1, and as a label.
+        """Record that this question will not be answered. It counts as the worst score, -1, and as a label.
 
         Anything better would let a proof rest on leaving out what is hard to compare. A question that may still be
         answered needs no call: it waits, and :meth:`upcoming` gives others meanwhile.

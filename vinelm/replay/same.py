@@ -101,7 +101,7 @@ class Sameness:
         return _lines(one) == _lines(two)
 
     def audit(self, recorded: Sequence[Message]) -> float:
-        """Return the share of the same answers to ask about, for a step with these recorded answers."""
+        """Return which share of a step's answers that are the same is asked about too, given its recorded answers."""
         if self._audit is not None:
             return self._audit
         forms = {form_of(one) for one in recorded}

@@ -62,7 +62,7 @@ class Usage:
 
     @property
     def is_equal(self) -> bool:
-        """True if the call was not made: an equal one has answered it."""
+        """True if the call was not made, because the answer of an equal call was used."""
         return self.list_usd is not None and not math.isnan(self.latency_s)
 
     def __post_init__(self) -> None:
@@ -192,7 +192,7 @@ class Observation:
         return self.failure is not None or bool(self.success if rule == "oracle" else self.stopped)
 
     def next_stage(self, followers: Sequence[str]) -> str | None:
-        """Return the stage after a row that goes on; None if the row does not say which of those that may follow it is."""
+        """Return the stage that came after a row; None if the row does not tell which of the possible stages it was."""
         if self.arm is None:
             return followers[0] if len(followers) == 1 else None
         return self.arm if self.arm in followers else None

@@ -178,7 +178,7 @@ class AppGraph:
         return replace(self, template=template, reason=reason, turns=times)
 
     def running_today(self, model: str) -> AppGraph:
-        """Return the application with that model, as ``provider:model``, at every stage of which it is not known."""
+        """Return the application with this model (``provider:model``) as today's at each stage where that is not known."""
         known = {stage: models if len(models) == 1 else (model,) for stage, models in self.today.items()}
         return replace(self, today={**dict.fromkeys(self.stages, (model,)), **known})
 

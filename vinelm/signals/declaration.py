@@ -99,7 +99,7 @@ class Signals:
 
     @classmethod
     def of(cls, signal: Signal | None, edges: Sequence[float], agree: Agree | None, answer: Sequence[str]) -> Self | None:
-        """Return what is declared; None if nothing is."""
+        """Return the declared signals; None if there are none."""
         keys: Any = answer if isinstance(answer, str) else tuple(answer)  # a text is refused, not read as its letters
         found = cls(signal, tuple(edges), agree, keys)
         return None if found == cls() else found

@@ -152,7 +152,7 @@ class OpenTelemetry:
         return RequestSpan(span, outer, began_ns)
 
     def request_ended(self, token: RequestSpan) -> None:
-        """Close it: the run is over."""
+        """Close the span of a request, whose run is over."""
         token.end()
 
     def _request(self) -> tuple[RequestSpan | None, Context | None]:
@@ -163,7 +163,7 @@ class OpenTelemetry:
         return request, trace.set_span_in_context(request.span)
 
     def decided(self, decided: DecisionEvent) -> None:
-        """A span that ends now and began as long ago as the decision took."""
+        """Record a span of the decision, which ends now."""
         end_ns = time.time_ns()
         name = "vinelm.end" if decided.kind == "end" else f"vinelm.decide {decided.stage}"
         _, context = self._request()
@@ -206,7 +206,7 @@ class OpenTelemetry:
             token.span.set_attributes(attributes(messages, answer))
 
     def ended(self, token: CallSpan, invocation: Invocation | None) -> None:
-        """Close it, with what was used, and record the metrics of its calls."""
+        """Close the span of an invocation with its usage, and record the metrics of its calls."""
         span = token.span
         if invocation is None:
             span.set_attribute("vinelm.interrupted", True)

@@ -70,27 +70,27 @@ class Prometheus:
         self._in_flight = Gauge("vinelm_in_flight", "Invocations under way.", ("engine",), registry=registry)
 
     def decided(self, decided: DecisionEvent) -> None:
-        """One more answer."""
+        """Count a decision."""
         outcome = "run" if decided.kind == "model" else "continue" if decided.goes_on else "end"
         self._decisions.labels(decided.stage or "", decided.model or "", outcome).inc()
         self._decision_s.labels(decided.kind).observe(decided.seconds)
 
     def drifted(self, moved: DriftEvent) -> None:
-        """One more annotation that no longer holds."""
+        """Count an annotation that no longer holds."""
         self._drift.labels(moved.stage, moved.model, moved.quantity.partition(" ")[0], moved.direction).inc()
 
     def canary_decided(self, shown: CanaryEvent) -> None:
-        """A canary that went back, or has shown a plan to be no worse."""
+        """Count a canary that went back, or has shown that its plan is no worse."""
         self._canary.labels(shown.advice, shown.quantity).inc()
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:
-        """One more under way."""
+        """Count an invocation as in flight."""
         under_way = self._in_flight.labels(model.engine)
         under_way.inc()
         return under_way
 
     def ended(self, token: Any, invocation: Invocation | None) -> None:
-        """One fewer under way, with its outcome, dollars and tokens."""
+        """Count an invocation as ended, with its outcome, dollars and tokens."""
         token.dec()
         if invocation is None:
             return

@@ -57,7 +57,7 @@ class Stage:
 
     @property
     def keeps_answer(self) -> bool:
-        """True if an earlier answer may be the one that is left after it: it may be skipped, or only judges."""
+        """True if an earlier answer may still be the current one after the stage, because it may be skipped or only judges."""
         return self.optional or self.verdict is not None
 
     @property
@@ -139,7 +139,7 @@ class Branch:
 
     @property
     def ways(self) -> dict[str, tuple[Step, ...]]:
-        """The steps of each arm, also of those that only end."""
+        """The steps of each branch, including branches that only end the request."""
         return {label: (END,) if steps == END else tuple(steps) for label, steps in self.arms.items()}
 
     def __eq__(self, other: object) -> bool:

@@ -117,7 +117,7 @@ class Template:
 
     @cached_property
     def is_linear(self) -> bool:
-        """True if one stage follows each prefix: there is no branch, and no loop that is left early for a step behind it."""
+        """True if one stage can follow each prefix: there is no branch, and no loop that is left early for a later step."""
         if any(isinstance(step, Branch) for step in walk(self.steps)):
             return False
         early = any(isinstance(step, Loop) and step.early_exit for step in walk(self.steps))
@@ -162,7 +162,7 @@ class Template:
 
     @property
     def listed(self) -> tuple[Stage, ...] | None:
-        """The invocations, where they say all: None where the template branches or merges histories."""
+        """The invocations of a linear template; None if it branches or merges histories."""
         return None if self.merges else self.certain_stages or None
 
     @property
@@ -222,15 +222,15 @@ class Template:
         return self.stage_after(length) if arm is None else self.stage(arm)
 
     def noted(self, stage: str | None) -> str | None:
-        """Return what a row says of the stage that came next, its ``arm``: None where the template alone tells it."""
+        """Return the ``arm`` of a row: the stage that came next; None where the template allows only one."""
         return self.told(lambda: stage)
 
     def told(self, find: Callable[[], Told]) -> Told | None:
-        """Return what ``find`` says of the arms that requests take; it is not asked where the template alone tells them."""
+        """Return the result of ``find``, which says what branches requests take. Without branches it is not called."""
         return None if self.is_linear else find()
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
-        """Return what a row says of the end, its ``stopped``: the verdict of the workflow's own check, where it has one.
+        """Return the ``stopped`` of a row: what the workflow's own check said, if it has one.
 
         Where the application chooses what comes next, a check may lead on to another stage, so that only the end counts.
         """
@@ -402,7 +402,7 @@ class Template:
 
     @cached_property
     def own_ends(self) -> frozenset[str]:
-        """The stages that the application's own edges may end a request after: the last, or where it chooses each."""
+        """The stages after which the application's own edges may end a request: the last; with branches, every one."""
         return frozenset(stage.name for stage in (self.stages[-1:] if self.is_linear else self.stages))
 
     @property

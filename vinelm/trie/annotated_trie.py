@@ -160,7 +160,7 @@ class AnnotatedTrie:
 
     @property
     def rated(self) -> FloatArray:
-        """What :attr:`accuracy_se` is the error of: the accuracy of the path to a node, where histories merge its success."""
+        """What :attr:`accuracy_se` is the error of: the accuracy of the path to a node; where histories merge, its success."""
         return self.accuracy if self.has_path_metrics else self.success
 
     def weight_of(self, nodes: npt.NDArray[Any]) -> FloatArray:
@@ -170,12 +170,12 @@ class AnnotatedTrie:
         return np.asarray(np.maximum(self.reach[nodes], 1e-12)) if self.has_path_metrics else np.ones(len(nodes))
 
     def by_ends(self, *, one: Callable[[AnnotatedTrie], Made], several: Callable[[AnnotatedTrie], Made]) -> Made:
-        """Return what is made of the trie: ``one(trie)`` where each plan ends at one node, ``several(trie)`` elsewhere."""
+        """Return ``one(trie)`` if each plan ends at one node, else ``several(trie)``."""
         return several(self) if self.is_contingent else one(self)
 
     @cached_property
     def reading(self) -> TrieReading:
-        """What is said of the trie by where its plans end."""
+        """Summaries of the trie for reports: by paths, or by histories where a plan ends at several nodes."""
         return self.by_ends(one=PathReading, several=HistoryReading)
 
     @property
@@ -199,7 +199,7 @@ class AnnotatedTrie:
 
     @cached_property
     def stage_names(self) -> tuple[str, ...]:
-        """The workflow's stage of each stage of the trie, which names what was seen as well where arms are outcomes."""
+        """The workflow's stage of each stage of the trie. With signals, a stage of the trie also names an outcome."""
         if self.outcomes is None:
             return self.trie.stages
         return tuple(self.template.stages[stage].name for stage in self.outcomes.stages)
@@ -217,11 +217,11 @@ class AnnotatedTrie:
         return dict(zip(self.trie.stages, zip(self.stage_names, self.stage_kinds, strict=True), strict=True))
 
     def judged(self, found: Verdict | None) -> AnnotatedTrie:
-        """Return the trie, and that of what requests show, with the verdict on their plans."""
+        """Return the trie with the verdict on its plans; its trie of signals gets the verdict too."""
         return replace(self, verdict=found, signals=self.signals and replace(self.signals, verdict=found))
 
     def within(self, tried: BoolArray) -> AnnotatedTrie:
-        """Return the trie, and that of what requests show, whose plans run these edges of the paths only; shape (edges,)."""
+        """Return the trie limited to plans over these edges, shape (edges,); its trie of signals is limited likewise."""
         shown = self.signals
         if shown is not None and shown.outcomes is not None:
             shown = replace(shown, tried=tried[path_edges(shown.trie, shown.outcomes.stages, self.trie)])
@@ -233,7 +233,7 @@ class AnnotatedTrie:
         return stage.answerable or stage.verdict is not None
 
     def returning_last(self) -> AnnotatedTrie:
-        """Return the same trie of what requests show where only the last answer can be returned."""
+        """Return this trie of signals for graphs that can return the last answer only."""
         outcomes = self.outcomes
         if outcomes is None or not outcomes.returns_earlier:
             return self
@@ -242,7 +242,7 @@ class AnnotatedTrie:
         return replace(found, stop_success=np.asarray(np.bincount(outcomes.node, ends, len(self.trie)), np.float64))
 
     def with_right(self, outcomes: Outcomes, right: FloatArray) -> AnnotatedTrie:
-        """Return the same trie with other chances that the answers held are right, which ``outcomes`` has as well.
+        """Return the trie with other probabilities that the answers held are right; ``outcomes`` holds the same ones.
 
         Args:
             outcomes: In place of the trie's own, in the same order. The chances at ends stay: they are a part of these.

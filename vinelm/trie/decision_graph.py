@@ -92,7 +92,7 @@ class DecisionGraph:
 
     @staticmethod
     def of(annotated: AnnotatedTrie, ends: BoolArray | None = None) -> DecisionGraph:
-        """Return the graph of a trie, of a tree as of one whose histories are merged.
+        """Return the graph of a trie, whether it is a tree or merges histories.
 
         Args:
             annotated: The trie with its estimates.
@@ -233,7 +233,7 @@ class DecisionGraph:
 
     @cached_property
     def loses(self) -> bool:
-        """True if some position goes on to where the trie has no stage, without an answer."""
+        """True if a request may come to a stage that the trie lacks before it has an answer."""
         return bool(self.lost.any())
 
     @cached_property
@@ -248,7 +248,7 @@ class DecisionGraph:
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return how much of a node's error a plan has: of every node that it reaches."""
+        """Return the weight of each node's error in that of a plan: the chance that the plan reaches the node."""
         return reach
 
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
@@ -334,7 +334,7 @@ class TreeGraph(DecisionGraph):
     is_tree = True
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return how much of a node's error a plan has: of its ends, whose errors are those of the paths to them."""
+        """Return the weight of each node's error in that of a plan: 1 at its ends, whose errors are those of whole paths."""
         return np.where(is_end, 1.0, 0.0)
 
     def joined(self, plan: Integers, at: Integers) -> None:

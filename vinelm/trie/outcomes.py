@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """The outcomes at the nodes of a trie whose arms are outcomes.
+    """The outcomes of calls at each node of a trie of signals.
 
     The trie branches: the name of an arm is the stage that comes next with what was seen, as in ``repair [failed, answer 1]``.
     Answers are numbered from 1 in these names. The arm's ``arm_success`` is the chance that the outcome comes and the best
@@ -120,7 +120,7 @@ class Outcomes:
         return None if returned < 0 or returned == last else returned
 
     def returning_last(self) -> Self:
-        """Return the same where only the last answer can be returned.
+        """Return these outcomes for graphs that can return the last answer only.
 
         Its mass by fit is not stored: it is taken to vary in proportion to that of the best answer.
         """
@@ -128,7 +128,7 @@ class Outcomes:
         return replace(self, returns_earlier=False, spread=self.spread * share[:, None].astype(np.float32))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is no array as plain JSON types."""
+        """Return everything but the arrays as plain JSON types."""
         return {
             "labels": [[label.passed, label.signal] for label in self.labels],
             "stages": list(self.stages),

@@ -132,7 +132,7 @@ class Trie:
         return frozen(np.where(self.is_leaf, -1, np.append(self.stage[1:], -1)), np.int16)
 
     def require_paths(self, what: str) -> None:
-        """Do nothing: each node has a single path. A merged trie raises :class:`ConfigError`, which begins with ``what``."""
+        """Do nothing, since each node has one path. A merged trie raises :class:`ConfigError`, which begins with ``what``."""
 
     def misfit(self, template: Template) -> str | None:
         """Return why the arrays do not form such a trie, as one line; None if they do.

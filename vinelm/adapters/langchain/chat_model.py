@@ -123,7 +123,7 @@ class VineChatModel(DelegatingChatModel):
     # The model is chosen before LangChain tells callbacks that a run starts: they are told which one it is.
 
     def generate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
-        """As LangChain's. Several prompts are an invocation each, begun one by one."""
+        """Return the answers to the prompts. Each prompt is a separate invocation; they begin in order."""
         if len(messages) != 1 or BEGUN in kwargs:
             return super().generate(messages, *args, **kwargs)
         with self._begin(kwargs) as begun:
@@ -174,7 +174,7 @@ class VineChatModel(DelegatingChatModel):
             return await super().ainvoke(input, config, stop=stop, **kwargs)
 
     async def agenerate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
-        """As LangChain's, which takes an exception for a result where it is no ``Exception``."""
+        """As LangChain's method, which takes what is raised for a result if it is no ``Exception``. Here it is raised."""
         try:
             if len(messages) != 1 or BEGUN in kwargs:
                 return await super().agenerate(messages, *args, **kwargs)

@@ -426,7 +426,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
             self._agents.add(name)
 
     def note_call(self, name: str, default: str | None) -> None:
-        """Note that a stage is called by a chat model whose own default is this one, which the catalog may lack."""
+        """Note that a chat model with this default, which the catalog may lack, calls a stage."""
         if name not in self.declared:
             self.declare(name, default if default in self.catalog else None)
         if default is not None:

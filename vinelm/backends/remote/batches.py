@@ -142,7 +142,7 @@ class BatchedUnit:
 
     @staticmethod
     def numbered(content: str, times: int) -> str:
-        """Return the digest of the so-manyth call of the same content."""
+        """Return the digest of the n-th call with the same content."""
         return hashlib.sha256(f"{content} {times}".encode()).hexdigest()[:40]
 
     def _content(self, model: Model, body: Mapping[str, Any]) -> str:

@@ -94,7 +94,7 @@ class Judge:
 
     @classmethod
     def of(cls, evidence: StoreEvidence, **settings: Any) -> Judge:
-        """Return the judge of a store; ``settings`` are those of the class that the store does not say."""
+        """Return the judge of a store; ``settings`` are the arguments of the class that the store does not determine."""
         known = {
             "requests": evidence.requests,
             "rows": evidence.rows,
@@ -111,7 +111,7 @@ class Judge:
 
     @cached_property
     def fit(self) -> CrossFit:
-        """The parts, and a fit of the other requests for each.
+        """The parts of the requests, with plans fitted to all other requests for each part.
 
         Raises:
             EvidenceError: The others of a part say too little for an estimate.

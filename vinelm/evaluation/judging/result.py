@@ -72,7 +72,7 @@ class Evaluation:
         return paths
 
     def not_identified(self) -> tuple[JudgedPolicy, ...]:
-        """Return each VineLM policy that the rows do not identify, and serving would."""
+        """Return VineLM's policies that the rows cannot judge, and that serving requests could."""
         names = () if self.is_served or self.stop == "oracle" else ("signals", "paths")
         return tuple(one for name in names if (one := self.policy(name)) is not None and not self._is_judged(one))
 

@@ -90,7 +90,7 @@ class Evidence:
 
     @cached_property
     def model(self) -> FirstAnswers:
-        """The model of answers that plans over what requests show are made from, fitted to the rows."""
+        """The model of answers behind plans over signals, fitted to the rows."""
         return FirstAnswers.fit(self.rows, self.systems)
 
     @cached_property
