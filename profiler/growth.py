@@ -81,7 +81,7 @@ def kinds_of(workflow: Workflow, requests: Iterable[Request]) -> dict[str, str]:
 def bring_up_to_date(
     rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest], kinds: Mapping[str, str] | None = None
 ) -> None:
-    """Give the store the identity of the run that begins, score rows again and make anew what they show where that is needed.
+    """Give the store the identity of the run that begins; score rows again and recompute their signals where needed.
 
     Writes to the store, and makes no call of a model. Tells one line for each change that had an effect.
 

@@ -224,7 +224,7 @@ class CallRefused(CallError):
 
 
 def is_of_code(error: BaseException) -> bool:
-    """Return whether what ended a user's code is a failure of that code alone, and no end of this process.
+    """Return whether the exception is a failure of the user's code alone, rather than the end of this process.
 
     So is every ``Exception``, and ``sys.exit()`` in a node of a graph, which must not end all that others have bought. A
     ``KeyboardInterrupt`` is one on any thread but the main one, where it is Ctrl-C. What VineLM itself ends a run with is none.

@@ -184,7 +184,7 @@ class Decision(Expected):
 
     @property
     def sentences(self) -> str:
-        """The same as a sentence, with what else is to be said of the choice."""
+        """The reason as full sentences, with further remarks on the choice."""
         return f"{self.reason[0].upper()}{self.reason[1:]}."
 
     @property

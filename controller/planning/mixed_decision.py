@@ -61,7 +61,7 @@ class MixedDecision(Decision):
 
     @cached_property
     def errors(self) -> Errors:
-        """Those of the means."""
+        """The standard errors of the means."""
         return super().errors
 
     @property

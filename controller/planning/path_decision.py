@@ -91,7 +91,7 @@ class PathDecision(Decision):
 
     @property
     def errors(self) -> Errors:
-        """Those of the path."""
+        """The standard errors of the path."""
         known = self.annotated.accuracy_se, self.annotated.cost_se
         accuracy, cost_usd = (None if errors is None else float(errors[self.target]) for errors in known)
         return Errors(accuracy, cost_usd)
@@ -109,7 +109,7 @@ class PathDecision(Decision):
 
     @property
     def mean_rest_s(self) -> float:
-        """The same at zero load, and without any margin."""
+        """Expected seconds below ``node`` at zero load, without any margin."""
         seconds = self.metrics.mean(Metric.LATENCY)
         return float(seconds[self.target] - seconds[self.node])
 

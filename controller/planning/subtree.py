@@ -112,7 +112,7 @@ class SubtreeView:
         return feasible
 
     def among(self, allowed: BoolArray) -> SubtreeView:
-        """The same view with other allowed nodes."""
+        """Return this view with other allowed nodes."""
         other = copy(self)
         other.allowed = allowed
         return other

@@ -22,10 +22,10 @@ class CallFollower(Protocol):
         """
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """It has ended, after ``excess_s`` seconds more than at zero load; None if it failed, or if this is not known."""
+        """The invocation has ended, ``excess_s`` seconds later than at zero load; None if it failed, or if that is unknown."""
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """It has no result and will be run again."""
+        """The invocation was interrupted without a result and will be run again."""
 
 
 class RequestFollower(CallFollower, Protocol):

@@ -41,7 +41,7 @@ class CanaryRequest:
         self._goes_on = False
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """It has ended; another attempt takes the place of one that failed."""
+        """The invocation has ended. After a failure another attempt follows."""
         place = len(invocation.prefix), invocation.stage
         self._open.discard(place)
         self._failed[place] = invocation.failure is not None
@@ -49,7 +49,7 @@ class CanaryRequest:
         self._seconds = self._clock.now() - self._started_at
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """It has no result and will be run again: it stays open."""
+        """The invocation was interrupted and will be run again, so the request stays open."""
 
     def edge(self, goes_on: bool) -> None:
         """An edge was answered."""
@@ -73,7 +73,7 @@ class CanaryRequest:
 
     @property
     def usd(self) -> float | None:
-        """Dollars of all its calls; None if those of an earlier run are not known."""
+        """Dollars of all calls of the request; None if an earlier run's are unknown."""
         known = [usd for usd in self._usd if usd is not None]
         return sum(known) if len(known) == len(self._usd) else None
 

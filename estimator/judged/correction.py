@@ -25,7 +25,7 @@ def failed_share(cells: ObservationTable) -> FloatArray:
 
 
 def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: FloatArray) -> AnnotatedTrie:
-    """Return the trie with the accuracies of right answers in place of those of the judge's verdicts.
+    """Return the trie with accuracies corrected for the judge's errors.
 
     Each probability "... and the verdict is correct" is corrected in the way of
     :meth:`~vinelm.estimator.judged.agreement.JudgeAgreement.corrected`, and stays within what it is a part of. The standard
@@ -110,7 +110,7 @@ def _signals(annotated: AnnotatedTrie, agreement: JudgeAgreement) -> AnnotatedTr
 
 
 def corrected_report(report: ValidationReport, agreement: JudgeAgreement) -> ValidationReport:
-    """Return the evidence for right answers in place of verdicts. The shares by depth stay those of verdicts."""
+    """Return the report corrected for the judge's errors. Shares by depth stay shares of verdicts."""
     scale = agreement.informedness
     selection = report.selection
     if selection is not None:

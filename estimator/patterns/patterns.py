@@ -89,7 +89,7 @@ class Patterns:
         return PatternsInRun(self)
 
     def candidates_of(self, seen: SessionState) -> list[ToolCandidate]:
-        """The same for a state that is kept up to date with :meth:`SessionState.add`."""
+        """Return the candidates for a state that is kept up to date with :meth:`SessionState.add`."""
         if not self.coefficients:
             return []
         found = []

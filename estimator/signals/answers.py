@@ -68,7 +68,7 @@ class AnswerTable:
 
     @cached_property
     def evidence(self) -> FloatArray:
-        """Weight of the row where answers are counted: none of a repeated one, whose chance is that of repeating."""
+        """Weight of each row where answers are counted: 0 for an answer that its model repeats."""
         return np.where(self.is_repeat, 0.0, self.weight)
 
     @cached_property

@@ -94,7 +94,7 @@ class Course:
 
     @classmethod
     def of(cls, template: Template) -> Self:
-        """Return the courses of a template. Those of a template of kinds differ in how they begin."""
+        """Return the courses of a template. Courses of different kinds differ in how they begin."""
         starts = {stage.name: template.base_stages[stage.name] for stage in template.first_stages}
         template = template.base
         models = {stage.name: stage.models or () for stage in template.stages}
@@ -105,7 +105,7 @@ class Course:
         return cls([one.arms for one in positions], models, silent, judges, starts if len(starts) > 1 else None, joint)
 
     def keeps(self, stage: str, model: str) -> bool:
-        """Return whether the answer that there is stays as it is: the stage judges it, or is skipped and would answer."""
+        """Return whether the current answer stays: the stage judges it, or would write one and is skipped."""
         return stage in self.judges or (model == SKIP and stage not in self.silent)
 
     def allows(self, stage: str, model: str) -> bool:
@@ -119,7 +119,7 @@ class Course:
         models: Mapping[str, Sequence[str]] | None = None,
         silent: frozenset[str] = frozenset(),
     ) -> Self:
-        """Return the one course of these invocations."""
+        """Return the course that runs exactly these invocations."""
         return cls((*({stage: k} for k, stage in enumerate(stages, start=1)), {}), models, silent)
 
     def arms(self, position: int) -> tuple[str, ...]:

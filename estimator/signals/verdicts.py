@@ -72,7 +72,7 @@ class Verdicts:
 
     @cached_property
     def signals(self) -> list[str | None]:
-        """What judges have said: signals, None where they were skipped."""
+        """The signals that judges have given; None where they were skipped."""
         return sorted({self.labels[label].signal for label in self.label[self.judge >= 0].tolist()}, key=str)
 
     @cached_property

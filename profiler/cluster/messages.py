@@ -72,7 +72,7 @@ class RequestJob:
 
     @property
     def cell(self) -> Cell:
-        """Its name: no models, since the plan chooses them."""
+        """The name of the job's cell. It has no models, since the plan chooses them."""
         return self.request_id, ()
 
 

@@ -73,7 +73,7 @@ def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, 
 
 
 def with_batches(models: Collection[str], catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[str, ...]:
-    """Return those of the models whose calls can go in batches.
+    """Return which of the models can be called in batches.
 
     Raises:
         ConfigError: there is none, or a model runs on an engine of one's own.

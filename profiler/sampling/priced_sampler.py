@@ -117,7 +117,7 @@ class PricedSampler:
 
 
 def shuffled(request_ids: Sequence[str], seed: int) -> list[str]:
-    """Return the requests in the one random order of a seed."""
+    """Return the requests in the random order that a seed determines."""
     order = list(request_ids)
     random.Random(f"priced:{seed}").shuffle(order)
     return order

@@ -89,7 +89,7 @@ class SingleModels:
 
     @property
     def without_rows(self) -> tuple[SingleModel, ...]:
-        """Those that were not asked, since one run of them costs more than the comparison had left."""
+        """The models that were not asked, since one run of them costs more than was left for the comparison."""
         return tuple(one for one in self.models if not one.requests)
 
     def lines(self) -> Iterator[str]:
@@ -131,7 +131,7 @@ def beta_interval(right: float, requests: int, level: float = LEVEL) -> tuple[fl
 
 
 def without_losers(models: Sequence[SingleModel]) -> list[SingleModel]:
-    """Return the models without those that a cheaper one is surely better than; what runs today always stays.
+    """Return the models except those that are surely worse than a cheaper model. What runs today always stays.
 
     Args:
         models: Cheapest first.

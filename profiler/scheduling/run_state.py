@@ -116,7 +116,7 @@ class RunState:
         self.stop("interrupted")
 
     def abandon(self) -> None:
-        """Charge every unit in flight at its bound; nobody waits for them."""
+        """Charge every unit in flight at its bound. They are not waited for."""
         self.running.clear()
         self.store.abandon_open()
 

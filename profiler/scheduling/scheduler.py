@@ -154,7 +154,7 @@ class CanonicalCommit:
 
     @property
     def asking(self) -> str:
-        """What the first path under way runs, in a few words; empty without one."""
+        """What the first path in progress runs, in a few words; empty without one."""
         if not self._paths.active:
             return ""
         first = self._paths.active[0]

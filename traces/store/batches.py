@@ -152,7 +152,7 @@ class BatchRecords:
             connection.execute(update(_ENTRIES).where(here).values(is_abandoned=True))
 
     def keep(self, entry: int) -> None:
-        """Let an entry count whatever follows: it pays for calls that nobody can fetch."""
+        """Make an entry count for good: it pays for calls whose answers cannot be fetched any more."""
         with self._database.transaction() as connection:
             connection.execute(update(_ENTRIES).where(_ENTRIES.c.entry_id == entry).values(is_batched=False))
 

@@ -45,7 +45,7 @@ class ToolCalls:
         return count
 
     def append(self, parts: Iterable[SessionPart], begins: MutableMapping[str, float]) -> None:
-        """Add what runs have shown behind what their sessions have.
+        """Append the calls of runs to those of their sessions.
 
         Args:
             parts: in order; values only where they are recorded.
@@ -74,7 +74,7 @@ class ToolCalls:
                 connection.execute(insert(tool_calls), rows)
 
     def sessions(self) -> tuple[list[ToolSession], frozenset[str]]:
-        """Return the sessions, without calls that nobody asked for, and the names of the tools declared to only read."""
+        """Return the sessions without prefetched calls that were not asked for, and the names of the read-only tools."""
         found: dict[str, ToolSession] = {}
         reads: set[str] = set()
         with self._database.transaction() as connection:

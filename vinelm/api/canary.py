@@ -82,7 +82,7 @@ class CanaryStatus:
 
     @property
     def sentence(self) -> str:
-        """What live evidence says, with the same word first as in every verdict."""
+        """What live evidence shows, as a sentence that begins with SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA."""
         return f"{lead_of(self.advice)}: {self.reason}."
 
     def to_dict(self) -> dict[str, Any]:

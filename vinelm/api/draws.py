@@ -29,7 +29,7 @@ class Draws:
 
     @classmethod
     def of(cls, given: str | None, store: Path | None) -> Draws:
-        """Return those with the operator's secret, or the one that is kept beside a store; see :func:`draw_secret`."""
+        """Return draws with the operator's secret, or with the secret kept next to a store; see :func:`draw_secret`."""
         found = draw_secret(given, store)
         return cls(secrets.token_bytes(32), is_kept=False) if found is None else cls(found)
 

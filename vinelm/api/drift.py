@@ -100,7 +100,7 @@ def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | P
 
 
 def require_servable(annotated: AnnotatedTrie, where: str) -> None:
-    """Raise :class:`ConfigError` for a trie whose stops served requests cannot show: those of the oracle."""
+    """Raise :class:`ConfigError` for a trie with the oracle stop, which served requests cannot show."""
     if annotated.template.stop == "oracle":
         raise ConfigError(
             f"{where}: it stops by the oracle, whose stops no served request shows: give a trie that stops by the workflow's "

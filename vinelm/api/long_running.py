@@ -123,7 +123,7 @@ class LongRunning:
         self._file().on_signal(number)
 
     def watch(self, every_s: float = 5.0) -> None:
-        """Load the trie's file again when it has changed, looked at every so many seconds; a broken file is told in the log.
+        """Reload the trie's file when it has changed; it is looked at every so many seconds. A broken file is logged.
 
         Raises:
             ConfigError: the trie was not loaded from a file, or the time is not positive.

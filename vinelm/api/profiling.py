@@ -317,7 +317,7 @@ class Inputs:
 
     @property
     def identity(self) -> StoreIdentity:
-        """That of the store of such a profile: see :func:`identity_of`."""
+        """The identity of the store of such a profile: see :func:`identity_of`."""
         return identity_of(self.workflow, self.catalog, self.backends, self.seed)
 
     def require_budget(self, budget_usd: float | None) -> None:

@@ -81,7 +81,7 @@ class ServedEvidence:
         self.follow(annotated)
 
     def follow(self, annotated: AnnotatedTrie) -> None:
-        """Another trie serves from now on: the comparison begins anew."""
+        """Note that another trie serves from now on, and start the comparison again."""
         self._template = annotated.template.base
         self.writer.identity = served_identity(annotated)
         self._in_flight = InFlight({model.name: model.engine for model in annotated.catalog.models})

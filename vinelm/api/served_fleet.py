@@ -39,7 +39,7 @@ class ServedFleet:
         self._models, self.conversation_id, self.tenant = models, fleet.config.conversation_id, fleet.config.tenant
 
     def others(self) -> Mapping[str, int]:
-        """Return the live invocations of the other processes by engine; those of a replica group with all its replicas."""
+        """Return the live invocations of the other processes by engine; a replica group counts all of its replicas."""
         found = self.fleet.others()
         seen, summed = self._summed
         if seen is not found:  # it is replaced four times a second

@@ -22,7 +22,7 @@ def named_key(model: Model, example: str) -> str:
 
 
 def own_or_no_key(model: Model, example: str) -> str:
-    """Return the entry's key, or a placeholder for a server of one's own without keys."""
+    """Return the entry's key, or a placeholder for your own server without keys."""
     if model.api_key_env is None and model.api_base is not None:
         return NO_KEY
     return named_key(model, example)

@@ -184,7 +184,7 @@ class Steered(NamedTuple):
 
     @property
     def terms(self) -> dict[str, Any]:
-        """What the plans of requests at batch prices follow from, as JSON types."""
+        """The settings that decide the plans of requests at batch prices, as JSON types."""
         return {"budget_usd": self.budget_usd, "deadline_s": self.deadline_s, "finish": self.finish}
 
     def without(self, lost_usd: float) -> Steered:

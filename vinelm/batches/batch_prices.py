@@ -83,7 +83,7 @@ def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> No
 
 
 def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
-    """Return the seconds that so many requests take at once; the last one begins when all others have."""
+    """Return the seconds that this many requests take on so few workers, the last one beginning when all others end."""
     mean_s = sum(share * plan.seconds for share, plan in forecast.shares)
     return mean_s * (requests / workers + 1.0) if requests else 0.0
 

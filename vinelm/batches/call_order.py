@@ -139,13 +139,13 @@ class CallOrder:
             self.version += 1
 
     def over(self, call: WaitingCall, cached: float | None) -> None:
-        """Note that the engine serves a call no more, and what part of its prompt was cached; None: nobody knows."""
+        """Note that the engine has finished a call, and what part of its prompt was cached; None if unknown."""
         if call.slots is not None and call.slots.is_used:
             call.slots.ended(call, cached)
             self.version += 1
 
     def answered(self, call: WaitingCall, cached: int | None) -> None:
-        """Note the answer of a call that was sent, and how many tokens of its prompt were cached; None: nobody knows."""
+        """Note the answer of a call that was sent, and how many tokens of its prompt were cached; None if unknown."""
         found = self._under_way.get(call.position)
         if found is not None:
             known = cached is not None

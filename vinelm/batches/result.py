@@ -152,7 +152,7 @@ def write_lines(output: Path, requests: Sequence[Request], keys: Sequence[str], 
 
 
 def require_own(output: Path, answers: Answers) -> None:
-    """Raise if ``output`` is a file that this batch has not written, whatever its name: nobody may lose it.
+    """Raise if ``output`` is a file that this batch has not written: it would be lost.
 
     Raises:
         ConfigError: It is another file, or was changed since.

@@ -239,7 +239,7 @@ class BatchRun:
         return self._is_over
 
     def run(self, on_done: Callable[[int, int], None]) -> None:
-        """Serve until no request is left, the money or the time is used up, or Ctrl-C; a second one waits for nobody.
+        """Serve until no request is left, money or time is used up, or Ctrl-C. A second Ctrl-C does not wait for calls.
 
         A request that has not ended some time after the deadline, or after what ends the batch (:data:`GRACE_S`), is left
         behind: it makes no call any more, and has no answer.

@@ -87,7 +87,7 @@ class SlotOrder:
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:
-        """Note that a call is sent: to the free slot that holds most of its prompt, else the one that was used longest ago."""
+        """Note that a call is sent. It goes to the free slot that holds most of its prompt, else to the least recently used."""
         free = [slot for slot in self._slots if slot.call is None]
         if not free:
             return
@@ -100,7 +100,7 @@ class SlotOrder:
         slot.own, slot.other = idle, max(busy - idle, 0)
 
     def ended(self, call: Prompted, cached: float | None) -> None:
-        """Note that a call has ended, and what part of its prompt was cached, in [0, 1]; None: nobody knows."""
+        """Note that a call has ended, and what part of its prompt was cached, in [0, 1]; None if unknown."""
         slot = next((one for one in self._slots if one.call is call), None)
         if slot is None:
             return

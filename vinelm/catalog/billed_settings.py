@@ -49,7 +49,7 @@ def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def settings_of(chat: Any) -> dict[str, Any]:
-    """Return those of a chat model's own settings that decide what its calls cost, and those that hold others."""
+    """Return the settings of a chat model that decide what its calls cost, and the settings that hold further settings."""
     return {name: one for name in (*_ANSWERS, *_INSIDE, *_STORED, *_SPEAKING, *DEARER) if (one := getattr(chat, name, None))}
 
 

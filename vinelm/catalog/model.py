@@ -150,7 +150,7 @@ class Price(BaseModel):
         hears: bool = False,
         speaks: bool = False,
     ) -> float:
-        """Return the most dollars of one call with at most so many tokens, whatever part of its prompt a cache has to do with.
+        """Return the most dollars of one call with at most this many tokens, whatever a prompt cache reads or writes.
 
         Args:
             tokens_in: The most tokens of the prompt.

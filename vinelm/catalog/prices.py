@@ -147,7 +147,7 @@ def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], whe
 
 
 def has_list_price(model: Model) -> bool:
-    """Return whether the model's price was looked up: it is that of the ordinary service."""
+    """Return whether the model's price is a list price, which is for the ordinary service tier."""
     return model.price_id is not None or model.price.source == GENAI_PRICES
 
 

@@ -112,7 +112,7 @@ class Failure:
     hint: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the value of ``error`` under ``--json``; without ``hint`` where there is none."""
+        """Return the value of ``error`` for ``--json``; ``hint`` is left out if nothing helps."""
         hint = {} if self.hint is None else {"hint": self.hint}
         return {"kind": self.kind, "message": self.message, **hint, "exit_code": self.exit_code}
 

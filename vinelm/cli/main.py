@@ -61,7 +61,7 @@ if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
 
 
 def module_of(command: str) -> str:
-    """Return the module that defines a subcommand: ``try`` is a word of Python's own, and no name of one."""
+    """Return the module that defines a subcommand. ``try`` is a keyword of Python and cannot name a module."""
     return "vinelm.cli.try_app" if command == "try" else f"vinelm.cli.commands.{command}"
 
 

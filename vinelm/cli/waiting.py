@@ -70,7 +70,7 @@ class AtWork:
             self._is_drawn = False
 
     def rename(self, title: str) -> None:
-        """Have something else be at work from now on; seconds are counted anew."""
+        """Show another name for the work from now on, and count its seconds from 0."""
         with self._lock:
             self._title, self._began_s, self._next_log_s = title, self._clock(), FIRST_LOG_S
 

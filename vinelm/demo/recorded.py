@@ -112,7 +112,7 @@ def against_today(
     decision: Decision | None = None,
     cap_usd: float | None = None,
 ) -> Verdict:
-    """Judge a plan against what runs today, both served to the same requests, which chose neither.
+    """Compare a plan with what runs today, both served to the same requests, none of which chose either.
 
     The rule of the word is that of every verdict of VineLM.
 

@@ -95,7 +95,7 @@ class OpenRequests:
         return found
 
     def end_call(self, request: OpenRequest) -> None:
-        """Note that a call has ended; a request that nobody else can call is over with it."""
+        """Note that a call has ended. A request whose name no client knows is over with it."""
         request.calls -= 1
         request.used_s = self._now()
         if request.key is None:

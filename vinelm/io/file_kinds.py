@@ -29,7 +29,7 @@ READERS = {TRIE: "`vinelm plan` reads it", STORE: "`vinelm estimate` and `store 
 
 
 def what_is(path: str | Path) -> str | None:
-    """Return what a file is, in words that follow "is": ``a folder``, ``an empty file``, ``a trie``; None if nobody can tell.
+    """Return what a file is, in words that follow "is": ``a folder``, ``an empty file``, ``a trie``; None if unknown.
 
     Reads its first bytes; never waits for a pipe or a device.
     """

@@ -36,7 +36,7 @@ class SpendPermit:
         self._guard._settle(self, usage)
 
     def close(self) -> None:
-        """Count the call at its upper bound unless it was settled: nobody knows what it cost."""
+        """Count the call at its upper bound unless it was settled, since its price is unknown."""
         self._guard._settle(self, None)
 
     def __enter__(self) -> SpendPermit:

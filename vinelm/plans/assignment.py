@@ -66,7 +66,7 @@ class Assigned(NamedTuple):
 
     @property
     def kept(self) -> KeptAssigned:
-        """What the path keeps; empty if nothing."""
+        """What is stored with the path, so that a resumed request keeps its plan; empty if nothing is."""
         kept: KeptAssigned = {"is_plan": self.is_plan} if self.is_trial else {}
         return kept if self.bound is None else {**kept, "bound": self.bound}
 

@@ -42,7 +42,7 @@ class Expected(ABC):
 
     @property
     def figures(self) -> Figures:
-        """What is expected of it. The longest way is that of the slowest part."""
+        """The expected accuracy, dollars and seconds. The longest way is that of the slowest part."""
         shares, figures = [share for share, _ in self.parts], np.array([part.figures for _, part in self.parts])
         accuracy, cost_usd, _, expected_s = (shares @ figures).tolist()
         return Figures(accuracy, cost_usd, float(figures[:, 2].max()), expected_s)

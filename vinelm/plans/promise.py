@@ -68,7 +68,7 @@ class SelectionOptimism:
         )
 
     def or_more(self, other: Self | None) -> Self:
-        """Return the curve that is at each cost the higher one of two; the advantage stays as it is here."""
+        """Return the curve that is the higher of both at each cost; the advantage stays this curve's."""
         if other is None:
             return self
         cost = tuple(sorted({*self.cost_usd, *other.cost_usd}))

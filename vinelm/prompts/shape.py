@@ -43,7 +43,7 @@ class Shape:
 
     @property
     def tokens(self) -> int:
-        """Of the whole prompt, about."""
+        """Tokens of the whole prompt, approximately."""
         return self.ends[-1].tokens if self.ends else 0
 
     def steps(self, most: int) -> tuple[Point, ...]:

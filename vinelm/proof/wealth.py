@@ -115,7 +115,7 @@ class Wealth:
     def take_judged(
         self, judged: Sequence[tuple[float, float | None, float]], weight: float, *, rest: float = 0.0, told: int = 0
     ) -> None:
-        """The same for a unit with differing requests that a judge compared.
+        """Settle the bets on a unit with differing requests that a judge compared.
 
         Args:
             judged: Of each such request: the verdict, the score or None if no person was asked, and the request's part of the

@@ -222,7 +222,7 @@ class NodeCaller:
         return RequestOutcome(answer, budget.spent_usd + budget.reserved_usd)
 
     def close(self) -> None:
-        """What still runs ends with the process."""
+        """Do nothing: what still runs ends with the process."""
 
 
 class Asker:

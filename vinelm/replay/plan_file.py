@@ -33,7 +33,7 @@ def plan_file_of(
     catalog: Catalog,
     max_loss: float,
 ) -> AnnotatedTrie:
-    """Return the trie of one stage with two models: today's, and one that is proven in its place.
+    """Return the trie of one stage with two models: today's, and the proven one that may replace it.
 
     Args:
         step: Names the stage.

@@ -16,7 +16,7 @@ RIGHT = 0.5
 def examples(
     known: Sequence[tuple[str, ExampleAnswer, ExampleAnswer]], *, before: str, after: str, note: str
 ) -> Examples | None:
-    """Return some of the requests that the two policies gave to different models; None where there is none.
+    """Return some of the requests that the two policies gave to different models; None without any.
 
     First come those of which one answer is right and the other wrong. Which ones are shown depends on their ids alone.
 

@@ -199,7 +199,7 @@ class Observation:
 
 
 def at_ordinary_prices(rows: Iterable[Observation]) -> list[Observation]:
-    """Return the rows with the dollars that served requests pay: those of calls in batches are not what the model costs."""
+    """Return the rows with the dollars that served requests pay, also for calls that were bought at batch prices."""
     return [row if row.list_usd is None else replace(row, cost_usd=row.list_usd) for row in rows]
 
 

@@ -53,7 +53,7 @@ class Crew(Generic[Job]):
         self._under_way: list[Future[None]] = []
 
     def work(self, on_tick: Callable[[], None] = lambda: None) -> None:
-        """Run jobs until none is left. What is under way is waited for, whatever ends it; a second Ctrl-C waits for nobody.
+        """Run jobs until none is left. Jobs in progress are waited for, however it ends, except after a second Ctrl-C.
 
         Args:
             on_tick: Called now and then, by the calling thread.

@@ -56,7 +56,7 @@ class ServedApplication(Server, Protocol):
 
     @property
     def vines(self) -> tuple[VineLM, ...]:
-        """What makes its policies; all of them have the same models."""
+        """The ``VineLM`` objects that make its policies; all have the same models."""
         ...
 
 
@@ -137,7 +137,7 @@ class NodeWorker:
         return RequestOutcome(served, budget.spent_usd + budget.reserved_usd)
 
     def close(self) -> None:
-        """What still runs ends with the process."""
+        """Do nothing: what still runs ends with the process."""
 
 
 @dataclass(frozen=True)

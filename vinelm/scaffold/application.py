@@ -169,7 +169,7 @@ class AppGraph:
 
     @property
     def open_loops(self) -> bool:
-        """True if a loop of the template has no bound of its own, and nobody has said how often it turns."""
+        """True if a loop of the template has no bound, and none was given."""
         return self.template is not None and self.turns is None and self.read(FEW_TURNS) != self.read(FEW_TURNS + 1)
 
     def with_loops(self, times: int) -> AppGraph:

@@ -66,7 +66,7 @@ def _builds(function: FunctionType) -> bool:
 
 
 def referred_to(function: FunctionType) -> Iterator[Any]:
-    """Yield what a function's names stand for: the values that it closes over, and those of its module."""
+    """Yield the values that a function's names stand for: from its closure and its module."""
     yield from closure_values(function)
     for name in function.__code__.co_names:
         if name in function.__globals__:

@@ -196,7 +196,7 @@ def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
 
 
 def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
-    """Return ``provider:model`` to the one entry of a catalog file that has it; None where all of its models are simulated."""
+    """Return each ``provider:model`` with the name of its only entry in a catalog; None if all models are simulated."""
     try:
         entries = read_catalog_file(file).models
     except ConfigError:  # `vinelm check` says what is wrong with it

@@ -72,7 +72,7 @@ class RequestSpan:
         self._cost_usd, self._invocations = 0.0, 0
 
     def is_inside(self, current: SpanContext) -> bool:
-        """Whether what is current now is what was current when the request began: no other instrumentation has spans inside."""
+        """Whether the current span is that of the request's beginning, so that no other instrumentation has a span inside."""
         return current.span_id == self.outer.span_id
 
     def add(self, invocation: Invocation | None) -> None:
@@ -84,7 +84,7 @@ class RequestSpan:
                 self._invocations += 1
 
     def end(self) -> None:
-        """End the span when the last of its invocations ended: nobody says when a graph's last node is done."""
+        """End the span at the end of its last invocation, since LangGraph does not tell when the last node is done."""
         with self._lock:
             self.span.set_attributes({"vinelm.cost_usd": self._cost_usd, "vinelm.invocations": self._invocations})
             self.span.end(self._ended_ns)

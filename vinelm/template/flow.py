@@ -129,7 +129,7 @@ class Flow:
 
     @cached_property
     def last_stages(self) -> frozenset[str]:
-        """The stages that no other follows on some way."""
+        """The stages after which a request may be over."""
         return frozenset(name for name, number in self.visits if not self.positions[number].arms)
 
     def ahead_of(self, number: int, stage: str) -> tuple[str, ...] | None:

@@ -95,7 +95,7 @@ class StageKinds:
 
     @classmethod
     def of(cls, template: Template) -> StageKinds:
-        """Return those of a template; one without kinds has one."""
+        """Return the kinds of a template; a template without kinds has one."""
         each = len(template.stages) // max(len(template.kinds), 1)
         number = np.arange(len(template.stages), dtype=np.int64)
         return cls(number % each, number // each)

@@ -406,7 +406,7 @@ class TrieReading(ABC):
     @property
     @abstractmethod
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
-        """What plans are made from."""
+        """Return the arrays that plans are made from."""
 
     @property
     @abstractmethod

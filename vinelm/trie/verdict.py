@@ -114,7 +114,7 @@ class ComparedPlan:
         return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss)
 
     def widened(self, factor: float) -> Self:
-        """Return the plan with lower ends of its gain so many times as far away."""
+        """Return the plan with the lower ends of its gain ``factor`` times as far from its gain."""
         low, best_low = (self.gain - factor * (self.gain - end) for end in (self.gain_low, self.best_low))
         return replace(self, gain_low=low, best_low=best_low)
 
@@ -349,7 +349,7 @@ class Verdict:
 
     @property
     def share(self) -> float:
-        """Of the requests, that the plan serves: 1 or a part where the advice is to switch, else 0."""
+        """The share of the requests that the plan serves: above 0 only if the advice is to switch."""
         return self._decided[2]
 
     @property
@@ -359,7 +359,7 @@ class Verdict:
 
     @property
     def served(self) -> ComparedPlan | None:
-        """The plan over all requests: that of :attr:`plan`, on its share of them."""
+        """The result over all requests if :attr:`plan` serves its share of them."""
         if self.plan is None or not 0.0 < self.share < 1.0:
             return self.plan
         return self.plan.serving(self.share)

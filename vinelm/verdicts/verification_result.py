@@ -41,7 +41,7 @@ class Verification:
 
     @property
     def stop(self) -> StopRule:
-        """What ended the requests; the oracle is no service's."""
+        """The stop rule that ended the requests. No service can use the oracle stop."""
         return self.decision.metrics.annotated.template.stop
 
     @property

@@ -73,7 +73,7 @@ class CatalogComparison(Chore):
                     warnings.warn(f"this process and {process} of the fleet differ: {what}: {ADVICE}", stacklevel=2)
 
     def go_alone(self, link: RedisLink) -> None:
-        """Nobody is there to be compared with."""
+        """Note that no other process is there to be compared with."""
         self._rounds = 0
 
 

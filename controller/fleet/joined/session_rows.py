@@ -87,7 +87,7 @@ class SessionRows(RequestWatcher):
         self.interrupted(invocation.prefix)
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """The same for one that has no result."""
+        """Note that an invocation was interrupted without a result."""
         item = next((item for item in self._slots if item[0] == path), None)
         if item is None:
             return

@@ -190,7 +190,7 @@ class SpendJournal:
         return True
 
     def give_back(self, process: str, where: TenantDay, nano_usd: int) -> None:
-        """Write down that of what it was granted the process holds, or has spent, only so much."""
+        """Write down how much of its grant the process holds or has spent; the rest is given back."""
         with self._transaction() as run:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
 

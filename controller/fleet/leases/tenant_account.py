@@ -152,7 +152,7 @@ class TenantAccount(SpendGuard):
             self._changed.notify_all()
 
     def refuse(self, why: str = "", *, is_cap: bool = False) -> None:
-        """There is no other lease now: refuse the calls that wait. ``why`` if it is not the cap, or not today's alone."""
+        """Refuse the calls that wait, as no lease can be had now. ``why``: the reason, if it is not today's cap alone."""
         with self._changed:
             self._has_answer = True
             self._why = why

@@ -96,7 +96,7 @@ class Leadership:
         return self.leader == self.name
 
     def stand(self) -> bool:
-        """Lead if nobody does, and go on leading; return whether this loop leads."""
+        """Become the leader if there is none, or stay it; return whether this loop leads."""
         lock_ms = int(LEADS_FOR_S * 1000)
         # The largest number that this loop has seen goes along: a Redis that was restored from an old file then counts on
         # from it, and no number is given out twice.

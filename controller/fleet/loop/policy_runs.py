@@ -48,7 +48,7 @@ class PolicyRunner:
 
     @property
     def is_busy(self) -> bool:
-        """True if a run that took too long still goes on."""
+        """True if a run that took too long is still running."""
         return self._overrun is not None and not self._overrun.done()
 
     def run(self, view: FleetView) -> PolicyAnswer:

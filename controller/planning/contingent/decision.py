@@ -116,7 +116,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def errors(self) -> Errors:
-        """Those of the plan; where its dollars have none by fit, as if all ends erred alike."""
+        """The standard errors of the plan. Without fits for its dollars, all ends are taken to err alike."""
         found, errors = self.plan.errors, self.annotated.cost_se
         alike = None if errors is None else float(sum(errors[node] for node in self.ends))
         return found if found.cost_usd is not None else found._replace(cost_usd=alike)

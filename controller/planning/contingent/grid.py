@@ -100,7 +100,7 @@ class GridCap:
         return self.z, self.limit
 
     def with_left(self, left: float) -> Self:
-        """The same for a request that has so much left."""
+        """Return this cap for a request that has this much left."""
         return replace(self, used=self.whole - left)
 
     def leaves(self, enough: FloatArray, edges: Integers | slice, target: Integers) -> BoolArray:

@@ -66,7 +66,7 @@ class GridProblem(Problem):
         return StaticPlans(self.graph, self.admission.servable, none, limits)
 
     def uncapped(self) -> Problem | None:
-        """The same without caps; None if there are none, or times are chances."""
+        """Return this problem without caps; None if there are none, or if times are chances."""
         return replace(self, limits={}, induced=None) if self.limits and self.late is None else None
 
     def solved(self, goal: PlanGoal) -> Solution:
@@ -112,7 +112,7 @@ class GridProblem(Problem):
         return not self.is_stuck(found)
 
     def is_stuck(self, found: Solution) -> bool:
-        """True if some arm has no answer and no model that fits."""
+        """True if some branch has no answer yet and no model that fits."""
         return NOTHING in found.first.values()
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
@@ -345,7 +345,7 @@ def log_sigma(annotated: AnnotatedTrie) -> FloatArray:
 
 
 def too_large(size: int) -> str | None:
-    """Return why a trie of so many nodes is not planned over with ``risk="dp"``, as one line; None if it is."""
+    """Return in one line why a trie of this size cannot be planned with ``risk="dp"``; None if it can."""
     if size <= MOST_IN_TIME:
         return None
     return f'risk="dp" plans over at most {MOST_IN_TIME:,} paths, this trie has {size:,}: use risk="mean+sd"'

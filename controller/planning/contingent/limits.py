@@ -99,7 +99,7 @@ class Cap:
         return self.quantity, self.limit
 
     def at(self, limit: float) -> Cap:
-        """The same cap with another limit."""
+        """Return this cap with another limit."""
         return replace(self, limit=limit)
 
     @cached_property

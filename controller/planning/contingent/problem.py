@@ -104,13 +104,13 @@ class Problem:
         return all(cap.holds(plan) for cap in self.caps.values())
 
     def uncapped(self) -> Problem | None:
-        """The same without caps, where plans without them are exact and those with them are not; else None."""
+        """Return this problem without caps if only plans without caps are exact; else None."""
         return None
 
     # -- the best plan -------------------------------------------------------------------------------------------
 
     def solved(self, goal: PlanGoal) -> Solution:
-        """The best plan by the goal; of those of least time, where time is minimized."""
+        """The best plan by the goal; if time is minimized, the best among those of least time."""
         return self._quickest(goal, self.admission)
 
     def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
@@ -181,7 +181,7 @@ class Problem:
         return np.full(len(nothing), is_better or bool(nothing.all()))
 
     def beginning_with(self, group: int, edge: int, goal: PlanGoal) -> Solution:
-        """The best plan by the goal for a request that goes on to an arm with that edge."""
+        """The best plan by the goal for a request that continues with that edge."""
         models = self.graph.annotated.trie.models
         others = {models[self.graph.model[e]] for e in self.graph.edges_of(group) if e != edge}
         admission = replace(self.admission, barred=others | set(self.admission.barred))

@@ -323,7 +323,7 @@ class VineInterface(GraphInterface):
         return VineChatModel(vine=self, stage=stage, **settings)
 
     def around(self, model: Any, stage: str | None = None, *, price: Any = None) -> Any:
-        """Return a chat model in place of the application's own, which is the current setup: it is what runs without a plan.
+        """Return a chat model that replaces the application's own. Without a plan the own model runs: it is the current setup.
 
         The object is called as it is, with all its settings; so are its callbacks, tags, cache and rate limiter. Where a plan
         chooses another model of the catalog, the settings that it shares with it hold there, too. A model with

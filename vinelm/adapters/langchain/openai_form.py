@@ -185,7 +185,7 @@ def _event(plain: Mapping[str, Any]) -> bytes:
 
 
 def told(error: VineLMError) -> dict[str, Any]:
-    """Return the response by which the SDK raises its own error, with the one line of ours."""
+    """Return an HTTP response from which the SDK makes its own error, with our line as its message."""
     kind = error.kind if isinstance(error, CallError) else "malformed"
     status, code = _STATUS.get(kind, (500, kind))
     return {"status_code": status, "json": error_body(status, str(error), code)}

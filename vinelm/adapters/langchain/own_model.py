@@ -56,7 +56,7 @@ def _set_limit(chat: BaseChatModel) -> int | None:
 
 
 def told_of(chat: BaseChatModel) -> dict[str, Any]:
-    """Return LangChain's own settings of a chat model, for what stands in its place."""
+    """Return LangChain's own settings of a chat model, for the model that replaces it."""
     return {name: one for name in TOLD if (one := getattr(chat, name, None)) is not None}
 
 

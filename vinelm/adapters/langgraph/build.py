@@ -150,7 +150,7 @@ def begins_with_stages(app: Any, agents: Iterable[str], *, but: Collection[str] 
 
 
 def nodes_beside_stages(app: Any) -> list[str] | None:
-    """Return the nodes that do more than run one stage, those of agents included; None of an application without a graph."""
+    """Return the nodes that do more than run one stage, agents included; None for an application without a graph."""
     if not isinstance(app, CompiledStateGraph):
         return None
     stages = nodes_of_stages(app, ())

@@ -51,7 +51,7 @@ class Read:
     context: Context | None = None
 
     def is_stale(self, now_s: float) -> bool:
-        """True if what it says may be true no longer. Counted from its start: nobody knows when it looked."""
+        """True if the result may be out of date. Its age counts from the start of the call, the earliest moment of the read."""
         return self.ttl_s is not None and now_s - self.started_s >= self.ttl_s
 
     def stands_for_call_here(self) -> bool:

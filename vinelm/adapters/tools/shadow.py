@@ -55,7 +55,7 @@ class ToolCode:
         return {**given, "run_manager": kind.get_noop_manager()} if self.takes_manager else given
 
     def arguments_of(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments among those of ``_run``."""
+        """Return those given to ``_run`` that are the call's own arguments, not LangChain's."""
         return {name: one for name, one in given.items() if name != "run_manager" and name not in self.config_names}
 
 
@@ -77,7 +77,7 @@ class Shadow:
         self._task: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:
-        """End it as far as that is possible: a task is cancelled, a thread runs on and nobody reads its result."""
+        """End the call as far as possible: a task is cancelled; a thread runs to its end, and its result is dropped."""
         if self._task is not None and self.loop is not None:
             with suppress(RuntimeError):  # the loop is closed, and its tasks with it
                 self.loop.call_soon_threadsafe(self._task.cancel)

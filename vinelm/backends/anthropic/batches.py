@@ -58,7 +58,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return messages.batches.create(requests=requests, extra_headers=headers, timeout=NO_LIMIT_S).id
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Look into each batch that may be ours. Which calls one has that is under way, nobody says: it has to end first."""
+        """Look into each batch that may be ours. A batch shows its calls only once it has ended, so its end is waited for."""
         batches, is_certain = self._clients.of(model).messages.batches, True
         for number, batch in enumerate(batches.list(limit=100)):
             if number >= LEAST_LISTED and batch.created_at.timestamp() < since_s - SKEW_S:

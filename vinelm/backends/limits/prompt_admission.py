@@ -25,7 +25,7 @@ class PromptAdmission:
         self.admit, self.aadmit = limiter.admit, limiter.aadmit  # an attempt without a prompt: the limits alone
 
     def of(self, prompt: PromptCall) -> RateLimiter:
-        """Return what admits the one attempt that sends this prompt: its marks are set when it is admitted."""
+        """Return the admission of the attempt that sends this prompt. Its cache points are set when it is admitted."""
         return _OnePrompt(self._limiter, self._points, prompt)
 
 

@@ -101,7 +101,7 @@ class RateShare:
         self._lock = threading.Lock()
 
     def renew(self, on_short: Callable[[], None]) -> None:
-        """Hold nothing and know of no calls, as at first: this is another process than the one that made them."""
+        """Start again with no share and no calls: this process is a fork of the one that made them."""
         with self._lock:
             self._on_short, self._held, self._ceiling = on_short, RateAmounts(0, 0), self.limits
             self._log.clear()

@@ -147,7 +147,7 @@ class AzureProvider(OpenAIProvider):
         return None
 
     def keeps_by_key(self, model: Model) -> bool:
-        """It does."""
+        """Return True: Azure's cache takes a key."""
         return True
 
 

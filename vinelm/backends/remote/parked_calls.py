@@ -58,7 +58,7 @@ class ParkedUnit(BatchedUnit):
 
     @property
     def pending(self) -> list[Future[Mapping[str, Any]]]:
-        """Of its calls those that have no answer yet."""
+        """The unit's calls that have no answer yet."""
         return [future for future in list(self.futures.values()) if not future.done()]
 
     def answer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:

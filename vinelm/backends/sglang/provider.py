@@ -36,7 +36,7 @@ class SGLangProvider(OpenAIProvider):
         return getattr(client, method)(path, cast_to=kind, options={"timeout": LISTING_S})
 
     def batches(self) -> None:
-        """None: an engine of one's own has none."""
+        """Return None: your own engine has no batches."""
         return None
 
 

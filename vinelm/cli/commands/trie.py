@@ -92,7 +92,7 @@ def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
 
 
 def signals_facts(signals: AnnotatedTrie | None) -> dict[str, Any] | None:
-    """Return what the trie of what requests show holds, as plain JSON types; None where there is none."""
+    """Return the facts of the trie of signals as plain JSON types; None without one."""
     if signals is None or signals.outcomes is None:
         return None
     outcomes = signals.outcomes

@@ -136,7 +136,7 @@ class StoreEvidence:
 
     @cached_property
     def rate(self) -> CallRate:
-        """The rows for a service with so many requests per hour."""
+        """What prices the rows for a service with this many requests per hour."""
         return CallRate(self.observations, self.catalog, self.calls_per_hour, self.prompts)
 
     @cached_property

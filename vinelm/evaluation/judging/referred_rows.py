@@ -76,7 +76,7 @@ class ReferredRows:
         return cls(answers, known.said(), frozenset(notes["failed"]))
 
     def scored(self, rows: Iterable[Observation], *, is_hopeful: bool = False) -> list[Observation]:
-        """Return the rows, those without a score with the one that they have against what runs today.
+        """Return the rows. A row without a score gets the score of its answer against today's.
 
         Args:
             rows: Those of the store. A row whose request has a label, or no answer of what runs today, stays as it is.
@@ -166,7 +166,7 @@ class ReferredRows:
 
     @property
     def counts(self) -> ByToday:
-        """What a verdict on these rows rests on, before plans are looked at."""
+        """How many requests have no label, and what persons have said of them, before plans are looked at."""
         requests = len(self.answers) + len(self.failed)
         return ByToday(requests=requests, asked=self.asked, failed=len(self.failed), hidden=self.hidden)
 

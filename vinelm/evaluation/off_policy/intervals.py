@@ -131,7 +131,7 @@ class Moments:
 
     @property
     def standard_error(self) -> float:
-        """Of the value."""
+        """The standard error of the value."""
         return math.sqrt(self.square) / len(self.residuals)
 
     def quantile(self, share: float) -> float:

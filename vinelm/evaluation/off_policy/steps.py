@@ -90,7 +90,7 @@ class StepPolicy(StepRule, Protocol):
     """A policy that can be followed row by row, and says what it expects of the rest."""
 
     def rest(self, seen: Seen) -> Rest:
-        """Return the expectation after these rows, for a request that :meth:`step` goes on with."""
+        """Return the expectation after these rows, for a request that :meth:`step` continues."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,7 +59,7 @@ class StagePlan(Expected):
 
     @property
     def errors(self) -> Errors:
-        """That of its accuracy."""
+        """The standard error of its accuracy."""
         return Errors(self.plan.standard_error, None)
 
     @property

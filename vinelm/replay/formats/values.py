@@ -26,7 +26,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 def text(value: Any) -> str:
-    """Return a text without outer spaces; "" for what is no text and no number."""
+    """Return a text without outer spaces, or a number as text; "" for anything else."""
     return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
 
 

@@ -85,7 +85,7 @@ class LabelPage(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """What to open in a browser of this machine."""
+        """The address to open in a browser of this machine."""
         return f"http://127.0.0.1:{self.server_port}/{self.secret}/"
 
 

@@ -85,7 +85,7 @@ class ThreadAccounts:
         self._made: set[SaverRow] = set()
 
     async def find(self, begun: Beginning, *, is_async: bool) -> FoundAccount:
-        """Return the account that the run goes on with, or a new one."""
+        """Return the account that the run continues, or a new one."""
         key = None if begun.request_id is None else f"{_OF_REQUEST}{uuid5(_NAMES, begun.request_id)}"
         if key is not None:
             values = await self._rows.read(_row_of(key), is_async=is_async)

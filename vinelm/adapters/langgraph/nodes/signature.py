@@ -116,7 +116,7 @@ def is_command(returns: Any) -> bool:
 
 
 def marked(runnable: Any, mark: str) -> Any:
-    """Return what the function of ours inside a LangGraph runnable carries as ``mark``; None where there is none."""
+    """Return the attribute ``mark`` of our function inside a LangGraph runnable; None without one."""
     functions = (held_attribute(runnable, "func"), held_attribute(runnable, "afunc"))
     return next((found for one in functions if (found := getattr(one, mark, None)) is not None), None)
 

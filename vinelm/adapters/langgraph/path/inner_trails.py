@@ -43,7 +43,7 @@ class InnerTrail:
             self._behind(path, stages)
 
     def moved(self, before: tuple[str, ...], after: tuple[str, ...]) -> None:
-        """Note that an invocation goes on with another model."""
+        """Note that another model continues an invocation."""
         with self._lock:
             if before in self._begun:
                 self._begun[after] = self._begun.pop(before)
@@ -90,7 +90,7 @@ class InnerTrails:
         self._lock = Lock()
 
     def begin(self, config: RunnableConfig | None) -> tuple[InnerTrail, PathValue | None] | None:
-        """Return a trail for a run whose first invocation inside a subgraph begins, and the path that it goes on behind.
+        """Return a trail for a run that begins its first call inside a subgraph, and the path that it continues.
 
         None without a thread and a checkpointer: nothing can be resumed.
         """

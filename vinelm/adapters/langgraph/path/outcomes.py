@@ -73,7 +73,7 @@ class RunOutcomes:
             self._add(path, NOTHING if read is None else self._seen(path, read, passed, unwritten))
 
     def tell_at(self, config: RunnableConfig, path: Path, *, fresh: bool, own: Any = None, passed: bool | None = None) -> None:
-        """The same at a node or an edge of a graph, whose ``config`` leads to the state.
+        """Tell the session what an invocation showed, at a node or an edge whose ``config`` leads to the state.
 
         Args:
             config: what LangGraph gave it.

@@ -113,7 +113,7 @@ class RunPlaces:
             return place.begun == place.failed
 
     def moved(self, before: tuple[str, ...], after: tuple[str, ...]) -> bool:
-        """Note that an attempt goes on with another model: the place's path ends with that one. Returns whether it is known."""
+        """Note that another model continues an attempt, so that the path ends with it. Returns whether the attempt is known."""
         with self._lock:
             found = self._open.pop(before, None)
             if found is not None:

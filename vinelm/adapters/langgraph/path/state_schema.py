@@ -49,7 +49,7 @@ def announced(schema: type) -> type:
 
 
 def own_state(state: Any, on_error: OnError = "raise") -> tuple[Any, PathValue | None]:
-    """Return the state as the user's code knows it, and the path that it carried; as it is where that fails.
+    """Return the state as the user's code knows it, and the path that it carried. If that fails, the state is unchanged.
 
     The argument is not changed.
     """

@@ -66,7 +66,7 @@ class DefaultRuns:
             _OWN.reset(token)
 
     def allowed_models(self, stage: str) -> list[str]:
-        """Return the models of the catalog that the stage may run on: those of the template, or all where it has no say."""
+        """Return the models that the stage may run on: those that the template allows, or else the whole catalog."""
         allowed, template = None, self._settings.template
         if template is not None:
             allowed = next((known.models for known in template.stages if known.name == stage), None)

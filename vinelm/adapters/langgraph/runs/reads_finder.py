@@ -24,7 +24,7 @@ class ReadsFinder:
         self._finder = finder
 
     def here(self) -> ReadAhead | None:
-        """Return it, made if it is new; None outside of a run, in a profiled one, and in that of another ``VineLM``."""
+        """Return the current run's reads, made if new; None outside a run, in a profile, and in another ``VineLM``'s run."""
         if IS_AHEAD.get():
             return None
         runtime, settings = current_runtime(), self._finder.settings
@@ -66,7 +66,7 @@ class ReadsFinder:
         return guard
 
     def known(self) -> ReadAhead | None:
-        """Return it where there is one already."""
+        """Return the reads of the current run if there are any yet."""
         if IS_AHEAD.get():
             return None
         runtime = current_runtime()

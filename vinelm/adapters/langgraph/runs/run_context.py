@@ -106,7 +106,7 @@ class ChatHost(Protocol):
         """
 
     def admit_inner(self, stage: str, *, node: str) -> None:
-        """The same for an invocation inside a subgraph of ``node``, or outside of a graph."""
+        """Admit an invocation inside a subgraph of ``node``, or outside of a graph."""
 
 
 PROFILED: list[object] = []

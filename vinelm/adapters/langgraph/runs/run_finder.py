@@ -150,14 +150,14 @@ class RunRegistry:
             return run
 
     def inner(self, control: Any, context: RunContext) -> GraphRun:
-        """Return the run of a stage inside a subgraph: that of the root graph, unless ``context`` is another request's."""
+        """Return the run of a stage inside a subgraph: the root graph's run, unless ``context`` is another request's."""
         run = self._by_control.get(id(control))
         if run is not None and _is_same_request(run.context, context):
             return run
         return self.of(None, control, context)
 
     def alone(self, context: RunContext) -> GraphRun:
-        """Return a run of its own that nobody asks for again."""
+        """Return a separate run, which is not looked up again."""
         return self._new(None, context)
 
     def _new(self, control: Any, context: RunContext) -> GraphRun:

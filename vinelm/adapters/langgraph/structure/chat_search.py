@@ -381,7 +381,7 @@ def _is_of_agents(function: Any) -> bool:
 
 
 def code_names(code: CodeType) -> Iterator[str]:
-    """Yield the names that code refers to, that of functions inside it included."""
+    """Yield the names that code refers to, inner functions included."""
     yield from code.co_names
     for const in code.co_consts:
         if isinstance(const, CodeType):

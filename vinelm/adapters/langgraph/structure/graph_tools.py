@@ -11,7 +11,7 @@ from vinelm.adapters.langgraph.nodes.signature import held_attribute
 
 
 def tools_of(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, BaseTool]:
-    """Return the tools of a graph's nodes by name, those of subgraphs included."""
+    """Return the tools of a graph's nodes by name, subgraphs included."""
     found: dict[str, BaseTool] = {}
     for node in graph.builder.nodes.values():
         runnable = node.runnable

@@ -74,7 +74,7 @@ class ToolsAhead:
 
     @staticmethod
     def outside(tools: Mapping[str, DeclaredTool]) -> Mapping[str, DeclaredTool]:
-        """Return those of some tools that may be called ahead where no graph is around."""
+        """Return which of these tools may be called ahead without a graph."""
         is_asked = refuses_tools(var_child_runnable_config.get() or {})
         return {name: one for name, one in tools.items() if _may_run(one, is_asked=is_asked)}
 
