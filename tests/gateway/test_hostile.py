@@ -11,6 +11,7 @@ import pytest
 from kit.servers.gateways import ASKED, KEY, catalog_of, running
 
 from vinelm import VineLM
+from vinelm.backends.remote.provider import CHAT, RESPONSES
 from vinelm.gateway import KeyBook
 from vinelm.gateway.answer import EventReader
 from vinelm.gateway.open_requests import OpenRequests
@@ -18,6 +19,7 @@ from vinelm.http_limits import HttpLimits
 
 QUICK = HttpLimits(connections=64, head_bytes=16_384, body_bytes=20_000, head_s=0.5, body_s=0.5, answer_s=5.0)
 GOOD = {"model": "big", "messages": ASKED}
+RESPONSE = {"model": "big", "input": [{"role": "user", "content": [{"type": "input_text", "text": "2 + 2?"}]}]}
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +50,17 @@ def checked(said):
     return int(head.split()[1]), error
 
 
-def nonsense(rng, secret):
+def nonsense(rng, secret, *, is_responses):
     """One body that is no call."""
     odd = rng.choice([None, 0, -1, 1e308, "", "x", [], {}, [[]], True, secret, {"a": secret}, [secret], [None]])
     name = rng.choice(["model", "messages", "stream", "stream_options", "tools"])
-    broken = {**GOOD, "secret": secret, name: "no model" if name == "model" and odd == secret else odd}
+    if is_responses:
+        name = name if name != "messages" else rng.choice(["input", "instructions", "text", "reasoning"])
+    broken = {
+        **(RESPONSE if is_responses else GOOD),
+        "secret": secret,
+        name: "no model" if name == "model" and odd == secret else odd,
+    }
     text = json.dumps(broken).encode()
     how = rng.randrange(7)
     if how == 0:
@@ -74,8 +82,9 @@ def test_a_thousand_malformed_requests(upstream, secret, caplog):
     seen = {}
     with running(catalog_of(upstream.url), limits=QUICK) as gateway:
         for _ in range(1000):
-            body = nonsense(rng, secret)
-            said = talk(gateway.address, post(body))
+            is_responses = rng.random() < 0.5
+            body = nonsense(rng, secret, is_responses=is_responses)
+            said = talk(gateway.address, post(body, path=f"/v1/{RESPONSES if is_responses else CHAT}"))
             status = int(said.split()[1])
             if status != 200:
                 status, error = checked(said)

@@ -64,7 +64,7 @@ Wire formats, as the providers document them:
     ``wire.server``: a server on loopback that answers as each test says
     ``wire.client``: a remote backend on it, four ways to ask, and what every failure looks like
     ``wire.providers``: every provider in one table
-    ``wire.openai_format``, ``anthropic_format``, ``bedrock_format``, ``gemini_format``
+    ``wire.openai_format``, ``responses_format``, ``anthropic_format``, ``bedrock_format``, ``gemini_format``
     ``wire.langchain_chat``: a LangChain model over the openai SDK
 
 Servers and processes:

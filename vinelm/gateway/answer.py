@@ -1,4 +1,4 @@
-"""What an answer in OpenAI's form holds, whole or in pieces: for the meter, and for the recorder."""
+"""What an answer in one of OpenAI's forms holds, whole or in pieces: for the meter, and for the recorder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from vinelm.backends.base import Counts
 from vinelm.backends.remote.meter import RawPiece, SeenAnswer
 from vinelm.backends.remote.usage import counts_of
+from vinelm.replay.formats.chat import answer_of
 
 _BLANK = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null')
@@ -18,16 +19,19 @@ _THOUGHTS = ("reasoning_content", "reasoning")
 
 
 class ChatAnswer:
-    """The answer so far.
+    """The answer so far, in the form of chat completions.
 
     Attributes:
         usage: as it was stated last; None if it was not.
         model: the name of the model, as the server states it.
+        may_end: whether the server may end the stream here.
+        tells_failure: whether the answer itself says, in its own form, that it has failed.
     """
 
     def __init__(self) -> None:
         self.usage: Mapping[str, Any] | None = None
         self.model = ""
+        self.may_end, self.tells_failure = True, False
         self._texts: list[str] = []
         self._calls: dict[Any, dict[str, Any]] = {}
 
@@ -97,15 +101,88 @@ class ChatAnswer:
         return len(arguments)
 
 
+class ResponsesAnswer(ChatAnswer):
+    """The answer so far, in the form of Responses: its last event has all of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_end = False
+        self._output: Any = None
+
+    @property
+    def message(self) -> dict[str, Any] | None:
+        """The answer as the assistant's message of chat completions; None if nothing came."""
+        items = self._output if isinstance(self._output, list) else []
+        said = [one for one in items if isinstance(one, Mapping) and one.get("type") in ("message", "function_call")]
+        return answer_of(said) if said else None
+
+    def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
+        """See :class:`ChatAnswer`."""
+        seen.has_begun = True
+        kind, delta = str(plain.get("type", "")), plain.get("delta")
+        if kind == "error":
+            self.may_end = self.tells_failure = True
+            seen.state({"finish_reason": "failed"})
+            return False
+        response = plain if plain.get("object") == "response" else plain.get("response")
+        chars = self._piece(kind, delta, seen) if isinstance(delta, str) and "audio" not in kind else 0
+        if isinstance(response, Mapping):
+            chars += self._response(response, seen)
+        is_call = kind == "response.output_item.added" and _is_call(plain.get("item"))
+        seen.has_content |= is_call
+        seen.chars += chars
+        return bool(chars or is_call)
+
+    def _piece(self, kind: str, text: str, seen: SeenAnswer) -> int:
+        seen.is_refused |= bool(text) and "refusal" in kind
+        seen.has_content |= bool(text.strip()) and kind == "response.output_text.delta"
+        return len(text)
+
+    def _response(self, response: Mapping[str, Any], seen: SeenAnswer) -> int:
+        """Read what a response says of itself, and of one that is over its output; returns the characters that are new."""
+        self.model = str(response.get("model") or self.model)
+        told = {name: one for name in ("id", "model", "service_tier") if isinstance(one := response.get(name), str)}
+        status = response.get("status")
+        if status not in ("completed", "incomplete", "failed", "cancelled"):
+            seen.state(told)
+            return 0
+        self.may_end, self.tells_failure = True, status in ("failed", "cancelled")
+        seen.state({**told, "status": status, "incomplete_details": response.get("incomplete_details")})
+        usage = response.get("usage")
+        if isinstance(usage, Mapping):
+            self.usage, seen.counts, seen.counts_are_final = usage, stated_counts(usage), True
+        self._output, chars = response.get("output"), 0
+        for item in self._output if isinstance(self._output, list) else ():
+            if _is_call(item):
+                seen.has_content = True
+                chars += len(str(item.get("arguments") or item.get("input") or ""))
+            elif isinstance(item, Mapping):
+                content = item.get("content")
+                for part in content if isinstance(content, list) else ():
+                    chars += self._part(part, seen)
+        return 0 if seen.chars else chars  # else they came piece by piece
+
+    def _part(self, part: Any, seen: SeenAnswer) -> int:
+        if not isinstance(part, Mapping):
+            return 0
+        text, refusal = (one if isinstance(one := part.get(name), str) else "" for name in ("text", "refusal"))
+        seen.has_content |= part.get("type") == "output_text" and bool(text.strip())
+        seen.is_refused |= bool(refusal)
+        return len(text) + len(refusal)
+
+
+def _is_call(item: Any) -> bool:
+    return isinstance(item, Mapping) and str(item.get("type", "")).endswith("_call")
+
+
 def stated_counts(usage: Mapping[str, Any]) -> Counts | None:
-    """Return the token counts of a usage object of OpenAI; None if they are none."""
-    into, out = (
-        found if isinstance(found := usage.get(f"{name}_tokens_details"), Mapping) else {} for name in ("prompt", "completion")
-    )
+    """Return the token counts of a usage object of OpenAI, in either form; None if they are none."""
+    read, written = ("input", "output") if "input_tokens" in usage else ("prompt", "completion")
+    into, out = (found if isinstance(found := usage.get(f"{name}_tokens_details"), Mapping) else {} for name in (read, written))
     return counts_of(
         {
-            "input_tokens": usage.get("prompt_tokens"),
-            "output_tokens": usage.get("completion_tokens"),
+            "input_tokens": usage.get(f"{read}_tokens"),
+            "output_tokens": usage.get(f"{written}_tokens"),
             "total_tokens": usage.get("total_tokens"),
             "input_token_details": {
                 "cache_read": into.get("cached_tokens"),

@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -19,13 +20,14 @@ from vinelm.catalog.billed_settings import MOST_COUNT, too_many_in
 from vinelm.errors import ConfigError, InputError
 from vinelm.extras import required_extra
 from vinelm.gateway.exchange import ClientCall, Exchange
+from vinelm.gateway.forms import CHAT_FORM, RESPONSES_FORM, Form
 from vinelm.gateway.keys import CallerKey, KeyBook
 from vinelm.gateway.open_requests import OpenRequest, OpenRequests
 from vinelm.money.guard_pair import GuardPair
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import served_objective
 from vinelm.replay.formats.call import LoggedCall
-from vinelm.replay.formats.chat import format_of, tools_of
+from vinelm.replay.formats.chat import tools_of
 from vinelm.replay.recorder import CallFile
 from vinelm.replay.steps import step_of
 from vinelm.requests.names import scoped
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from vinelm.rows.observation import Usage
 
 LIMITS = HttpLimits(connections=2048, head_bytes=64 * 1024, body_bytes=32 << 20, body_s=60.0, answer_s=60.0)
+FORMS = (CHAT_FORM, RESPONSES_FORM)
 PREFIX = "vinelm/"
 """Begins the name of a model that names a step."""
 KEY = "vinelm_key"
@@ -79,7 +82,7 @@ class Refused(Exception):
 
 
 class Gateway:
-    """OpenAI's chat completions, each an invocation of ``vine``; an ASGI application. Spends money.
+    """OpenAI's chat completions and Responses, each an invocation of ``vine``; an ASGI application. Spends money.
 
     Without a trie a call goes to the model that its client named. With one the model is the plan's, for the steps that it
     knows. Bodies and answers pass as they are where the model speaks OpenAI's form, and are translated where it does not.
@@ -124,7 +127,7 @@ class Gateway:
                 backend.preload()
         self._app = Starlette(
             routes=[
-                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                *(Route(f"/v1/{form.path}", partial(self._call, form=form), methods=["POST"]) for form in FORMS),
                 Route("/v1/models", self._models),
                 Route("/v1/models/{name:path}", self._model),
                 Route("/health", self._health),
@@ -173,18 +176,19 @@ class Gateway:
 
     # -- what is asked -----------------------------------------------------------------------------------------------------
 
-    async def _chat(self, request: Request) -> Response:
+    async def _call(self, request: Request, form: Form) -> Response:
         key = self._caller(request)
-        body = _body_of(await self._read(request))
+        body = _body_of(await self._read(request), form)
         if key is not None and self.keys is not None and (wait_s := self.keys.wait_s(key)) > 0.0:
             raise Refused(429, "rate_limit_exceeded", "this key makes too many calls a minute", retry_after_s=wait_s)
-        step, title, default = self._step_of(request, body)
+        step, title, default = self._step_of(request, form, body)
         is_named = "x-vinelm-request" in request.headers
         try:
             found = self._request_of(request, key, is_named=is_named)
         except InputError as error:
             raise Refused(400, error.code, str(error)) from None
-        call = ClientCall(body, step=step, title=title, default=default, request=found, is_planned=step in self.plan.steps)
+        is_planned = step in self.plan.steps
+        call = ClientCall(form, body, step=step, title=title, default=default, request=found, is_planned=is_planned)
 
         def ended(usages: Sequence[Usage]) -> None:
             self._requests.end_call(found)
@@ -223,7 +227,7 @@ class Gateway:
             raise ConfigError('x-vinelm-objective: write a JSON object such as {"maximize": "accuracy", "max_latency_s": 5}')
         return Objective.from_dict(plain)
 
-    def _step_of(self, request: Request, body: Mapping[str, Any]) -> tuple[str, str, str | None]:
+    def _step_of(self, request: Request, form: Form, body: Mapping[str, Any]) -> tuple[str, str, str | None]:
         """The step, its name where it has one, and the entry that the client named."""
         model, title = body["model"], request.headers.get("x-vinelm-step", "")
         default = None
@@ -238,9 +242,9 @@ class Gateway:
             seen = LoggedCall(
                 request="",
                 call="",
-                messages=body["messages"],
+                messages=form.messages(body),
                 tools=tools_of(body.get("tools")),
-                response_format=format_of(body),
+                response_format=form.response_format(body),
             )
             found = step_of(seen)
             title = self._steps.get(found.title) or self._steps.get(found.key) or ""
@@ -345,7 +349,7 @@ class Gateway:
     async def _no_such(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         said = {
-            404: "unknown path: use /v1/chat/completions or /v1/models",
+            404: "unknown path: use /v1/chat/completions, /v1/responses or /v1/models",
             405: "this path takes another method",
         }.get(status, "this request cannot be served")
         return JSONResponse(error_body(status, said, "not_found" if status == 404 else "bad_request"), status)
@@ -402,7 +406,7 @@ class _ServedPlan(NamedTuple):
         return cls(planner, found, frozenset(stage.name for stage in planner.annotated.template.base.stages))
 
 
-def _body_of(content: bytes) -> dict[str, Any]:
+def _body_of(content: bytes, form: Form) -> dict[str, Any]:
     """The JSON of a body, as far as the gateway has to understand it: what else is in it is the provider's to judge."""
     try:
         body = json.loads(content, parse_constant=_no_number)
@@ -412,9 +416,8 @@ def _body_of(content: bytes) -> dict[str, Any]:
         raise Refused(400, "invalid_json", "the body is not a JSON object")
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise Refused(400, "missing_model", "model must be a text", param="model")
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
-        raise Refused(400, "invalid_messages", "messages must be a list of objects, and not empty", param="messages")
+    if (wrong := form.wrong(body)) is not None:
+        raise Refused(400, f"invalid_{wrong[0]}", wrong[1], param=wrong[0])
     for name, kind in (("stream", bool), ("stream_options", dict), ("tools", list)):
         if body.get(name) is not None and not isinstance(body[name], kind):
             raise Refused(400, "invalid_type", f"{name} must be {_KINDS[kind]}", param=name)

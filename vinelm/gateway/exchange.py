@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing
@@ -26,18 +25,19 @@ from vinelm.backends.remote.chat_model import RemoteChatModel
 from vinelm.backends.remote.meter import SeenAnswer
 from vinelm.backends.remote.provider import CallBinding
 from vinelm.catalog.secrets import redacted
-from vinelm.errors import CallError, VineLMError
-from vinelm.gateway.answer import ChatAnswer, EventReader
+from vinelm.errors import UNSUPPORTED_CALL, CallError, ConfigError, VineLMError
+from vinelm.gateway.answer import EventReader
+from vinelm.gateway.forms import RESPONSES_FORM, Form
 from vinelm.gateway.open_requests import OpenRequest
 from vinelm.gateway.wire import (
     UpstreamAnswer,
     WireSender,
     address_of,
+    cleaned,
     refuse_billed_apart,
-    states_usage,
     wire_request,
 )
-from vinelm.replay.formats.chat import format_of, settings_of, tools_of, usage_of
+from vinelm.replay.formats.chat import settings_of, tools_of, usage_of
 from vinelm.replay.recorder import CallFile
 from vinelm.requests.names import scoped
 from vinelm.rows.observation import Usage
@@ -48,7 +48,6 @@ _WHOLE = ("truncated", "content_filter", "empty")
 """Failures of answers that came whole: the client that speaks to a provider sees them as they are."""
 _HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "x-request-id")
 """Of a provider's answer: what clients act on. Others tell of the operator's account."""
-_ACCOUNT = re.compile(r"\b(org|proj)[-_][\w-]{6,}")
 _JSON, _EVENTS = b"application/json", b"text/event-stream; charset=utf-8"
 CUT = "the client hung up"
 
@@ -57,6 +56,7 @@ class ClientCall:
     """A call as its client sent it.
 
     Attributes:
+        form: of its body and its answer.
         body: its JSON.
         step: the step that makes it, as VineLM knows it.
         title: the step's name; empty if only its prompt tells it apart.
@@ -66,9 +66,17 @@ class ClientCall:
     """
 
     def __init__(
-        self, body: Mapping[str, Any], *, step: str, title: str, default: str | None, request: OpenRequest, is_planned: bool
+        self,
+        form: Form,
+        body: Mapping[str, Any],
+        *,
+        step: str,
+        title: str,
+        default: str | None,
+        request: OpenRequest,
+        is_planned: bool,
     ) -> None:
-        self.body, self.step, self.title, self.default = body, step, title, default
+        self.form, self.body, self.step, self.title, self.default = form, body, step, title, default
         self.request, self.is_planned = request, is_planned
 
 
@@ -90,7 +98,7 @@ class Exchange:
         self._vine, self._http, self._file, self._call, self._send = vine, http, record, call, send
         self._has_begun = False
         self._entry = ""
-        self._answer = ChatAnswer()
+        self._answer = call.form.answer()
         self._upstream: UpstreamAnswer | None = None
         self._passes = False
         self.usages: tuple[Usage, ...] = ()
@@ -136,7 +144,7 @@ class Exchange:
         """Answer with the chosen model; with another one where it fails before the client has seen anything, and may."""
         while True:
             answering: BaseChatModel = scope.answering
-            self._entry, self._answer, self._upstream = scope.path[-1], ChatAnswer(), None
+            self._entry, self._answer, self._upstream = scope.path[-1], self._call.form.answer(), None
             kept: list[bytes] = []
             try:
                 await self._attempt(answering, kept)
@@ -152,10 +160,16 @@ class Exchange:
     async def _attempt(self, answering: BaseChatModel, kept: list[bytes]) -> None:
         """Pass the answer of one model on as it comes; a whole one is ``kept``."""
         binding: CallBinding | None = answering.binding if isinstance(answering, RemoteChatModel) else None
-        address = None if binding is None else address_of(binding.provider, binding.model)
+        form = self._call.form
+        address = None if binding is None else address_of(binding.provider, binding.model, form)
         self._passes = binding is not None and address is not None
         if binding is not None and binding.call.guard is not None and not self._passes:
             refuse_billed_apart(self._call.body)
+        if form is RESPONSES_FORM and not self._passes:
+            raise ConfigError(
+                f"model {self._entry!r} takes no calls of the Responses API here: ask it by /v1/chat/completions",
+                code=UNSUPPORTED_CALL,
+            )
         pieces = self._translated(answering)
         if binding is not None and address is not None:
             assert isinstance(answering, RemoteChatModel)
@@ -181,12 +195,13 @@ class Exchange:
     def _is_whole(self, error: CallError) -> bool:
         """Whether the client has the provider's own answer, which came whole and is none only by our measure."""
         came = self._has_begun or (self._upstream is not None and self._upstream.status == 200)
-        return error.kind in _WHOLE and self._passes and came
+        return (error.kind in _WHOLE or self._answer.tells_failure) and self._passes and came
 
     async def _wired(self, chat: RemoteChatModel, binding: CallBinding, address: Any) -> AsyncGenerator[bytes]:
         """Yield the bytes of the provider's own answer."""
         call = self._call
         request = wire_request(
+            call.form,
             call.body,
             binding.model,
             address,
@@ -194,8 +209,8 @@ class Exchange:
             is_capped=binding.call.guard is not None,
             refused=binding.inner.refused,
         )
-        hides = request.is_streamed and not states_usage(call.body)
-        sender = WireSender(self._http, binding.provider, (binding.inner, address), hides_usage=hides)
+        hides = call.form.adds_usage(call.body)
+        sender = WireSender(self._http, binding.provider, (binding.inner, address), call.form, hides_usage=hides)
         self._answer = sender.answer
         try:
             async with aclosing(chat.raw(request, sender)) as pieces:
@@ -264,7 +279,8 @@ class Exchange:
 
     async def _refuse_with(self, status: int, plain: Mapping[str, Any]) -> None:
         if self._has_begun:
-            await self._send({"type": "http.response.body", "body": f"data: {json.dumps(plain)}\n\n".encode()})
+            event = json.dumps(self._call.form.error_event(plain["error"]))
+            await self._send({"type": "http.response.body", "body": f"data: {event}\n\n".encode()})
             return
         content = json.dumps(plain).encode()
         await self._begin(status, _JSON, {"content-length": str(len(content))})
@@ -288,9 +304,9 @@ class Exchange:
                 "step": call.title,
                 "model": self._answer.model if model is None else model.model_id,
                 "provider": "" if model is None else model.provider,
-                "messages": call.body["messages"],
+                "messages": call.form.messages(call.body),
                 "tools": tools_of(call.body.get("tools")),
-                "response_format": format_of(call.body),
+                "response_format": call.form.response_format(call.body),
                 "settings": settings_of(call.body),
                 "started_at": started_at,
                 "seconds": seconds,
@@ -322,15 +338,6 @@ def _shown(content: bytes) -> bytes | None:
         if len(content) > 1 << 16 or not isinstance(plain, dict) or "error" not in plain:
             return None
         inner = plain["error"] if isinstance(plain["error"], dict) else {"message": str(plain["error"])}
-        return json.dumps(_cleaned({**plain, "error": inner})).encode()
+        return json.dumps(cleaned({**plain, "error": inner})).encode()
     except (ValueError, RecursionError):
         return None
-
-
-def _cleaned(plain: Any) -> Any:
-    """JSON without keys and account numbers in its texts, however deep they stand."""
-    if isinstance(plain, dict):
-        return {_cleaned(name): _cleaned(value) for name, value in plain.items()}
-    if isinstance(plain, list):
-        return [_cleaned(value) for value in plain]
-    return _ACCOUNT.sub("[account]", redacted(plain)) if isinstance(plain, str) else plain

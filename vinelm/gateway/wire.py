@@ -1,9 +1,10 @@
-"""Calls of entries that speak OpenAI's chat completions: the client's body goes there, and the answer comes back as it is."""
+"""Calls of entries that speak the client's form: his body goes there, and the answer comes back as it is."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -26,34 +27,12 @@ from vinelm.catalog.billed_settings import (
     stored_in,
 )
 from vinelm.catalog.model import entries_of
+from vinelm.catalog.secrets import redacted
 from vinelm.errors import UNSUPPORTED_CALL, ConfigError
-from vinelm.gateway.answer import AnswerPiece, ChatAnswer, EventReader
+from vinelm.gateway.answer import AnswerPiece, EventReader
+from vinelm.gateway.forms import Form
 
-LIMITS = ("max_tokens", "max_completion_tokens")
-
-
-_TYPES: Mapping[Any, str] = {"developer": "system", "user": "human", "assistant": "ai"}
-"""LangChain's word for the role of a message, where it is another: the same prompt then has one beginning, whoever sends it."""
-
-
-class SaidMessage(NamedTuple):
-    """A message of a prompt, as bounds of dollars and replicas look at it: with the fields of LangChain's."""
-
-    type: str
-    content: str | list[Any]
-    text: str
-
-    @classmethod
-    def of(cls, message: Mapping[str, Any]) -> SaidMessage:
-        """Return a message of a body."""
-        role, content = str(message.get("role")), message.get("content")
-        kind = _TYPES.get(role, role)
-        if isinstance(content, list):
-            parts = [part for part in content if isinstance(part, dict | str)]
-            texts = [part if isinstance(part, str) else part.get("text") for part in parts]
-            return cls(kind, parts, "".join(text for text in texts if isinstance(text, str)))
-        said = content if isinstance(content, str) else ""
-        return cls(kind, said, said)
+_ACCOUNT = re.compile(r"\b(org|proj)[-_][\w-]{6,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +51,7 @@ class WireRequest(ModelRequest):
 
 
 def wire_request(
+    form: Form,
     asked: Mapping[str, Any],
     model: Model,
     address: ChatAddress,
@@ -83,6 +63,7 @@ def wire_request(
     """Return a client's body as the model is sent it: unchanged but for what has to be.
 
     Args:
+        form: of the body.
         asked: the body.
         model: that is called.
         address: of it.
@@ -95,31 +76,30 @@ def wire_request(
     """
     body: dict[str, Any] = {**asked, **address.body, "model": model.model_id}
     added = set()
-    stated = {name: asked[name] for name in LIMITS if asked.get(name) is not None}
+    stated = {name: asked[name] for name in form.limits if asked.get(name) is not None}
     if is_capped:
         _refuse_unbounded(asked, model, stated)
     # Servers name the limit of an answer differently. Without a cap the client's own name reaches the model that he asked for;
     # another model, or a cap, needs the name that this server reads.
     if is_capped or (stated and not is_own):
-        for name in LIMITS:
+        for name in form.limits:
             body.pop(name, None)
         body[address.limit] = max(stated.values(), default=model.max_tokens)
     # Without its usage a stream would be booked at its bound. The client is not shown what he did not ask for.
-    is_streamed = bool(body.get("stream"))
-    if is_streamed and not states_usage(asked) and "stream_options" not in refused:
+    if form.adds_usage(asked) and "stream_options" not in refused:
         options = asked.get("stream_options")
         body["stream_options"] = {**(options if isinstance(options, Mapping) else {}), "include_usage": True}
         added.add("stream_options")
     if not is_own:
         body = {name: value for name, value in body.items() if name not in refused or name == "stream"}
-    limit = limit_in({name: body.get(name) for name in LIMITS})
+    limit = limit_in({name: body.get(name) for name in form.limits})
     return WireRequest(
-        messages=[SaidMessage.of(message) for message in asked["messages"]],  # type: ignore[misc]
+        messages=form.said(asked),  # type: ignore[arg-type]
         stop=None,
         options={"tools": body.get("tools")},
         limit=limit or model.max_tokens,
         answers=answers_in(body),
-        is_streamed=is_streamed,
+        is_streamed=bool(body.get("stream")),
         is_limit_asked=True,
         is_limited=limit is not None,
         speaks=speaks_in(body),
@@ -129,12 +109,6 @@ def wire_request(
         added=frozenset(added),
         is_own=is_own,
     )
-
-
-def states_usage(asked: Mapping[str, Any]) -> bool:
-    """Return whether a client asks to be told the usage of a stream."""
-    options = asked.get("stream_options")
-    return isinstance(options, Mapping) and bool(options.get("include_usage"))
 
 
 def _refuse_unbounded(asked: Mapping[str, Any], model: Model, stated: Mapping[str, Any]) -> None:
@@ -191,6 +165,7 @@ class WireSender:
         http: the client.
         provider: says where a replica of a group is.
         binding: the chat model of the entry, for what is learnt of it, and where the entry is.
+        form: of the call.
         hides_usage: whether the client is not shown the usage of a stream.
 
     Attributes:
@@ -198,11 +173,13 @@ class WireSender:
         upstream: the whole answer or the refusal; None of a stream, and before it came.
     """
 
-    def __init__(self, http: Any, provider: Provider, binding: tuple[InnerChat, ChatAddress], *, hides_usage: bool) -> None:
-        self._http, self._provider = http, provider
+    def __init__(
+        self, http: Any, provider: Provider, binding: tuple[InnerChat, ChatAddress], form: Form, *, hides_usage: bool
+    ) -> None:
+        self._http, self._provider, self._form = http, provider, form
         self._inner, self._address = binding
         self._hides_usage = hides_usage
-        self.answer = ChatAnswer()
+        self.answer = form.answer()
         self.upstream: UpstreamAnswer | None = None
 
     def ready(self, entry: Model) -> InnerChat:
@@ -235,7 +212,7 @@ class WireSender:
         raise late(entry.timeout_s)
 
     async def _attempt(self, entry: Model, request: WireRequest) -> AsyncGenerator[AnswerPiece]:
-        address = self._provider.wire(entry) if entry.group is not None else self._address
+        address = self._provider.wire(entry, self._form.path) if entry.group is not None else self._address
         assert address is not None  # as when the call was begun
         text = request.text
         if request.dropped:
@@ -259,6 +236,8 @@ class WireSender:
                     yield self._piece(found)
             if found := events.end():
                 yield self._piece(found)
+            if not self.answer.may_end:
+                raise AttemptFailed("server", "the answer broke off before its end")
         finally:
             await response.aclose()
 
@@ -271,8 +250,10 @@ class WireSender:
         is_answer = response.status_code == 200 and isinstance(plain, dict)
         if is_answer or response.status_code != 200:
             self.upstream = UpstreamAnswer(response.status_code, dict(response.headers), content)
-        if not is_answer or plain.get("error"):
+        if not is_answer or (plain.get("error") and plain.get("object") != "response"):
             raise self._refused(request, response.status_code, plain, response)
+        if plain.get("error"):
+            content = json.dumps(cleaned(plain)).encode()
         return AnswerPiece(content, [plain], self.answer, is_end=True)
 
     def _piece(self, found: Sequence[tuple[bytes, Any]]) -> AnswerPiece:
@@ -281,7 +262,7 @@ class WireSender:
             if plain.get("error"):
                 raise failed(WireRefusal(None, plain, None), has_begun=True)
         is_end = any(plain is None and b"[DONE]" in data for data, plain in found)
-        return AnswerPiece(b"".join(data for data, _ in found), plains, self.answer, is_end=is_end)
+        return AnswerPiece(b"".join(_shown(*event) for event in found), plains, self.answer, is_end=is_end)
 
     def _refused(self, request: WireRequest, status: int, plain: Any, response: Any) -> AttemptFailed:
         if status == 200 and not isinstance(plain, dict):
@@ -294,6 +275,23 @@ class WireSender:
         return found
 
 
-def address_of(provider: Provider, model: Model) -> ChatAddress | None:
-    """Return where a model answers chat completions as they are; None if it does not."""
-    return provider.wire(entries_of(model)[0])
+def _shown(data: bytes, plain: Any) -> bytes:
+    """An event as the client gets it: in that of a failure a server may say whose account it is."""
+    kind = plain.get("type") if isinstance(plain, dict) else None
+    if kind not in ("error", "response.failed"):
+        return data
+    return f"event: {kind}\ndata: {json.dumps(cleaned(plain))}\n\n".encode()
+
+
+def cleaned(plain: Any) -> Any:
+    """Return JSON without keys and account numbers in its texts, however deep they stand."""
+    if isinstance(plain, dict):
+        return {cleaned(name): cleaned(value) for name, value in plain.items()}
+    if isinstance(plain, list):
+        return [cleaned(value) for value in plain]
+    return _ACCOUNT.sub("[account]", redacted(plain)) if isinstance(plain, str) else plain
+
+
+def address_of(provider: Provider, model: Model, form: Form) -> ChatAddress | None:
+    """Return where a model answers calls of this form as they are; None if it does not."""
+    return provider.wire(entries_of(model)[0], form.path)

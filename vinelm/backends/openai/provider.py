@@ -12,7 +12,7 @@ from vinelm.backends.keys import named_key, own_or_no_key
 from vinelm.backends.making import check_base, check_options, keep_quiet, made, split_options
 from vinelm.backends.openai.batches import OpenAIBatches
 from vinelm.backends.remote.backend import RemoteBackend
-from vinelm.backends.remote.provider import BatchApi, ChatAddress, Provider
+from vinelm.backends.remote.provider import CHAT, RESPONSES, BatchApi, ChatAddress, Provider
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
@@ -28,6 +28,13 @@ _IN_BODY = frozenset(
     }
 )  # fmt: skip
 """Settings of langchain-openai's class that are parameters of chat completions under the same name."""
+_IN_RESPONSES = frozenset({"temperature", "top_p", "top_logprobs", "reasoning", "service_tier", "store", "metadata", "include"})
+"""Those that are parameters of Responses."""
+_INSIDE_RESPONSES = {"reasoning_effort": ("reasoning", "effort"), "verbosity": ("text", "verbosity")}
+"""Those that stand inside of a parameter there. That of a call is replaced by it."""
+_NOT_SENT = frozenset({"api_version", "max_tokens_parameter"})
+_HOW_TO_ASK = frozenset({"use_responses_api", "output_version"})
+"""Settings by which the class chooses the form of a call, which the client of a gateway has chosen."""
 LISTING_S = 15.0
 """Seconds for a server's list of its models."""
 _RESOURCE = 'say where the resource is: "https://NAME.openai.azure.com"'
@@ -71,14 +78,15 @@ class OpenAIProvider(Provider):
         """The URL of the API; None for OpenAI's own."""
         return model.api_base
 
-    def wire(self, model: Model) -> ChatAddress | None:
+    def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
         """See :class:`Provider`."""
         base = self.base(model) or f"{HOME}v1"
         limit = (
             "max_completion_tokens" if base.startswith(HOME) else str(model.options.get("max_tokens_parameter", "max_tokens"))
         )
-        key, body = own_or_no_key(model, KEY_ENV), _body_of(model)
-        url = f"{base.rstrip('/')}/chat/completions"
+        limit = "max_output_tokens" if form == RESPONSES else limit
+        key, body = own_or_no_key(model, KEY_ENV), _body_of(model, form)
+        url = f"{base.rstrip('/')}/{form}"
         return None if body is None else ChatAddress(url, {"authorization": f"Bearer {key}"}, body, limit)
 
     def context_tokens(self, model: Model) -> int | None:
@@ -128,10 +136,10 @@ class AzureProvider(OpenAIProvider):
             client.organization = client.project = None
         return chat
 
-    def wire(self, model: Model) -> ChatAddress | None:
-        """See :class:`Provider`."""
-        body = _body_of(model)
-        if body is None:
+    def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
+        """See :class:`Provider`. Deployments answer chat completions alone."""
+        body = _body_of(model, form)
+        if body is None or form != CHAT:
             return None
         url = f"{str(model.api_base).rstrip('/')}/openai/deployments/{quote(model.model_id, safe='')}/chat/completions"
         version = quote(str(model.options["api_version"]), safe="")
@@ -151,18 +159,23 @@ class AzureProvider(OpenAIProvider):
         return True
 
 
-def _body_of(model: Model) -> dict[str, Any] | None:
-    """What the entry's options add to a body; None if one of them is a setting of the class alone."""
+def _body_of(model: Model, form: str) -> dict[str, Any] | None:
+    """What the entry's options add to a body of this form; None if one of them is a setting of the class alone."""
     if not model.options:  # nearly always, and each call asks
         return {}
     from langchain_openai import ChatOpenAI
 
-    given = {name: value for name, value in model.options.items() if name not in ("api_version", "max_tokens_parameter")}
+    not_sent = _NOT_SENT | _HOW_TO_ASK if form == RESPONSES else _NOT_SENT
+    given = {name: value for name, value in model.options.items() if name not in not_sent}
     settings, body = split_options(given, ChatOpenAI)
     for inside in ("model_kwargs", "extra_body"):
         body |= settings.pop(inside, None) or {}
     known = {name: value for name, value in settings.items() if value is not None}
-    return {**known, **body} if known.keys() <= _IN_BODY else None
+    if form == RESPONSES:
+        for name in _INSIDE_RESPONSES.keys() & known.keys():
+            outer, inner = _INSIDE_RESPONSES[name]
+            body[outer] = {**(body.get(outer) or known.pop(outer, None) or {}), inner: known.pop(name)}
+    return {**known, **body} if known.keys() <= (_IN_RESPONSES if form == RESPONSES else _IN_BODY) else None
 
 
 def _settings(

@@ -22,8 +22,12 @@ Piece: TypeAlias = ChatGenerationChunk | ChatResult
 """A piece of a streamed answer, or a whole one, as the chat model inside gave it."""
 
 
+CHAT, RESPONSES = "chat/completions", "responses"
+"""OpenAI's forms of a call, by the end of their address."""
+
+
 class ChatAddress(NamedTuple):
-    """Where an entry answers OpenAI's chat completions in their own form.
+    """Where an entry answers calls in one of OpenAI's own forms.
 
     Attributes:
         url: of the endpoint.
@@ -65,8 +69,8 @@ class Provider(ABC):
         """Return the context length in tokens; None if the server does not report it. Costs nothing."""
         return None
 
-    def wire(self, model: Model) -> ChatAddress | None:
-        """Return where the entry answers OpenAI's chat completions as they are; None if it does not, or not with its options.
+    def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
+        """Return where the entry answers calls of one of OpenAI's forms as they are; None if not, or not with its options.
 
         Raises:
             ConfigError: its key is missing.

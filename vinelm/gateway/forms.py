@@ -1,0 +1,157 @@
+"""OpenAI's two forms of a call, chat completions and Responses: what the gateway has to know of their bodies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from vinelm.backends.remote.provider import CHAT, RESPONSES
+from vinelm.gateway.answer import ChatAnswer, ResponsesAnswer
+from vinelm.replay.formats.chat import format_of, messages_of
+
+_STORED = ("previous_response_id", "conversation", "prompt")
+_TYPES: Mapping[Any, str] = {"developer": "system", "user": "human", "assistant": "ai"}
+"""LangChain's word for the role of a message, where it is another: the same prompt then has one beginning, whoever sends it."""
+
+
+class SaidMessage(NamedTuple):
+    """A message of a prompt, as bounds of dollars and replicas look at it: with the fields of LangChain's."""
+
+    type: str
+    content: str | list[Any]
+    text: str
+
+    @classmethod
+    def of(cls, role: str, content: Any) -> SaidMessage:
+        """Return a message of a body."""
+        kind = _TYPES.get(role, role)
+        if isinstance(content, list):
+            parts = [part for part in content if isinstance(part, dict | str)]
+            texts = [part if isinstance(part, str) else part.get("text") for part in parts]
+            return cls(kind, parts, "".join(text for text in texts if isinstance(text, str)))
+        said = content if isinstance(content, str) else ""
+        return cls(kind, said, said)
+
+
+class Form(ABC):
+    """One form of a call.
+
+    Attributes:
+        path: where calls of this form go, behind ``/v1/`` here and at a provider.
+        limits: the parameters by which an answer is limited.
+        answer: the class of what is read of an answer.
+    """
+
+    path: str
+    limits: tuple[str, ...]
+    answer: type[ChatAnswer]
+
+    @abstractmethod
+    def wrong(self, body: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Return the parameter by which a body can be no call, and why; None if it can."""
+
+    @abstractmethod
+    def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
+        """Return the messages of a body, for bounds."""
+
+    @abstractmethod
+    def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the messages of a body as those of chat completions, for steps and records."""
+
+    @abstractmethod
+    def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the format that an answer has to have, as chat completions write it; None if that is plain text."""
+
+    def adds_usage(self, asked: Mapping[str, Any]) -> bool:
+        """Return whether a stream states its usage only if it is asked to, and the client did not ask."""
+        return False
+
+    def error_event(self, error: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the JSON of the event that ends a stream with an error."""
+        return {"error": error}
+
+
+class ChatForm(Form):
+    """Chat completions."""
+
+    path, limits, answer = CHAT, ("max_tokens", "max_completion_tokens"), ChatAnswer
+
+    def wrong(self, body: Mapping[str, Any]) -> tuple[str, str] | None:
+        """See :class:`Form`."""
+        if not _is_objects(body.get("messages")):
+            return "messages", "messages must be a list of objects, and not empty"
+        return None
+
+    def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
+        """See :class:`Form`."""
+        return [SaidMessage.of(str(one.get("role")), one.get("content")) for one in body["messages"]]
+
+    def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """See :class:`Form`."""
+        found: list[dict[str, Any]] = body["messages"]
+        return found
+
+    def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """See :class:`Form`."""
+        return format_of(body)
+
+    def adds_usage(self, asked: Mapping[str, Any]) -> bool:
+        """See :class:`Form`."""
+        options = asked.get("stream_options")
+        return bool(asked.get("stream")) and not (isinstance(options, Mapping) and options.get("include_usage"))
+
+
+class ResponsesForm(Form):
+    """Responses whose whole input comes with the call. What stands at the provider would be priced, and read, unseen."""
+
+    path, limits, answer = RESPONSES, ("max_output_tokens",), ResponsesAnswer
+
+    def wrong(self, body: Mapping[str, Any]) -> tuple[str, str] | None:
+        """See :class:`Form`."""
+        given, above = body.get("input"), body.get("instructions")
+        if not (isinstance(given, str) and given) and not _is_objects(given):
+            return "input", "input must be a text or a list of objects, and not empty"
+        if above is not None and not isinstance(above, str):
+            return "instructions", "instructions must be a text"
+        for name in (*_STORED, "background"):
+            if body.get(name):
+                return name, f"the gateway takes no {name}: send the whole input with each call, and wait for its answer"
+        if isinstance(given, list) and any(one.get("type") == "item_reference" for one in given):
+            return "input", "the gateway takes no item_reference: send the item itself"
+        return None
+
+    def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
+        """See :class:`Form`."""
+        given, above = body["input"], body.get("instructions")
+        items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        found = [
+            SaidMessage.of(str(one.get("role") or one.get("type")), one.get("content") or one.get("output")) for one in items
+        ]
+        return [SaidMessage.of("system", above), *found] if above else found
+
+    def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """See :class:`Form`."""
+        given, above = body["input"], body.get("instructions")
+        system = [{"role": "system", "content": above}] if above else []
+        if isinstance(given, str):
+            return [*system, {"role": "user", "content": given}]
+        return [*system, *messages_of([one for one in given if one.get("type") != "reasoning"])]
+
+    def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """See :class:`Form`."""
+        found = format_of(body)
+        if found is None or found.get("type") != "json_schema":
+            return found
+        return {"type": "json_schema", "json_schema": {name: one for name, one in found.items() if name != "type"}}
+
+    def error_event(self, error: Mapping[str, Any]) -> dict[str, Any]:
+        """See :class:`Form`. SDKs raise what stands under ``error``; the form itself has the fields without it."""
+        return {**error, "type": "error", "error": error}
+
+
+CHAT_FORM, RESPONSES_FORM = ChatForm(), ResponsesForm()
+
+
+def _is_objects(given: Any) -> bool:
+    return isinstance(given, list) and bool(given) and all(isinstance(one, dict) for one in given)
