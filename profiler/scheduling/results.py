@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from vinelm.profiler.sampling.single_models import SingleModels
 from vinelm.traces.databases.address import StoreAddress
+from vinelm.trie.verdict import Verdict
 
 StoppedBy = Literal[
     "coverage", "budget", "complete", "sampler", "interrupted", "broken", "none-right", "certain", "hopeless", "dry-run"
@@ -78,6 +79,7 @@ class ProfileResult:
         forecast: what would be bought, a ``RunForecast`` of ``vinelm.profiler.dry_run``; of a dry run only, whose other figures
             are 0.
         store: what :func:`vinelm.profile` wrote to.
+        verdict: whether to switch by the rows that there are now, where the run has judged them; else None.
     """
 
     stopped_by: StoppedBy
@@ -95,6 +97,7 @@ class ProfileResult:
     single_models: SingleModels | None = None
     forecast: Any = None
     store: StoreAddress | None = None
+    verdict: Verdict | None = None
 
     @property
     def is_resumable(self) -> bool:

@@ -28,6 +28,7 @@ from vinelm.evaluation.judging.referred_rows import ReferredRows
 from vinelm.replay.kept import opened
 from vinelm.replay.labels import next_questions, put_label, undo_label
 from vinelm.traces import ObservationStore
+from vinelm.traces.served.replayed import ReplayRows
 from vinelm.trie.verdict import Verdict
 
 COUNT, SHARE = 150, 0.03
@@ -241,15 +242,15 @@ def test_where_the_same_may_differ_in_score_a_share_is_asked_and_nothing_is_prov
     assert questions_of(path) == set()  # so few could not bound what is hidden to three points
     verdict = verdict_of(path, max_loss=0.2)
     assert 10 <= verdict.waiting <= 60  # a fifth of the answers, none of which is the same text
-    assert verdict.by_today.hidden == 1.0
+    assert mini_of(verdict).hidden == 1.0
     assert verdict.advice != "switch"
     with ObservationStore.open(path) as store:
         ask(store, verdict)
     answered(path, choose=lambda _: "both")
     verdict = verdict_of(path, max_loss=0.2)
-    assert 0.0 < verdict.by_today.hidden < 0.5
+    assert 0.0 < mini_of(verdict).hidden < 0.5
     assert "need not be as good" in verdict.sentence
-    assert mini_of(verdict).gain_low < -verdict.by_today.hidden
+    assert mini_of(verdict).gain_low < -mini_of(verdict).hidden
 
 
 def test_what_cannot_be_proven_is_said_and_not_asked(tmp_path):
@@ -283,6 +284,52 @@ def test_an_answer_that_cannot_be_read_is_a_failure_of_the_request(tmp_path):
     workflow = replace(unlabelled(20), score=vinelm.as_today(lambda state: state["nothing"]))
     run(path, workflow, keep_going=True)
     assert {row.detail.split(" at ")[0] for row in rows_of(path)} == {"answer raised KeyError"}
+
+
+def test_what_persons_have_said_since_an_estimate_counts(path):
+    trie = vinelm.estimate(path)
+    assert vinelm.evaluate(path, trie).verdict == trie.verdict
+    assert answered(path) == len(UNLIKE)
+    assert vinelm.evaluate(path, trie).verdict.advice == "switch"
+    assert vinelm.evaluate(path, trie, max_loss=0.2).verdict.max_loss == 0.2
+
+
+def test_at_another_loss_the_questions_are_those_of_that_loss(path):
+    trie = vinelm.estimate(path)
+    found = vinelm.evaluate(path, trie, max_loss=0.001).verdict
+    assert (found.waiting, found.by_today.plan) == (0, "solve mini")
+    assert found.by_today.needed > COUNT
+
+
+def test_persons_are_sent_to_their_questions_only_where_these_are_put(path):
+    assert "`vinelm label`" in verdict_of(path).sentence
+    with ObservationStore.open(path) as store:
+        ReplayRows(store).open_questions(())
+    sentence = verdict_of(path).sentence
+    assert f"{len(UNLIKE)} questions would be asked" in sentence
+    assert "`vinelm label`" not in sentence
+
+
+def test_which_of_the_same_answers_are_audited_depends_on_the_request(tmp_path):
+    path, text = tmp_path / "a.db", "I would say that this one is long enough to be no label at all"
+    same = lambda one, other: one.casefold() == other.casefold()  # noqa: E731
+    run(path, unlabelled(100, same=same), catalog(lambda _: text.upper(), lambda _: text))
+    with ObservationStore.open(path) as store:
+        audited = sum(
+            about.is_audited for answers in ReferredRows.of_store(store).answers.values() for about in answers.values()
+        )
+    assert 10 <= audited <= 30  # a fifth of 100 pairs of the same two texts
+
+
+def test_how_many_requests_would_do_counts_requests_and_not_those_that_followed(tmp_path):
+    path = tmp_path / "a.db"
+    run(path, unlabelled(COUNT), catalog(differing(0.15, salt=1), truth), coverage=None, budget_usd=40 * (BIG_USD + MINI_USD))
+    verdict = verdict_of(path)
+    assert verdict.by_today.requests == verdict.requests == COUNT  # none of which has a label
+    with ObservationStore.open(path) as store:
+        assert len(ReferredRows.of_store(store).answers) < COUNT / 2
+    assert verdict.by_today.needed > COUNT
+    assert " of 150 requests" not in verdict.sentence
 
 
 def test_a_verification_needs_labels(path):

@@ -13,6 +13,7 @@ import vinelm
 from vinelm.cli.main import main
 from vinelm.cli.try_app import command
 from vinelm.errors import ConfigError
+from vinelm.evaluation.judging.judge import Judge
 from vinelm.trying import Trial, trial
 from vinelm.trying.project import note_today
 
@@ -252,7 +253,9 @@ def test_a_file_without_a_verdict_keeps_no_loss(tmp_path):
     assert trial.kept_max_loss(trie) is None
 
 
-def test_without_labels_the_verdict_says_that_todays_answers_count(project, capfd):
+def test_without_labels_the_verdict_says_that_todays_answers_count(project, capfd, monkeypatch):
+    judged, verdict_of = [], Judge.verdict
+    monkeypatch.setattr(Judge, "verdict", lambda own, **settings: judged.append(len(own.rows)) or verdict_of(own, **settings))
     text = (project / "workflow.py").read_text(encoding="utf-8")
     for old, new in (("import Loop, ", "import as_today, Loop, "), ("score=lambda", "score=as_today(),  # lambda")):
         assert text.count(old) == 1
@@ -260,7 +263,10 @@ def test_without_labels_the_verdict_says_that_todays_answers_count(project, capf
     (project / "workflow.py").write_text(text, encoding="utf-8")
     assert main(["try", "workflow.py:build", "--budget-usd", "0.03", "--quiet", "--json", "--max-loss", "7"]) == 0
     verdict = json.loads(capfd.readouterr().out)["verdict"]
-    assert 0 < verdict["by_today"]["requests"] <= 10
+    assert verdict["by_today"]["requests"] == verdict["requests"]  # none has a label
     assert verdict["waiting"] == len(verdict["by_today"]["questions"])
+    assert len(judged) == len(set(judged))  # the same rows are judged once
+    again = vinelm.estimate("app.db", max_error=1.0, max_loss=0.07).verdict
+    assert json.loads(json.dumps(again.to_dict())) == verdict
     assert main(["label", "app.db"]) == 2  # labels are typed on a terminal
     assert "labels are typed on a terminal" in capfd.readouterr().err

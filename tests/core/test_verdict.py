@@ -315,7 +315,7 @@ PAIRS = tuple((f"r{number}", "digest") for number in range(6))
 
 
 def test_what_only_lacks_the_word_of_persons_is_undecided_and_asks():
-    found = against(plan(0.4, -0.06, 0.04), by_today=by_today(questions=PAIRS))
+    found = against(plan(0.4, -0.06, 0.04), by_today=by_today(questions=PAIRS, is_put=True))
     assert (found.advice, found.waiting, found.plan.words) == ("undecided", 6, "plan of 0.4")
     assert found.ends_buying  # persons come next
     assert "6 questions wait, which may prove it: an answer that differs from today's counts as lost" in found.sentence
@@ -333,7 +333,7 @@ def test_what_labels_could_not_prove_is_not_asked_and_says_how_many_requests_wou
 
 def test_a_switch_by_todays_answers_says_what_persons_may_add():
     plans = plan(0.7, 0.0, 0.02), plan(0.4, -0.06, 0.04)
-    found = against(*plans, by_today=by_today(questions=PAIRS, requests=60, asked=3))
+    found = against(*plans, by_today=by_today(questions=PAIRS, is_put=True, requests=60, asked=3))
     assert (found.advice, found.plan.words) == ("switch", "plan of 0.7")
     assert "as today's answers count on 60 of 100 requests" in found.sentence
     assert "3 questions answered so far. 6 questions wait, which may prove plan of 0.4, which saves more" in found.sentence
@@ -342,9 +342,26 @@ def test_a_switch_by_todays_answers_says_what_persons_may_add():
 
 
 def test_what_the_same_answers_may_hide_is_said():
-    assert "up to 4.2 points could be lost there" in against(plan(0.4, 0.0, 0.02), by_today=by_today(hidden=0.042)).sentence
+    hiding = plan(0.4, 0.0, 0.02).lowered(0.042)
+    assert hiding.gain_low == pytest.approx(-0.062)
+    assert "up to 4.2 points could be lost there" in against(hiding, by_today=by_today()).sentence
 
 
 def test_it_comes_back_from_its_file_with_what_persons_are_asked():
-    found = against(plan(0.4, -0.06, 0.04), by_today=by_today(questions=PAIRS, asked=2, needed=5, hidden=0.01))
+    found = against(plan(0.4, -0.06, 0.04), by_today=by_today(questions=PAIRS, asked=2, needed=5, digest="a"))
     assert Verdict.from_dict(json.loads(json.dumps(found.held()))) == found
+
+
+def test_at_another_loss_nothing_is_said_of_questions_that_were_found_for_this_one():
+    found = against(plan(0.4, -0.06, 0.04), by_today=by_today(questions=PAIRS, is_put=True))
+    other = found.at(0.02)
+    assert (other.waiting, other.advice) == (0, "undecided")
+    assert "`vinelm label`" not in other.sentence
+    assert "an estimate at this --max-loss says" in other.sentence
+    assert found.at(found.max_loss) == found
+
+
+def test_persons_are_sent_to_their_questions_only_where_these_are_put():
+    found = against(plan(0.4, -0.06, 0.04), by_today=by_today(questions=PAIRS))
+    assert "6 questions would be asked, which may prove it" in found.sentence
+    assert "`vinelm label`" not in found.sentence

@@ -126,3 +126,14 @@ def test_the_folder_of_plans_is_made_before_anything_is_spent(tmp_path, monkeypa
     assert main([*line, str(tmp_path / "plans")]) == 2
     assert "cannot be made" in capsys.readouterr().err
     assert not called
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_seconds_that_no_trace_tells_are_unknown_and_not_zero(tmp_path, every):
+    calls = [
+        dataclasses.replace(call, seconds=None) if number % every == 0 else call for number, call in enumerate(recorded(500))
+    ]
+    (step,) = replay(calls, tmp_path / "a.db", with_today(), budget_usd=20).steps
+    verdict, known = step.plan_file.verdict, every > 1
+    assert (verdict.latency_s, verdict.plans[0].latency_s is None) == (1.0 if known else None, not known)
+    assert step.plan_file.knows_latency is known

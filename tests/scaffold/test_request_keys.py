@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from vinelm import as_today
 from vinelm.datasets import read_dataset
+from vinelm.judging import llm_judge
 from vinelm.scaffold.request_keys import request_keys
 
 
@@ -73,3 +75,14 @@ def test_it_is_known_whether_requests_lack_a_label(tmp_path):
         found = request_keys(("question",), ("answer",), read_dataset(file))
         assert (found.label, found.unlabelled) == (label, unlabelled)
     assert not request_keys(("question",), ("answer",), None).unlabelled
+
+
+@pytest.mark.parametrize(
+    ("label", "is_one"), [(0, True), (False, True), ("no", True), (None, False), (" ", False), (float("nan"), False)]
+)
+def test_what_a_label_is_everyone_reads_alike(tmp_path, label, is_one):
+    rows = dataset(tmp_path, question="?", answer=label)
+    request = rows.requests[0]
+    assert request_keys(("question",), ("answer",), rows, ("answer",)).unlabelled is not is_one
+    assert as_today(score=lambda *_: True, labels=("answer",)).is_labelled(request) is is_one
+    assert llm_judge("gpt-5", rubric="Is it right?", label="answer").is_labelled(request) is is_one

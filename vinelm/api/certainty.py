@@ -120,6 +120,7 @@ def profile_until_certain(
         verdict = None
         if read is not None and (lacks is None or max_loss is not None):
             verdict = _verdict(read, MAX_LOSS if max_loss is None else max_loss)
+        whole = replace(whole, verdict=verdict)
         if lacks is None and (verdict is None or verdict.ends_buying):
             return replace(whole, stopped_by="certain")
         why = "" if keep_going or verdict is None else _hopeless(verdict, result.single_models)

@@ -20,7 +20,7 @@ from vinelm.template import StopRule
 from vinelm.template.kinds import UNTOLD
 from vinelm.traces import ObservationStore, reprice_store
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.verdict import MAX_LOSS, require_max_loss
+from vinelm.trie.verdict import MAX_LOSS, Verdict, require_max_loss
 from vinelm.version import __version__
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ def estimate_store(
     calls_per_hour: float = 0.0,
     by_kind: bool | None = None,
     max_loss: float = MAX_LOSS,
+    verdict: Verdict | None = None,
 ) -> AnnotatedTrie:
     """Fit an estimator to the observations of a store: :func:`estimate` for callers that have a path and check nothing.
 
@@ -160,6 +161,7 @@ def estimate_store(
         by_kind: Whether declared kinds of request are told apart. None: yes, and with ``checked`` only if plans by kind
             promise more, see :func:`~vinelm.evaluation.tries.promises.promised_gain`; else ``meta["untold_kinds"]`` says it.
         max_loss: As :func:`estimate` takes it.
+        verdict: What the judge says of these rows at this loss, where that is known already; only used with ``checked``.
 
     Raises:
         StoreError: The store cannot be read.
@@ -189,7 +191,8 @@ def estimate_store(
         if known is None:
             evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
-        verdict = Judge.of(replace(store, annotated=annotated), estimator=estimator).verdict(max_loss=max_loss)
+        if verdict is None:
+            verdict = Judge.of(replace(store, annotated=annotated), estimator=estimator).verdict(max_loss=max_loss)
         if known is not None and (verdict.tried_only or verdict.advice != "switch"):
             annotated, evidence = known
             evidence = replace(evidence, warnings=(*evidence.warnings, f"{ONLY_TRIED}: {lacks}"))

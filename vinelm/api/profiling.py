@@ -17,7 +17,7 @@ from vinelm.errors import ConfigError, EvidenceError, StageBroken, WorkflowError
 from vinelm.requests.protocols import Backend, Sampler
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
-from vinelm.trie.verdict import MAX_LOSS
+from vinelm.trie.verdict import MAX_LOSS, Verdict, counted
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -237,30 +237,36 @@ def run_profile(
             keep_going=settings.keep_going, on_note=settings.on_note,
         )  # fmt: skip
     if references is not None and found.stopped_by in (*ENDED_WELL, *ASKING):
-        settings.note(put_questions(store, MAX_LOSS if max_loss is None else max_loss) or None)
+        verdict = put_questions(store, MAX_LOSS if max_loss is None else max_loss, found.verdict)
+        found = replace(found, verdict=verdict)
+        if verdict is not None and verdict.waiting:
+            waits = f"{counted(verdict.waiting, 'question')} wait{'s' if verdict.waiting == 1 else ''}"
+            settings.note(f"{waits} for an answer: vinelm label {store.path}, then the same line again")
     if found.stopped_by in ENDED_WELL and only_failures(store.observations()) is not None:
         RunRecords(store).note_only_failures()  # the next run executes these rows again
     return found
 
 
-def put_questions(store: ObservationStore, max_loss: float) -> str:
-    """Judge a store whose requests have no labels, and open the questions that may prove a plan. Calls no model.
+def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | None = None) -> Verdict | None:
+    """Open the questions of a store that may prove a plan, and return the verdict that has them. Calls no model.
+
+    Args:
+        store: Its requests have no labels, or some.
+        max_loss: Accuracy that a cheaper plan may lose, a fraction.
+        verdict: That of these rows; None: it is made now.
 
     Returns:
-        One line about them; empty if there are none.
+        None where there are too few rows to say anything.
     """
     from vinelm.evaluation.judging.evidence import StoreEvidence
     from vinelm.evaluation.judging.judge import Judge
 
-    try:
-        found = Judge.of(StoreEvidence.of(store.path)).verdict(max_loss=max_loss)
-    except EvidenceError:  # too few rows to say anything
-        return ""
-    ask(store, found)
-    if not found.waiting:
-        return ""
-    waiting = "1 question waits" if found.waiting == 1 else f"{found.waiting:,} questions wait"
-    return f"{waiting} for an answer: vinelm label {store.path}, then the same line again"
+    if verdict is None:
+        try:
+            verdict = Judge.of(StoreEvidence.of(store.path)).verdict(max_loss=max_loss)
+        except EvidenceError:
+            return None
+    return ask(store, verdict)
 
 
 def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going: bool = False) -> None:

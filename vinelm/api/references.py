@@ -6,7 +6,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from vinelm.evaluation.judging.referred_rows import ReferredAnswer, ReferredRows
@@ -70,7 +70,7 @@ class References:
             answers = {}
             for request, one in answered.items():
                 unit = units.get((request, json.dumps(one.message, sort_keys=True)), -1)
-                answers[request] = self._beside(one, unit)
+                answers[request] = self._beside(request, one, unit)
             return ReferredRows(answers, said, failed).scored(rows)
 
         return compared
@@ -89,7 +89,7 @@ class References:
                 if unit is None:  # also where what runs today answers otherwise than it did: labels were about that answer
                     unit = last = last + 1
                     new.append(self._unit(unit, request, one, text))
-                for digest, about in self._beside(one, unit).items():
+                for digest, about in self._beside(request, one, unit).items():
                     message = json.dumps(one.others.get(digest, one.message), sort_keys=True)
                     rows.append({
                         "unit_id": unit, "model": digest, "answer": message, "is_today": about.is_today,
@@ -97,7 +97,7 @@ class References:
                     })  # fmt: skip
             known.add_units(new)
             known.set_compared(rows)
-            known.note({**known.notes(), "failed": sorted(failed)})
+            known.note({**known.notes(), "failed": sorted(failed), "unlabelled": sorted(self.unlabelled)})
 
     def _answered(self, rows: Iterable[Observation]) -> tuple[dict[str, _Answered], set[str]]:
         """What runs today has answered, by request, and the requests on which it failed."""
@@ -126,7 +126,7 @@ class References:
             found[request] = _Answered(digest=digest, message=others[request][digest], run=run, others=others[request])
         return found, failed
 
-    def _beside(self, one: _Answered, unit: int) -> dict[str, ReferredAnswer]:
+    def _beside(self, request: str, one: _Answered, unit: int) -> dict[str, ReferredAnswer]:
         """Each answer to a request beside that of what runs today."""
         share, found = self.scorer.same.audit([one.message]), {}
         for digest, message in one.others.items():
@@ -135,7 +135,7 @@ class References:
             if pair not in self._same:  # a sampler asks in every round, and executing SQL takes time
                 self._same[pair] = is_today or self.scorer.same(one.message, message)
             is_same = self._same[pair]
-            is_audited = is_same and not is_today and place_of(f"{one.digest} {digest}") < share
+            is_audited = is_same and not is_today and place_of(f"{request} {one.digest} {digest}") < share
             found[digest] = ReferredAnswer(
                 unit=unit, is_today=is_today, is_same=is_same, is_audited=is_audited, may_hide=share > 0.0
             )
@@ -167,13 +167,13 @@ def forget(store: ObservationStore) -> None:
         with store.exclusive(), store.database.transaction():
             known.set_compared([])
             known.open_questions([])
-            known.note({name: value for name, value in notes.items() if name != "failed"})
+            known.note({name: value for name, value in notes.items() if name not in ("failed", "unlabelled")})
 
 
-def ask(store: ObservationStore, verdict: Verdict) -> None:
-    """Let exactly the questions of a verdict be open; where no request lacks a label, nothing is written."""
+def ask(store: ObservationStore, verdict: Verdict) -> Verdict:
+    """Let exactly the questions of a verdict be open, and return it with them put; where all requests have labels as it is."""
     if verdict.by_today is None:
-        return
+        return verdict
     known, referred = ReplayRows(store), ReferredRows.of_store(store)
     assert referred is not None
     known.open_questions(
@@ -184,6 +184,7 @@ def ask(store: ObservationStore, verdict: Verdict) -> None:
         }
         for request, digest in verdict.by_today.questions
     )
+    return replace(verdict, by_today=replace(verdict.by_today, is_put=verdict.waiting > 0))
 
 
 def _message(text: str) -> dict[str, Any]:

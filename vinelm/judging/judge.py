@@ -95,7 +95,7 @@ class LLMJudge:
 
     def is_labelled(self, request: Request) -> bool:
         """True if the request has a label that the judge is measured against."""
-        return self.label is not None and request.data.get(self.label) is not None
+        return self.label is not None and request.has((self.label,))
 
     def truth_of(self, request: Request, state: Mapping[str, Any]) -> bool | None:
         """Return what the label says of the answer; None without a label. Without ``truth`` the texts are compared."""

@@ -56,13 +56,9 @@ class AsToday:
         return self.score(request, state)
 
     def is_labelled(self, request: Request) -> bool:
-        """Return whether the request has a label: a value for each of the keys that is neither None nor empty."""
-        return bool(self.labels) and not any(_is_empty(request.data.get(key)) for key in self.labels)
+        """Return whether the request has a label: a value for each of the keys."""
+        return bool(self.labels) and request.has(self.labels)
 
     def text(self, state: Mapping[str, Any]) -> str | None:
         """Return the answer in a state as canonical JSON; None where the workflow's own ``answer`` keys say it."""
         return None if self.answer is None else canonical(self.answer(state))
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())

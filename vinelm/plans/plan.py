@@ -210,7 +210,7 @@ class Plan:
         graph = self.graph
         return float(graph.annotated.reach[graph.nodes[self.start]] * graph.arm[list(self.first)].sum()) or 1.0
 
-    @property
+    @cached_property
     def right_by_fit(self) -> FloatArray | None:
         """The mass of correct answers where the plan ends, by fit; None where arms are no outcomes."""
         known = self.graph.right_by_fit

@@ -47,8 +47,9 @@ def plan_file_of(
     models = catalog.subset((today, plan))
     template = Template((Stage(step, (today, plan)),))
     before, after = (np.array(usd) for usd in zip(*((unit.cost_usd, one.cost_usd) for unit, one in done), strict=True))
-    timed = [(unit.latency_s or 0.0, one.latency_s or 0.0) for unit, one in done]
-    seconds = np.array(timed).T
+    timed = [(unit.latency_s, one.latency_s) for unit, one in done if unit.latency_s is not None and one.latency_s is not None]
+    seconds = np.array(timed or [(0.0, 0.0)]).T  # a trie without any knows none
+    today_s, plan_s = seconds.mean(axis=1).tolist() if timed else (None, None)
     gain, count = min(at.diff, 0.0) if at.labels else 0.0, len(done)
 
     def nodes(of_today: float, of_plan: float) -> FloatArray:
@@ -60,14 +61,14 @@ def plan_file_of(
     lowest = -(at.proven or max_loss) * (1.0 - 1e-9)  # so that a rounding error is not a loss
     compared = ComparedPlan(
         policy="fixed", words=plan, models=(plan,), code=((step, plan),), cost_usd=float(after.mean()),
-        cap_usd=float(after.mean()), accuracy=1.0 + gain, latency_s=float(seconds[1].mean()), answers=at.labels,
+        cap_usd=float(after.mean()), accuracy=1.0 + gain, latency_s=plan_s, answers=at.labels,
         gain=gain, gain_low=lowest, gain_high=max(gain, differing), best_low=lowest, best_high=max(gain, differing),
         saved_usd=float(saved.mean()), saved_low=float(saved.mean()) - reach, saved_high=float(saved.mean()) + reach,
         is_same=False, is_identified=True,
     )  # fmt: skip
     verdict = Verdict(
         models={step: today}, accuracy=1.0, accuracy_low=1.0, accuracy_high=1.0, cost_usd=float(before.mean()),
-        latency_s=float(seconds[0].mean()), requests=count, rows=count, plans=(compared,), max_loss=max_loss,
+        latency_s=today_s, requests=count, rows=count, plans=(compared,), max_loss=max_loss,
     )  # fmt: skip
     return AnnotatedTrie(
         Trie.from_template(template), template, models, success=nodes(1.0, 1.0 + gain), stop=nodes(1.0, 1.0),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
@@ -38,6 +39,14 @@ class Request:
         """Return a hash of the id and the row, which changes with the question or a label."""
         text = json.dumps([self.id, dict(self.data)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def has(self, keys: Iterable[str]) -> bool:
+        """Return whether its row has a value for each of these keys: None, NaN and blank text are none."""
+        return not any(_is_empty(self.data.get(key)) for key in keys)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip()) or (isinstance(value, float) and math.isnan(value))
 
 
 @dataclass(frozen=True, kw_only=True)

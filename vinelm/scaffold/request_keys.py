@@ -117,7 +117,7 @@ def request_keys(
         )  # an agent of LangChain; else a state with keys of its own may have the answer in any of them
     shared = labels if len(labels) > 1 and set(labels) <= set(outputs) else ()
     is_sure = is_sure and (bool(shared) or (answer is not None and not is_guessed and len(labels) < 2))
-    told = [] if dataset is None else [one.data for one in dataset.requests if all(one.data.get(name) for name in labels)]
+    told = [] if dataset is None else [one.data for one in dataset.requests if one.has(labels)]
     is_json = bool(labels) and bool(told) and isinstance(told[0][labels[0]], dict | list)
     return RequestKeys(
         inputs=inputs, labels=labels, answer=answer, is_sure=is_sure, shared=shared, is_json=is_json,

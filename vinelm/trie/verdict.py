@@ -38,7 +38,9 @@ EARLY = 3.0 / 1.6449
 """A profile that looks at its verdict several times ends by a switch at three standard errors (Haybittle 1971, Peto 1976): the
 usual reach times this. Five such looks are wrong in 5.2 % of the cases, at the usual reach in 16 %."""
 _MANY = 2.2 * 0.5
-_FIGURES = ("accuracy", "gain", "gain_low", "gain_high", "best_low", "best_high", "saved_usd", "saved_low", "saved_high")
+_FIGURES = (
+    "accuracy", "gain", "gain_low", "gain_high", "best_low", "best_high", "saved_usd", "saved_low", "saved_high", "hidden",
+)  # fmt: skip
 
 
 def require_max_loss(value: float, name: str = "max_loss") -> float:
@@ -72,6 +74,8 @@ class ComparedPlan:
         followed: How many equally weighted requests tell as much as those whose rows follow the plan and the opponent: by what
             was bought, not by what it showed. None where that is not known.
         is_rung: It is one of the plans that the rule goes through; the others are shown only.
+        hidden: The most that is lost on the mean where its answers are the same as today's, by those that persons were asked
+            about all the same: its lower ends have it taken off. 0 where the same answer has the same score.
         is_same: It is the opponent itself.
         is_identified: The rows show what the plan does; else the figures are the model's alone, and prove nothing.
         code: Of a fixed plan that ends where the application does: what to write there, (stage or invocation, model) each.
@@ -98,6 +102,7 @@ class ComparedPlan:
     lost: int | None = None
     followed: float | None = None
     is_rung: bool = True
+    hidden: float = 0.0
     code: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -110,8 +115,8 @@ class ComparedPlan:
         return self.gain_low > -max_loss and self.is_saving
 
     def lowered(self, loss: float) -> Self:
-        """Return the plan with lower ends of its gain that are lower by so much."""
-        return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss)
+        """Return the plan with lower ends of its gain lower by what may be lost where answers are the same."""
+        return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss, hidden=loss)
 
     def widened(self, factor: float) -> Self:
         """Return the plan with the lower ends of its gain ``factor`` times as far from its gain."""
@@ -158,27 +163,30 @@ class ByToday:
         requests: How many requests have no label.
         asked: How many questions persons have answered.
         failed: On how many of the requests what runs today failed: no other answer counts there.
-        hidden: The most that is lost on the mean where answers are the same, by those that were asked about all the same; 0
-            where the same answer has the same score.
-        plan: The next plan to be proven; empty if there is none.
+        digest: Of what persons said, and of the answers: another one means another verdict.
+        plan: The next plan to be proven; empty if there is none, or if it was not looked for at this loss.
         differing: How many of its answers differ from today's and have no label: they count as lost.
         questions: (request, digest of the answer) that persons are to be asked about; none if no label would prove the plan.
+            Such of other plans are among them where a gain of this one does not count before.
+        is_put: ``vinelm label`` asks these questions already.
         needed: How many requests would do, if no label would; 0 if that is not known.
     """
 
     requests: int
     asked: int = 0
     failed: int = 0
-    hidden: float = 0.0
+    digest: str = ""
     plan: str = ""
     differing: int = 0
     questions: tuple[tuple[str, str], ...] = ()
+    is_put: bool = False
     needed: int = 0
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Return what ``asdict`` gave."""
-        return cls(**{**data, "questions": tuple((str(one), str(other)) for one, other in data.get("questions", ()))})
+        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        return cls(**{**known, "questions": tuple((str(one), str(other)) for one, other in data.get("questions", ()))})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,8 +250,14 @@ class Verdict:
     # -- the rule --------------------------------------------------------------------------------------------------
 
     def at(self, max_loss: float) -> Self:
-        """Return the verdict where a cheaper plan may lose another fraction of accuracy: from the same intervals."""
-        return replace(self, max_loss=require_max_loss(max_loss))
+        """Return the verdict where a cheaper plan may lose another fraction of accuracy: from the same intervals.
+
+        Whether labels could prove a plan at another loss the intervals do not say: a store's rows do.
+        """
+        by_today = self.by_today
+        if by_today is not None and max_loss != self.max_loss:
+            by_today = replace(by_today, plan="", differing=0, questions=(), is_put=False, needed=0)
+        return replace(self, max_loss=require_max_loss(max_loss), by_today=by_today)
 
     def untimed(self) -> Self:
         """Return the verdict without seconds: they are not known of all rows."""
@@ -290,9 +304,10 @@ class Verdict:
         if failed is not None and share * failed.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) and share:
             return "switch", failed, share
         # Answers that nobody has labelled are not known to be worse: persons are asked, or more requests make it worth it.
-        if failed is not None and self.by_today is not None and failed.words == self.by_today.plan and self.by_today.differing:
-            is_open = self.waiting > 0 or 0 < self.by_today.needed <= MOST_MORE * self.requests
-            if is_open:
+        by_today = self.by_today
+        if failed is not None and by_today is not None and failed.is_saving and by_today.plan in ("", failed.words):
+            may_do = by_today.differing and 0 < by_today.needed <= MOST_MORE * self.requests
+            if self.waiting or may_do or not by_today.plan:
                 return "undecided", failed, 0.0
         seen = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
         if self.uncompared or not seen:
@@ -624,9 +639,9 @@ def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
     )
 
 
-def nothing_differs(requests: int) -> float:
-    """Return the loss that n requests without a lost answer rule out with 95 %: about 3/n (the rule of three)."""
-    return float(1.0 - 0.05 ** (1.0 / max(requests, 1)))
+def nothing_differs(requests: int, level: float = 0.95) -> float:
+    """Return the loss that n requests without a lost answer rule out at a level, with 95 % about 3/n (the rule of three)."""
+    return float(1.0 - (1.0 - level) ** (1.0 / max(requests, 1)))
 
 
 def _round_up(value: float) -> int:
@@ -686,18 +701,22 @@ def _unlabelled(found: Verdict) -> str:
         parts.append(f" What runs today failed on {counted(by_today.failed, 'request')}, where no other answer counts.")
     if by_today.asked:
         parts.append(f" {counted(by_today.asked, 'question')} answered so far.")
-    if by_today.hidden:
+    served = found.served
+    if served is not None and served.hidden:
         parts.append(
             " The same answer need not be as good: by those that persons were asked about, up to"
-            f" {100 * by_today.hidden:.1f} points could be lost there, which the figures have taken off."
+            f" {100 * served.hidden:.1f} points could be lost there, which the figures have taken off."
         )
     what = "it" if found.plan is not None and found.plan.words == by_today.plan else f"{by_today.plan}, which saves more"
     if found.waiting:
-        are = "s" if found.waiting == 1 else ""
+        wait = "would be asked" if not by_today.is_put else "waits" if found.waiting == 1 else "wait"
+        how = "`vinelm label`, then the same line again" if by_today.is_put else "`vinelm try` with this --max-loss asks"
         parts.append(
-            f" {counted(found.waiting, 'question')} wait{are}, which may prove {what}: an answer that differs from today's"
-            " counts as lost until a person has said otherwise (`vinelm label`, then the same line again)."
+            f" {counted(found.waiting, 'question')} {wait}, which may prove {what}: an answer that differs from today's"
+            f" counts as lost until a person has said otherwise ({how})."
         )
+    elif not by_today.plan and found.advice == "undecided":
+        parts.append(" Whether labels could prove it at this loss an estimate at this --max-loss says.")
     elif by_today.differing and by_today.needed:
         parts.append(
             f" {by_today.differing:,} answers of {what} differ from today's, and nobody has said which are right. On so few"

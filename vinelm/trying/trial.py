@@ -172,12 +172,12 @@ def try_app(
             is_labelled = not isinstance(inputs.workflow.score, AsToday)
             tell(what_can_be_proven(len(inputs.workflow.requests), allowed, labelled=is_labelled))
             begin(f"asking {len(inputs.catalog)} models")
-            _buy(
+            known = _buy(
                 inputs, workers, allowed, budget_usd=budget_usd, keep_going=keep_going, on_progress=on_progress,
                 on_single_models=on_single_models, on_note=tell,
             )  # fmt: skip
             begin("estimating")
-            trie = _estimated(allowed)
+            trie = _estimated(allowed, known)
             begin("writing the report")
             page = _reported(trie)
     return Trial(folder=folder, trie=trie, report=page, allow_unproven=allow_unproven)
@@ -242,8 +242,11 @@ def _forecast(inputs: Inputs, budget_usd: float | None, workers: int, tell: Call
     return forecast_run(inputs, Path(STORE), limits, workers=workers, max_error=MAX_ERROR, on_note=tell)
 
 
-def _buy(inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any) -> None:
+def _buy(inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any) -> Verdict | None:
     """Profile until it is certain, or the budget is reached: what was bought by then may be enough, which the verdict says.
+
+    Returns:
+        The verdict, if the last look of the profile has made it.
 
     Raises:
         KeyboardInterrupt: It was stopped.
@@ -270,14 +273,15 @@ def _buy(inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[st
     if result.stopped_by == "interrupted":
         on_note(f"stopped: {result.executed:,} new rows are in {STORE}, ${result.committed_usd:.3g} so far")
         raise KeyboardInterrupt
+    return result.verdict
 
 
-def _estimated(max_loss: float) -> AnnotatedTrie:
-    """Estimate and judge whatever there is, and write it."""
-    from vinelm.api.estimation import estimate
+def _estimated(max_loss: float, verdict: Verdict | None) -> AnnotatedTrie:
+    """Estimate whatever there is, judge it if the profile has not, and write it."""
+    from vinelm.api.estimation import estimate_store
     from vinelm.vinefile import save_trie
 
-    trie = estimate(Path(STORE), max_error=1.0, max_loss=max_loss)
+    trie = estimate_store(Path(STORE), estimator="latent", checked=True, max_loss=max_loss, verdict=verdict)
     save_trie(Path(TRIE), trie)
     return trie
 

@@ -176,10 +176,19 @@ class _Subject:
             held = None if self.trie is None else self.trie.verdict
             if self.trie is None and self.evidence.kinds:  # whether kinds are told apart is found out by an estimate
                 held = estimate_store(self.path, estimator=self.judge.estimator, checked=True).verdict
-            if held is not None and (held.requests, held.rows) == (len(self.evidence.requests), len(self.evidence.rows)):
-                return held if max_loss is None else held.at(max_loss)
+            if held is not None:
+                max_loss = held.max_loss if max_loss is None else max_loss
+                # Whether labels could prove a plan at another loss is no matter of intervals alone.
+                if self._is_of_these_rows(held) and (held.by_today is None or held.max_loss == max_loss):
+                    return held.at(max_loss)
         plan = None if in_use is None else PlanInUse.of(in_use, self.whole)
         return self.judge.verdict(in_use=plan, objective=objective, max_loss=MAX_LOSS if max_loss is None else max_loss)
+
+    def _is_of_these_rows(self, held: Verdict) -> bool:
+        """Whether a verdict is of the rows that there are, as persons have said by now which are right."""
+        own, referred = self.evidence, self.evidence.referred
+        digests = None if held.by_today is None else held.by_today.digest, None if referred is None else referred.digest
+        return digests[0] == digests[1] and (held.requests, held.rows) == (len(own.requests), len(own.rows))
 
     def judged(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Evaluation:
         """The evaluation from the rows."""

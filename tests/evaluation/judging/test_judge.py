@@ -319,3 +319,5 @@ def test_a_plan_with_few_rows_never_stands_for_one_that_promises_hardly_more():
     assert standing_for([made("signals", 0.90, 80.0), made("fixed", 0.897, 70.0)]).name == "fixed"
     assert standing_for([made("signals", 0.90, 80.0), made("fixed", 0.897, 12.0)]).name == "signals"
     assert standing_for([made("signals", 0.90, 12.0), made("fixed", 0.80, 80.0)]).name == "signals"  # is not as good
+    today = made("fixed", 0.80, np.inf)  # the opponent itself, which all requests tell of
+    assert standing_for([made("signals", 0.90, 80.0), made("paths", 0.899, 70.0), today]).name == "paths"

@@ -19,9 +19,10 @@ from vinelm.trie.decision_graph import DecisionGraph
 
 MOST_PLANS = 20_000
 """Largest number of plans of a trie that are all tried for a bound on mean dollars."""
+# A cap on each request's dollars counts every call by its upper end.
 USES = {
     "max_latency_s": ("latency_s", "elapsed_s", {}),
-    "max_cost_usd": ("cost_usd", "spent_usd", {"cost_budget": "per_request", "z": 0.0}),
+    "max_cost_usd": ("most_usd", "spent_usd", {"cost_budget": "per_request"}),
 }
 _EQUAL = 1e-9
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -61,6 +61,7 @@ class CrossFit:
         seed: Decides the split.
         parts: Into so many parts the requests are split. Each is judged once, by plans of all others.
         kinds: What kind each request counts as; needed where the template has kinds.
+        unlabelled: The requests that what runs today scores.
         on_done: Called as ``on_done(done, total, what)``.
 
     Attributes:
@@ -82,9 +83,10 @@ class CrossFit:
         seed: int = 0,
         parts: int = PARTS,
         kinds: Mapping[str, str] | None = None,
+        unlabelled: Collection[str] = (),
         on_done: Done = lambda done, total, what: None,
     ) -> None:
-        self.seed, self.template = seed, template
+        self.seed, self.template, self._unlabelled = seed, template, unlabelled
         at = {request: part_of(request, seed, parts) for request in requests}
         self.planning = []
         self._kinds = {name: (kinds or {}).get(name, OTHER) for name in requests} if template.kinds else {}
@@ -105,7 +107,7 @@ class CrossFit:
         for side in self._sides:
             names = set(side)
             judged = [row for row in bought if row.request_id in names]
-            found.append(BoughtRows.of(side, judged, self.template.base, self._kinds))
+            found.append(BoughtRows.of(side, judged, self.template.base, self._kinds, self._unlabelled))
         return found
 
     def judged_by(self, rows: Sequence[Observation]) -> CrossFit:

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
@@ -18,10 +19,11 @@ from vinelm.evaluation.judging.evidence import StoreEvidence
 from vinelm.evaluation.judging.fit import ChosenPolicy, Fit, PolicyName
 from vinelm.evaluation.judging.judgeable import HARDLY, SAVED, SURE, aims, require_judgeable, swept, within
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
-from vinelm.evaluation.judging.referred_rows import AUDITED_REACH, Pair, ReferredRows
+from vinelm.evaluation.judging.referred_rows import AUDIT_LEVEL, Pair, ReferredRows
 from vinelm.evaluation.judging.tried import by_request
+from vinelm.evaluation.off_policy.followed import followed_rows
 from vinelm.evaluation.off_policy.intervals import HalfScores, Moments, estimate_mean, moments
-from vinelm.evaluation.off_policy.scores import Scores, returned_rows
+from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.objective import Objective
 from vinelm.proof.wealth import BETTER, WORSE
 from vinelm.rows.observation import Observation
@@ -32,6 +34,7 @@ from vinelm.trie.verdict import (
     LEAST_SAVED,
     LEAST_SHARE,
     MAX_LOSS,
+    ByToday,
     ComparedPlan,
     Verdict,
     nothing_differs,
@@ -47,7 +50,6 @@ AS_GOOD = 0.005
 MORE_FOLLOWED = 1.5
 """Plans of tried steps are compared where so many times the requests followed them."""
 DRAWS = 20_000
-Z95 = 1.6449
 FREE = Objective(maximize="accuracy")
 MOST_NEEDED = 1e6
 """Requests: more are as good as none."""
@@ -119,6 +121,7 @@ class Judge:
         return CrossFit(
             self.requests, self.rows, self.template, self.catalog,
             estimator=self.estimator, seed=self.seed, kinds=self.kinds, on_done=self.on_done,
+            unlabelled=() if self.referred is None else self.referred.unlabelled,
         )  # fmt: skip
 
     @cached_property
@@ -156,7 +159,7 @@ class Judge:
             spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in self.rows) if self.spent_usd is None else self.spent_usd,
             is_judged=self.is_judged,
             models=today or {},
-            by_today=None if self.referred is None else self.referred.counts,
+            by_today=self._by_today,
         )
         if self.template.stop == "oracle":
             return replace(found, why_not=_ORACLE)
@@ -171,6 +174,22 @@ class Judge:
         cheaper = () if objective is not None else self._cheaper(rival.models)
         found, climbed = self._with_plans(replace(rival.within(found), cheaper=cheaper), fit, rival, objective)
         return found if self.referred is None else self._as_today(found, fit, climbed)
+
+    @property
+    def _by_today(self) -> ByToday | None:
+        """What the verdict rests on where requests have no label, before plans are looked at."""
+        known = self.referred
+        if known is None:
+            return None
+        unlabelled, failed = (
+            len(known_of.intersection(self.requests)) for known_of in (known.unlabelled, frozenset(known.failed))
+        )
+        return ByToday(requests=unlabelled, asked=known.asked, failed=failed, digest=known.digest)
+
+    @property
+    def _level(self) -> float:
+        """With which the ends of gains hold. Where the same answer may hide a loss its bound has a share of the error."""
+        return LEVEL + (1.0 - AUDIT_LEVEL if self.referred is not None and self.referred.may_hide else 0.0)
 
     # -- the opponent ----------------------------------------------------------------------------------------------
 
@@ -242,9 +261,12 @@ class Judge:
             one for one in self._single_models(fit, rival) if one.chosen.words not in known
         ]  # fmt: skip
         climbed = [*plans, *(one for one in alone if _is_worth_a_rung(one, [*plans, *alone]))]
-        shown = [_compared(one, rival, 1.0, is_rung=False) for one in alone if one not in climbed]
-        compared = sorted([*_with_ends(climbed, rival, self.seed), *shown], key=lambda plan: plan.cost_usd)
-        found = replace(found, plans=tuple(compared), tried_only=tried_only)
+        judged = [*climbed, *(one for one in alone if one not in climbed)]
+        compared = _with_ends(judged, rival, self.seed, self._level, rungs=len(climbed))
+        if self.referred is not None:
+            lost = [self.referred.hidden(one.answers(fit)) for one in judged]
+            compared = [plan.lowered(loss) for plan, loss in zip(compared, lost, strict=True)]
+        found = replace(found, plans=tuple(sorted(compared, key=lambda plan: plan.cost_usd)), tried_only=tried_only)
         found = found if all(half.annotated.knows_latency for half in fit.planning) else found.untimed()
         return found, climbed
 
@@ -257,9 +279,6 @@ class Judge:
         by_today = found.by_today
         assert self.referred is not None
         assert by_today is not None
-        hidden, hidden_at_best = self.referred.hidden, self.referred.hidden_at_best
-        if hidden:
-            found = replace(found, plans=tuple(one.widened(AUDITED_REACH).lowered(hidden) for one in found.plans))
         known = {short_words(one.chosen.words): one for one in climbed}
         failed = next((plan for plan in found.rungs if not plan.passes(found.max_loss)), None)
         if failed is None or not failed.is_saving:
@@ -268,25 +287,29 @@ class Judge:
         # Judged once more as if every open answer were as good as today's: if that proves nothing, no label can, and none is
         # asked for.
         answers = set(one.answers(fit))
-        open_ = sorted(answers & self.referred.open)
+        differing = answers & self.referred.open
+        questions = tuple(sorted(differing | self.referred.holding_back(answers)))
         again = one.judged_by(fit.judged_by(self.hopeful))
-        best = _compared(again, again.rival, 1.0)
+        best = _compared(again, again.rival, 1.0, self._level)
+        hidden = self.referred.hidden(answers, is_hopeful=True)
         n, room = max(len(answers), 1), best.gain + found.max_loss / LEAST_SHARE
         # What could be lost where nothing is falls with the requests themselves, not with their root.
         power = 1.0 if best.lost == 0 and best.gain == 0.0 else 0.5
 
-        def reach(requests: float) -> float:
-            open_variance = (BETTER + WORSE) * len(open_) / n / requests
-            sampled = math.hypot((best.gain - best.gain_low) * (n / requests) ** power, Z95 * math.sqrt(open_variance))
-            return sampled + hidden_at_best * n / requests
+        def reach(times: float) -> float:
+            open_variance = (BETTER + WORSE) * len(differing) / n / (n * times)
+            sampled = math.hypot((best.gain - best.gain_low) / times**power, ndtri(self._level) * math.sqrt(open_variance))
+            return sampled + hidden / times
 
-        needed = float(n)
-        while needed < MOST_NEEDED and reach(needed) >= room:
-            needed *= 1.05
-        is_provable = needed == n
+        times = 1.0
+        while n * times < MOST_NEEDED and reach(times) >= room:
+            times *= 1.05
+        is_provable, is_known = times == 1.0, n * times < MOST_NEEDED
+        questions = questions if is_provable else ()
         by_today = replace(
-            by_today, plan=failed.words, differing=len(open_), questions=tuple(open_) if is_provable else (),
-            needed=0 if is_provable or needed >= MOST_NEEDED else math.ceil(needed),
+            by_today, plan=failed.words, differing=len(differing), questions=questions,
+            is_put=bool(questions) and self.referred.asked_now.issuperset(questions),
+            needed=math.ceil(times * len(self.requests)) if is_known and not is_provable else 0,
         )  # fmt: skip
         return replace(found, by_today=by_today)
 
@@ -411,8 +434,10 @@ class _Candidate:
         """The answer that the plan gives to each request that followed it to its end."""
         for way, bought in zip(self.ways, fit.bought, strict=True):
             for _, steps in way.chosen.parts:
-                for row in returned_rows(steps, bought):
-                    yield row.request_id, row.answer_digest or ""
+                for request in bought.requests:
+                    followed = followed_rows(steps, bought, request)
+                    if followed is not None and followed[0][-1].failure is None:
+                        yield request, followed[1].answer_digest or ""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -507,7 +532,7 @@ def served_verdict(
         for name, policy in _POLICIES
         if name in policies
     ]
-    compared = tuple(sorted(_with_ends(plans, rival, seed), key=lambda plan: plan.cost_usd))
+    compared = tuple(sorted(_with_ends(plans, rival, seed, LEVEL, rungs=len(plans)), key=lambda plan: plan.cost_usd))
     return rival.within(
         Verdict(requests=len(scores["single"]), spent_usd=spent_usd, plans=compared, max_loss=max_loss, is_served=True)
     )
@@ -526,7 +551,8 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
         plans: Of one budget, what depends on most first.
     """
     most = max(one.promised_accuracy for one in plans)
-    least = LEAST_FOLLOWED * max(one.followed for one in plans)
+    # All requests tell what the opponent itself does: that says nothing of what rows there are of the others.
+    least = LEAST_FOLLOWED * max((one.followed for one in plans if math.isfinite(one.followed)), default=0.0)
     as_good = [one for one in plans if one.promised_accuracy >= most - AS_GOOD]
     return next((one for one in reversed(as_good) if one.followed >= least), as_good[0])
 
@@ -543,13 +569,14 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
     return all(other.promised_accuracy < one.promised_accuracy for other in others)
 
 
-def _with_ends(found: Sequence[_Candidate], rival: _Rival, seed: int) -> list[ComparedPlan]:
-    """The plans with both intervals: each plan's own, and that which holds for the best of all."""
-    best = best_of([one.gain for one in found if one.gain is not None and one.is_identified], seed)
-    return [_compared(one, rival, best) for one in found]
+def _with_ends(found: Sequence[_Candidate], rival: _Rival, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
+    """The plans with both intervals: each plan's own, and that which holds for the best of all rungs, which are the first."""
+    gains = [one.gain for one in found[:rungs] if one.gain is not None and one.is_identified]
+    best = best_of(gains, seed, level)
+    return [_compared(one, rival, best if i < rungs else 1.0, level, is_rung=i < rungs) for i, one in enumerate(found)]
 
 
-def best_of(found: Sequence[Moments], seed: int) -> float:
+def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
     """Return the factor by which intervals have to be wider to hold for all means together, and so for the best: >= 1.
 
     The largest of the standardized means of normal draws on the paired residuals (max-t): plans that do nearly the same on the
@@ -558,6 +585,7 @@ def best_of(found: Sequence[Moments], seed: int) -> float:
     Args:
         found: Of each mean, over the same requests in the same order.
         seed: Of the draws.
+        level: With which the widest interval holds.
     """
     if len(found) < 2:
         return 1.0
@@ -572,11 +600,11 @@ def best_of(found: Sequence[Moments], seed: int) -> float:
     # Rounding may leave tiny negative eigenvalues where plans are nearly the same.
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     most = (np.random.default_rng([seed, len(found)]).standard_normal((DRAWS, len(found))) @ root.T).max(axis=1)
-    return max(float(np.quantile(most, LEVEL)) / Z95, 1.0)
+    return max(float(np.quantile(most, level) / ndtri(level)), 1.0)
 
 
-def ends(found: Moments, factor: float = 1.0) -> tuple[float, float]:
-    """Return the ends of a mean's interval, each of which holds with 95 %.
+def ends(found: Moments, factor: float = 1.0, level: float = LEVEL) -> tuple[float, float]:
+    """Return the ends of a mean's interval.
 
     A rare loss that was not seen makes differences skewed, and the usual interval too short on that side: both ends are moved
     by what the third moment asks for (Johnson 1978), that of one more request included which is lost, or won.
@@ -584,21 +612,22 @@ def ends(found: Moments, factor: float = 1.0) -> tuple[float, float]:
     Args:
         found: The mean.
         factor: Of :func:`best_of`.
+        level: With which each end holds.
     """
-    reach = factor * found.quantile(LEVEL) * found.standard_error + found.unsupported * found.bound
+    reach = factor * found.quantile(level) * found.standard_error + found.unsupported * found.bound
     cube, one, n = float((found.residuals**3).sum()), (found.bound * found.heaviest) ** 3, len(found.residuals)
-    per = (1.0 + 2.0 * Z95**2) / 6.0 / max(found.square, 1e-300) / n
+    per = (1.0 + 2.0 * float(ndtri(level)) ** 2) / 6.0 / max(found.square, 1e-300) / n
     down, up = max(one - cube, 0.0) * per, max(one + cube, 0.0) * per
     return found.value - reach - (down if one else 0.0), found.value + reach + (up if one else 0.0)
 
 
-def _compared(one: _Candidate, rival: _Rival, best: float, *, is_rung: bool = True) -> ComparedPlan:
+def _compared(one: _Candidate, rival: _Rival, best: float, level: float, *, is_rung: bool = True) -> ComparedPlan:
     gain, saved, counted = one.gain, one.saved, one.counted
     low = high = best_low = best_high = 0.0
     if gain is not None:
-        (low, high), (best_low, best_high) = ends(gain), ends(gain, best)
+        (low, high), (best_low, best_high) = ends(gain, 1.0, level), ends(gain, best, level)
         if counted is not None and not gain.residuals.any() and gain.value == 0.0:
-            low = best_low = -nothing_differs(counted[0])
+            low = best_low = -nothing_differs(counted[0], level)
             high = best_high = -low
     if not one.is_identified:  # the model's figures: anything may be
         low, high, best_low, best_high = -1.0, 1.0, -1.0, 1.0

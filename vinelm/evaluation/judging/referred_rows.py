@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 from scipy.special import betaincinv
 
+from vinelm.evaluation.off_policy.intervals import effective_number
 from vinelm.rows.observation import Observation
-from vinelm.trie.verdict import ByToday
 
 if TYPE_CHECKING:
     from vinelm.traces import ObservationStore
@@ -20,9 +24,7 @@ if TYPE_CHECKING:
 Pair = tuple[str, str]
 """(request, digest of an answer)."""
 AUDIT_LEVEL = 0.99
-"""With which the audit bounds what is lost where answers are the same. With :data:`AUDITED_REACH` both hold with 95 %."""
-AUDITED_REACH = 1.7507 / 1.6449
-"""Ends of gains that hold with 96 %, over those with 95 %."""
+"""With which the audit bounds what is lost where answers are the same, at one look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,16 @@ class ReferredAnswer:
     is_audited: bool = False
     may_hide: bool = False
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing but a person's word says that it is as good as today's."""
+        return not self.is_today and (self.is_audited or not self.is_same)
+
+    @property
+    def hides(self) -> bool:
+        """Whether it is the same as today's, and may have another score."""
+        return self.may_hide and self.is_same and not self.is_today
+
 
 @dataclass(frozen=True, eq=False)
 class ReferredRows:
@@ -52,11 +64,17 @@ class ReferredRows:
         answers: What is known of each answer of a request without a label, by request and digest.
         said: What persons say, by (unit, digest).
         failed: Requests on which what runs today failed: no answer of theirs counts.
+        unlabelled: All requests without a label, those that nothing has answered yet included.
+        clusters: By unit, the digest of its prompt: units with the same one say the same.
+        asked_now: The pairs that persons are being asked about.
     """
 
     answers: Mapping[str, Mapping[str, ReferredAnswer]]
     said: Mapping[tuple[int, str], SaidOf]
     failed: Collection[str] = ()
+    unlabelled: frozenset[str] = frozenset()
+    clusters: Mapping[int, str] = field(default_factory=dict)
+    asked_now: frozenset[Pair] = frozenset()
 
     @classmethod
     def of_store(cls, store: ObservationStore) -> Self | None:
@@ -66,14 +84,22 @@ class ReferredRows:
         known = ReplayRows(store)
         if known.is_new or "failed" not in (notes := known.notes()):
             return None
-        units = {row["unit_id"]: row["request"] for row in known.units()}
+        units = {row["unit_id"]: row for row in known.units()}
         answers: dict[str, dict[str, ReferredAnswer]] = {}
         for row in known.compared():
-            answers.setdefault(units[row["unit_id"]], {})[row["model"]] = ReferredAnswer(
+            answers.setdefault(units[row["unit_id"]]["request"], {})[row["model"]] = ReferredAnswer(
                 unit=row["unit_id"], is_today=row["is_today"], is_same=row["is_same"], is_audited=row["is_audited"],
                 may_hide=row["may_hide"],
             )  # fmt: skip
-        return cls(answers, known.said(), frozenset(notes["failed"]))
+        asked = {(units[row["unit_id"]]["request"], row["model"]) for row in known.questions() if row["is_open"]}
+        return cls(
+            answers,
+            known.said(),
+            frozenset(notes["failed"]),
+            frozenset(notes.get("unlabelled", ())).union(answers, notes["failed"]),
+            {number: row["cluster"] for number, row in units.items()},
+            frozenset(asked),
+        )
 
     def scored(self, rows: Iterable[Observation], *, is_hopeful: bool = False) -> list[Observation]:
         """Return the rows. A row without a score gets the score of its answer against today's.
@@ -82,48 +108,39 @@ class ReferredRows:
             rows: Those of the store. A row whose request has a label, or no answer of what runs today, stays as it is.
             is_hopeful: Take every answer that persons are still to be asked about for as good as today's.
         """
-        return [self._scored(row, is_hopeful=is_hopeful) for row in rows]
+        worth = self._worth(is_hopeful=is_hopeful)
+        return [self._scored(row, worth) for row in rows]
 
-    def _scored(self, row: Observation, *, is_hopeful: bool) -> Observation:
+    def _scored(self, row: Observation, worth: Mapping[Pair, float]) -> Observation:
         if row.success is not None or row.failure is not None:
             return row
         if row.request_id in self.failed:
             return replace(row, success=False)
-        pair = row.request_id, row.answer_digest or ""
-        worth = self._worth.get(pair)
-        if worth is None:
-            return row
-        if is_hopeful and pair in self.open:
-            worth = self._today[row.request_id]
-        return replace(row, success=bool(worth) if worth in (0.0, 1.0) else worth)
+        score = worth.get((row.request_id, row.answer_digest or ""))
+        return row if score is None else replace(row, success=bool(score) if score in (0.0, 1.0) else score)
 
-    @cached_property
-    def _today(self) -> dict[str, float]:
-        """The score of today's answer by request: 1 until persons say otherwise; of several questions the mean."""
-        found = {}
+    def _worth(self, *, is_hopeful: bool) -> dict[Pair, float]:
+        """The score of each answer.
+
+        Two answers differ by what persons said of these two. Today's own has the mean of what they said of it, but no less than
+        any other answer of the request loses: so each loss counts in full, also one that is not excluded yet. Of a gain
+        counts what is left to the highest score.
+        """
+        found: dict[Pair, float] = {}
         for request, answers in self.answers.items():
             said = [one.today for digest, about in answers.items() if (one := self.said.get((about.unit, digest)))]
             told = [score for score in said if score is not None]
-            found[request] = sum(told) / len(told) if told else 1.0
+            gains = {digest: self._gain(digest, about, is_hopeful=is_hopeful) for digest, about in answers.items()}
+            today = max(sum(told) / len(told) if told else 1.0, *(-gain for gain in gains.values()))
+            found |= {(request, digest): min(today + gain, 1.0) for digest, gain in gains.items()}
         return found
 
-    @cached_property
-    def _worth(self) -> dict[Pair, float]:
-        """The score of each answer."""
-        found: dict[Pair, float] = {}
-        for request, answers in self.answers.items():
-            today = self._today[request]
-            for digest, about in answers.items():
-                said = self.said.get((about.unit, digest))
-                if about.is_today:
-                    worth = today
-                elif said is not None:  # the difference is what persons said of these two; a skipped question counts as lost
-                    known = None not in (said.today, said.other)
-                    worth = min(max(today + (said.other or 0.0) - (said.today or 0.0), 0.0), 1.0) if known else 0.0
-                else:
-                    worth = today if about.is_same and not about.is_audited else 0.0
-                found[request, digest] = worth
-        return found
+    def _gain(self, digest: str, about: ReferredAnswer, *, is_hopeful: bool) -> float:
+        """What an answer's score has over today's. A skipped question counts as lost, as an open one."""
+        said = self.said.get((about.unit, digest))
+        if said is not None:
+            return -1.0 if said.today is None or said.other is None else said.other - said.today
+        return -1.0 if about.is_unknown and not is_hopeful else 0.0
 
     @cached_property
     def open(self) -> frozenset[Pair]:
@@ -132,45 +149,78 @@ class ReferredRows:
             (request, digest)
             for request, answers in self.answers.items()
             for digest, about in answers.items()
-            if not about.is_today and (about.is_audited or not about.is_same) and (about.unit, digest) not in self.said
+            if about.is_unknown and (about.unit, digest) not in self.said
         )
+
+    def holding_back(self, pairs: Iterable[Pair]) -> frozenset[Pair]:
+        """Return the open answers to requests that one of these answers better than today: its gain does not count before."""
+        better = {
+            request
+            for request, digest in pairs
+            if (about := self.answers.get(request, {}).get(digest)) and self._gain(digest, about, is_hopeful=False) > 0.0
+        }
+        return frozenset(pair for pair in self.open if pair[0] in better)
 
     @cached_property
     def asked(self) -> int:
         """How many questions persons have answered, skipped ones included."""
         return sum((about.unit, digest) in self.said for answers in self.answers.values() for digest, about in answers.items())
 
-    @cached_property
-    def hidden(self) -> float:
-        """The most that an answer that is the same may lose on the mean, by those that persons were asked about.
+    @property
+    def may_hide(self) -> bool:
+        """Whether some answer is the same as today's and may have another score."""
+        return any(about.hides for answers in self.answers.values() for about in answers.values())
 
-        0 where the same has the same score; 1 where that is not sure and nobody was asked yet.
+    def hidden(self, pairs: Iterable[Pair], *, is_hopeful: bool = False) -> float:
+        """Return the most that a plan with these answers may lose on the mean where they are the same as today's.
+
+        By those of its own answers that persons were asked about: the upper end of a binomial share (Clopper and Pearson 1934),
+        every loss rounded up. Requests with the same prompt say the same, so that the effective number counts (Korn and
+        Graubard 1998).
+
+        Args:
+            pairs: The plan's answers.
+            is_hopeful: Take every answer that persons are still to be asked about for as good as today's.
+
+        Returns:
+            0 where the same has the same score; 1 where that is not sure and nobody was asked yet.
         """
-        return self._hidden(is_hopeful=False)
-
-    @cached_property
-    def hidden_at_best(self) -> float:
-        """:attr:`hidden` if all answers that persons are still to be asked about were as good as today's."""
-        return self._hidden(is_hopeful=True)
-
-    def _hidden(self, *, is_hopeful: bool) -> float:
-        """The upper end of a binomial share (Clopper and Pearson 1934), every loss rounded up."""
-        every = [(digest, about) for answers in self.answers.values() for digest, about in answers.items()]
-        if not any(about.may_hide and about.is_same and not about.is_today for _, about in every):
+        every = [
+            (about, self.said.get((about.unit, digest)))
+            for request, digest in pairs
+            if (about := self.answers.get(request, {}).get(digest)) is not None and about.hides
+        ]
+        if not every:
             return 0.0
-        said = [self.said.get((about.unit, digest)) for digest, about in every if about.is_audited]
-        known = [one for one in said if one is not None]
-        losses = [1.0 if one.today is None or one.other is None else max(one.today - one.other, 0.0) for one in known]
-        lost, count = math.ceil(sum(losses)), len(said) if is_hopeful else len(known)
+        losses: dict[object, list[float]] = defaultdict(list)
+        for about, said in every:
+            if about.is_audited and (said is not None or is_hopeful):
+                losses[self.clusters.get(about.unit, about.unit)].append(_loss(said))
+        known = [loss for of_cluster in losses.values() for loss in of_cluster]
+        count = effective_number(np.array([len(of_cluster) for of_cluster in losses.values()], np.float64))
+        lost = math.ceil(count * sum(known) / len(known) - 1e-9) if known else 0
         return 1.0 if lost >= count else float(betaincinv(lost + 1, count - lost, AUDIT_LEVEL))
 
-    @property
-    def counts(self) -> ByToday:
-        """How many requests have no label, and what persons have said of them, before plans are looked at."""
-        requests = len(self.answers) + len(self.failed)
-        return ByToday(requests=requests, asked=self.asked, failed=len(self.failed), hidden=self.hidden)
+    @cached_property
+    def digest(self) -> str:
+        """Hash of what rows without a score are scored by: it changes with every label."""
+        answers = [
+            [request, digest, *astuple(about)]
+            for request, of_request in self.answers.items()
+            for digest, about in of_request.items()
+        ]
+        said = [[unit, digest, one.today, one.other] for (unit, digest), one in self.said.items()]
+        known = [sorted(answers), sorted(said, key=lambda one: one[:2]), sorted(self.failed), sorted(self.unlabelled)]
+        return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
 
     @property
     def facts(self) -> dict[str, int]:
         """Provenance for ``meta["as_today"]``: how many requests have no label, and how many questions were answered."""
-        return {"requests": len(self.answers) + len(self.failed), "asked": self.asked}
+        return {"requests": len(self.unlabelled), "asked": self.asked}
+
+
+def _loss(said: SaidOf | None) -> float:
+    """What an answer loses by what persons say of it, which a skipped question loses in full; 0 where none was asked."""
+    if said is None:
+        return 0.0
+    return 1.0 if said.today is None or said.other is None else max(said.today - said.other, 0.0)

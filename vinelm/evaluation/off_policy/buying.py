@@ -26,6 +26,9 @@ class BoughtRows:
     First rows may be bought by the kind of the request, so that their chances are those of requests of the same kind. Kinds of
     which the rows lack the first answer of some model, as in a store whose requests were not yet told apart, share theirs.
 
+    A row of a request without a label has a score only where what runs today has answered, too, and else counts as not bought.
+    So requests with and without a label are never at the same place.
+
     Args:
         requests: The requests that could have been bought, those without a row included.
         rows: The rows of each request, by prefix.
@@ -34,6 +37,7 @@ class BoughtRows:
         bought: For how many of them each model was bought.
         kinds: The kind of each request; empty where kinds are not told apart.
         apart: The kinds whose first rows have chances of their own.
+        unlabelled: The requests without a label.
     """
 
     requests: tuple[str, ...]
@@ -43,10 +47,16 @@ class BoughtRows:
     bought: Counter[tuple[Place, str]]
     kinds: Mapping[str, str] = field(default_factory=dict)
     apart: Collection[str] = ()
+    unlabelled: Collection[str] = ()
 
     @classmethod
     def of(
-        cls, requests: Sequence[str], rows: Iterable[Observation], template: Template, kinds: Mapping[str, str] | None = None
+        cls,
+        requests: Sequence[str],
+        rows: Iterable[Observation],
+        template: Template,
+        kinds: Mapping[str, str] | None = None,
+        unlabelled: Collection[str] = (),
     ) -> BoughtRows:
         """Collect the rows of these requests. Rows that neither failed nor are scored, nor lead to one, count as not bought."""
         known: dict[str, dict[tuple[str, ...], Observation]] = {request: {} for request in requests}
@@ -57,40 +67,38 @@ class BoughtRows:
             if (row.request_id, row.prefix) in led:
                 known[row.request_id][row.prefix] = row
         kinds = {name: kinds[name] for name in requests} if kinds else {}
-        apart = _apart(known, kinds)
-        at: Counter[Place] = Counter(_start(kinds.get(name), apart) for name in requests)
-        bought: Counter[tuple[Place, str]] = Counter()
+        found = cls(tuple(requests), known, template, Counter(), Counter(), kinds, _apart(known, kinds), unlabelled)
+        at, bought = found.at, found.bought
+        at.update(place for name in requests if (place := found.place((), name)) is not None)
         for name, of_request in known.items():
             for prefix, row in of_request.items():
                 before = of_request.get(prefix[:-1])
                 if before is None and len(prefix) > 1:
                     continue
-                place = _start(kinds.get(name), apart) if before is None else place_of(template, (before,))
+                place = found.place(() if before is None else (before,), name)
                 if place is None:
                     continue  # the workflow has changed since: nothing follows a row that ended
                 bought[place, row.model] += 1
-                after = place_of(template, (row,))
+                after = found.place((row,), name)
                 if after is not None:
                     at[after] += 1
-        return cls(tuple(requests), known, template, at, bought, kinds, apart)
+        return found
 
-    def place(self, seen: Seen, kind: str | None = None) -> Place | None:
-        """Return where a request of a kind is after these rows; None where nothing can follow."""
-        return place_of(self.template, seen) if seen else _start(kind, self.apart)
+    def place(self, seen: Seen, request: str = "") -> Place | None:
+        """Return where a request is after these rows; None where nothing can follow."""
+        kind = self.kinds.get(request)
+        place = place_of(self.template, seen) if seen else ((), kind if kind in self.apart else None)
+        return (place[0], (place[1], "unlabelled")) if place is not None and request in self.unlabelled else place
 
-    def chance(self, seen: Seen, model: str, kind: str | None = None) -> float:
+    def chance(self, seen: Seen, model: str, request: str = "") -> float:
         """Return the chance, in [0, 1], that a model was bought for a request after these rows; 0 where it never was."""
-        place = self.place(seen, kind)
+        place = self.place(seen, request)
         return 0.0 if place is None or not self.at[place] else self.bought[place, model] / self.at[place]
 
     def row(self, request: str, seen: Seen, model: str) -> Observation | None:
         """Return the next row of a request after these; None if it was not bought."""
         prefix = (*(seen[-1].prefix if seen else ()), model)
         return self.rows[request].get(prefix)
-
-
-def _start(kind: str | None, apart: Collection[str]) -> Place:
-    return (), kind if kind in apart else None
 
 
 def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Mapping[str, str]) -> frozenset[str]:

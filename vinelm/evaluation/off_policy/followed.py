@@ -83,9 +83,8 @@ def _follow(policy: StepPolicy | StepsByKind, bought: BoughtRows, request: str) 
     found = followed_rows(policy, bought, request)
     if found is None:
         return None
-    seen, kind = found[0], bought.kinds.get(request)
-    weight = 1.0
+    seen, weight = found[0], 1.0
     for i, row in enumerate(seen):
-        weight /= bought.chance(seen[:i], row.model, kind)
+        weight /= bought.chance(seen[:i], row.model, request)
     cost = sum(row.cost_usd + row.tool_cost_usd for row in seen)
     return weight, cost, sum(row.latency_s + row.tool_latency_s for row in seen)

@@ -14,7 +14,7 @@ of its variance (Hirano, Imbens and Ridder 2003).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ import numpy as np
 
 from vinelm.evaluation.off_policy.buying import BoughtRows, Place
 from vinelm.evaluation.off_policy.steps import Seen, StepPolicy, StepsByKind, steps_for
-from vinelm.rows.observation import Observation
 from vinelm.trie.arrays import FloatArray
 
 _ARRAYS = ("success", "cost_usd", "latency_s", "weight", "unsupported")
@@ -100,20 +99,6 @@ def scored(policy: StepPolicy | StepsByKind, bought: BoughtRows, *, max_latency_
     return Scores(success, cost_usd, latency_s, weight, unsupported, balance)
 
 
-def returned_rows(policy: StepPolicy | StepsByKind, bought: BoughtRows) -> Iterator[Observation]:
-    """Yield the row whose answer a request gets, of each request whose rows follow the policy to its end without a failure."""
-    for request in bought.requests:
-        steps = steps_for(policy, bought.kinds.get(request))
-        seen: Seen = ()
-        while (step := steps.step(seen)).model is not None:
-            row = bought.row(request, seen, step.model)
-            if row is None or row.failure is not None:
-                break
-            seen = (*seen, row)
-        else:
-            yield seen[step.returned]
-
-
 class _Walk:
     """A policy on its way through the rows of request after request, all of one kind."""
 
@@ -130,12 +115,12 @@ class _Walk:
         while step.model is not None:
             # The chance that this row exists is the share of the requests at the same place for which it was bought: samplers
             # choose requests without looking at them, so these requests are exchangeable.
-            chance = self.bought.chance(seen, step.model, self.kind)
+            chance = self.bought.chance(seen, step.model, request)
             if chance == 0.0:
                 return (*total, 0.0, weight)
             row = self.bought.row(request, seen, step.model)
             # Also where the row is missing: the mean of this is 0 if rows were drawn with these chances.
-            self._note(at, seen, step.model, weight * ((row is not None) / chance - 1.0))
+            self._note(at, request, seen, step.model, weight * ((row is not None) / chance - 1.0))
             if row is None:
                 # Not drawn for this request: its score ends with the estimate, and the requests that were drawn count for more.
                 return (*total, 0.0, 0.0)
@@ -156,10 +141,10 @@ class _Walk:
             rest = after
         return (*total, weight, 0.0)
 
-    def _note(self, at: int, seen: Seen, model: str, value: float) -> None:
+    def _note(self, at: int, request: str, seen: Seen, model: str, value: float) -> None:
         if self.kind is not None and (seen or self.kind not in self.bought.apart):
             return  # a chance that kinds share is no share of these requests alone: the interval stays as wide as without it
-        place = self.bought.place(seen, self.kind)
+        place = self.bought.place(seen, request)
         assert place is not None
         if value:
             self.balance.setdefault((place, model), np.zeros(len(self.bought.requests)))[at] = value
