@@ -3,6 +3,8 @@
 import json
 import shutil
 import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -82,10 +84,73 @@ def test_the_agents_sdk(upstream):
         assert asyncio.run(ask()).final_output == "four"
 
 
-def test_litellm(gateway):
+# Not among the development tools: their dependencies are many. Each runs where the library is installed.
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_litellm(gateway, upstream):
     litellm = pytest.importorskip("litellm")
-    answer = litellm.completion(model="openai/big", api_base=gateway.url, api_key="none", messages=ASKED)
-    assert answer.choices[0].message.content == "four"
+    how = {"model": "openai/big", "api_base": gateway.url, "api_key": "none", "messages": ASKED, "max_retries": 0}
+    assert litellm.completion(**how).choices[0].message.content == "four"
+    pieces = list(litellm.completion(**how, stream=True, stream_options={"include_usage": True}))
+    assert "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices) == "four"
+    assert pieces[-1].usage.prompt_tokens == 20
+    upstream.answers(calling("add", {"a": 2}))
+    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+    [call] = litellm.completion(**how, tools=[tool]).choices[0].message.tool_calls
+    assert (call.function.name, json.loads(call.function.arguments)) == ("add", {"a": 2})
+    with pytest.raises(litellm.NotFoundError):
+        litellm.completion(**{**how, "model": "openai/none"})
+
+
+LLAMAINDEX = """
+import json, sys
+from llama_index.core.tools import FunctionTool
+from llama_index.llms.openai_like import OpenAILike
+def add(a: int) -> int:
+    return a
+how = {"is_chat_model": True, "is_function_calling_model": True, "max_retries": 0}
+llm = OpenAILike(model="big", api_base=sys.argv[1], api_key="none", **how)
+said = [llm.complete("2 + 2?").text, "".join(piece.delta or "" for piece in llm.stream_complete("2 + 2?"))]
+[call] = llm.get_tool_calls_from_response(llm.chat_with_tools([FunctionTool.from_defaults(add)], user_msg="add"))
+print(json.dumps([*said, call.tool_name, call.tool_kwargs]))
+"""
+
+
+def test_llamaindex(gateway, upstream, tmp_path):
+    """In a process of its own elsewhere: LlamaIndex imports `workflows`, which in this folder is another package."""
+    if find_spec("llama_index") is None or find_spec("llama_index.llms.openai_like") is None:
+        pytest.skip("needs llama-index-llms-openai-like")
+    tools, text = calling("add", {"a": 2}), answering("fo", "ur")
+
+    async def reply(asked, out):
+        await (tools if asked.json.get("tools") else text)(asked, out)
+
+    upstream.answers(reply)
+    command = [sys.executable, "-W", "ignore", "-c", LLAMAINDEX, gateway.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["four", "four", "add", {"a": 2}]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dspy(gateway, upstream):
+    dspy = pytest.importorskip("dspy")
+    upstream.answers(answering("[[ ## answer ## ]]\nfour\n\n[[ ## completed ## ]]"))
+    lm = dspy.LM("openai/big", api_base=gateway.url, api_key="none", cache=False, num_retries=0)
+    with dspy.context(lm=lm):
+        assert dspy.Predict("question -> answer")(question="2 + 2?").answer == "four"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_crewai(gateway, monkeypatch):
+    for name in ("CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_TRACKING", "OTEL_SDK_DISABLED"):
+        monkeypatch.setenv(name, "true")
+    crewai = pytest.importorskip("crewai")
+    llm = crewai.LLM(model="openai/big", base_url=gateway.url, api_key="none")
+    assert llm.call("2 + 2?") == "four"
+    agent = crewai.Agent(role="Counter", goal="Count.", backstory="You count.", llm=llm)
+    assert agent.kickoff("2 + 2?").raw == "four"
 
 
 JAVASCRIPT = """
