@@ -108,7 +108,8 @@ def above(found: Any, limit: Any, place: str = "") -> Iterator[str]:
 def lower(found: Any, limit: Any) -> Any:
     """The smaller of each figure and its limit; a page that has none any more is not named."""
     if isinstance(limit, dict):
-        return {name: lower(found.get(name, 0), value) for name, value in limit.items() if found.get(name, 0)}
+        kept = {name: value for name, value in limit.items() if found.get(name) or isinstance(value, dict)}
+        return {name: lower(found.get(name, {}), value) for name, value in kept.items()}
     return min(found, limit)
 
 

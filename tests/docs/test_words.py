@@ -41,3 +41,5 @@ def test_limits_come_down_and_new_pages_have_none():
     assert list(script.above(found, limits)) == ["long c.md: 1, more than 0"]
     assert script.lower(found, limits) == {"words": 9, "long": {"a.md": 1}}
     assert list(script.above({"words": 11, "long": {}}, limits)) == ["words: 11, more than 10"]
+    none_left = script.lower({"words": 9, "long": {}}, limits)
+    assert list(script.above(found, none_left)) == ["long a.md: 1, more than 0", "long c.md: 1, more than 0"]
