@@ -112,7 +112,7 @@ class MixedDecision(Decision):
 
     @property
     def ends(self) -> list[int]:
-        """See :attr:`Decision.ends`: those of both."""
+        """The nodes at which one of the two plans may end; see :attr:`Decision.ends`."""
         return sorted({*self.low.ends, *self.high.ends})
 
     @property

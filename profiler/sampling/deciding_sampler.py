@@ -118,7 +118,7 @@ class DecidingSampler:
         return self._race.asking(round_, request_id, run)
 
     def single_models(self, observations: Sequence[Observation], counted: str = "right") -> SingleModels:
-        """Return what rows show of the single models and of what runs today; ``counted``: what counts, in a word or two."""
+        """Return what rows show of each single model and of what runs today. ``counted`` names what counts, such as right."""
         return replace(self._race.table(observations), counted=counted)
 
     def race_alone(self) -> Self:

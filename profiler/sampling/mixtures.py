@@ -94,7 +94,7 @@ class Gains:
         self._of = lru_cache(maxsize=None)(self._expected)
 
     def of(self, model: int, answers: int) -> float:
-        """Return the expected change by so many further answers of a model."""
+        """Return the expected gain from this many further answers of a model."""
         return self._of(model, answers) if answers else 0.0
 
     def _expected(self, model: int, n: int) -> float:

@@ -154,7 +154,8 @@ class CellCounts:
     def means(self) -> FloatArray:
         """Return the mean cost of a cell, shrunk towards its model's mean, or the overall mean for a new model.
 
-        Where stages share a depth, towards the mean of its stage and model over depths, and that towards the model's.
+        If several stages share a depth, it is shrunk towards the mean of its stage and model over all depths, and that mean
+        towards the model's.
         """
         counts, of_model = self.counts, self.kinds.of_model
         ran, paid = counts.sum(axis=-2), self.paid.sum(axis=-2)

@@ -199,7 +199,7 @@ class ProfileSettings:
 
     @property
     def counted(self) -> str:
-        """What counts of an answer, in a word or two: where requests have no label, to be the same as today's."""
+        """What counts as a good answer, in a word or two: without labels, to be the same as today's."""
         return "right" if self.compared is None else "as good"
 
     def note(self, line: str | None) -> None:

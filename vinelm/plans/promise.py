@@ -55,7 +55,7 @@ class SelectionOptimism:
 
     @classmethod
     def measured(cls, cost_usd: FloatArray, accuracy: FloatArray, advantage: FloatArray | None = None) -> Self:
-        """Return the curve of what choices promised too much, less the noise of few choices at one cost; none is below 0."""
+        """Return how much choices promised too much at each cost, less the noise of few choices; never below 0."""
 
         def smooth(gaps: FloatArray) -> tuple[float, ...]:
             means = np.array([gaps[max(at - 1, 0) : at + 2].mean() for at in range(len(gaps))])

@@ -219,7 +219,7 @@ class Race:
         self._advance(entrant)
 
     def standings(self) -> list[Standing]:
-        """Return how each candidate stands, in the order of the candidates."""
+        """Return the standing of each candidate, in the order of the candidates."""
         return [self._standing(entrant) for entrant in self._entrants.values()]
 
     def _standing(self, entrant: _Entrant) -> Standing:

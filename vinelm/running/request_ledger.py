@@ -93,7 +93,7 @@ class RequestLedger:
                 self._release()
 
     def paying(self, name: str, **batched: Any) -> Paying:
-        """Return what a request pays with that is served in several goes (:meth:`serve`); see :class:`Paying`."""
+        """Return the account of a request that is served in several runs; see :meth:`serve` and :class:`Paying`."""
         return Paying(self, name, is_batched=True, **batched)
 
     def serve(
@@ -234,7 +234,7 @@ class RequestLedger:
                 self._changed.notify_all()
 
     def taken(self) -> Reservation | None:
-        """Return an entry that was reserved ahead, which is the caller's from now on; None if there is none."""
+        """Return an entry that was reserved ahead and hand it over to the caller; None if there is none."""
         with self._changed:
             return self._spare.pop() if self._spare else None
 

@@ -292,7 +292,7 @@ class AnnotatedTrie:
 
     @cached_property
     def most_usd(self) -> FloatArray:
-        """Upper end of the dollars of one invocation: requests differ, and their mean is not known exactly."""
+        """Upper end of the dollars of one invocation: includes the spread of requests and the error of their mean."""
         unknown = np.zeros(len(self.trie))
         if self.cost_se is not None:
             of = self.path_cost_usd if self.has_path_metrics else self.cost_usd

@@ -254,7 +254,7 @@ class DecisionGraph:
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
         """Return one key (plan, position) for all histories of a plan that share a position, and the key of each history.
 
-        None where no two share one.
+        None if no two histories share a position.
         """
         if not len(plan):
             return None

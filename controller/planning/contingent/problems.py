@@ -72,7 +72,7 @@ class Problems:
 
 
 def minimizes_time(objective: Objective) -> bool:
-    """True if each request's time is minimized: with bounds on averages, the plan for all requests is sought instead."""
+    """Whether each request minimizes its own time. With bounds on averages, one plan for all is sought instead."""
     return objective.target == "latency" and not bounds_averages(objective)
 
 

@@ -282,10 +282,10 @@ class ReplayPolicy(UnitPolicy):
     # -- the host of chat models' calls: places decide ---------------------------------------------------------------
 
     def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
-        """Let every call through to :meth:`locate`."""
+        """Admit every inner call: :meth:`locate` decides about it."""
 
     def admit_inner(self, stage: str, *, node: str) -> None:
-        """Let every call through to :meth:`locate`."""
+        """Admit every inner call: :meth:`locate` decides about it."""
 
     # -- the outcome -------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def command(
 
     With --dry-run nothing is sent anywhere. Else cheaper models are asked recorded prompts, within --budget-usd: what goes
     where is said before. Where a plan gives the same answer as today's model, nobody has to say who is right. Where it differs
-    the proof may need labels: `vinelm label` asks for them, blind, and the same line goes on.
+    the proof may need labels: `vinelm label` asks for them, blind, and the same line continues.
 
     The verdict on each step is SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA. The store has prompts and answers in plain text;
     only you can read it. Exit code 0 whatever the verdict, 2 for bad input. In Python: vinelm.replay.replay.

@@ -101,9 +101,9 @@ def _chosen(plan: Expected, parts: Iterable[tuple[float, StepPolicy | StepsByKin
 
 
 def ends_early(plan: Any) -> bool:
-    """Return whether a fixed plan ends requests that the application by itself would go on with.
+    """Return whether a fixed plan ends requests that the application alone would continue.
 
-    Models alone do not say where a plan ends, so that an application which runs them everywhere is another plan.
+    Two plans with the same models differ if only one of them ends early.
     """
     if isinstance(plan, StagePlan):
         return plan.most_invocations is not None

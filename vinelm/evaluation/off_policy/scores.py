@@ -76,7 +76,7 @@ class Scores:
         return all(np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in names)
 
     def share_unlike(self, other: Scores) -> float:
-        """Return the share of the parts in which two policies differ; of one policy 1 or 0."""
+        """Return the share of a sweep in which two policies differ; without a sweep 1 or 0."""
         pairs = zip(self.parts or (self,), other.parts or (other,), strict=True)
         return float(np.mean([not one.equals(two) for one, two in pairs]))
 

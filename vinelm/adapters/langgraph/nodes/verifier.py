@@ -73,7 +73,7 @@ def _asked(model: Any, messages: list[Any], schema: Mapping[str, Any], read: Cal
 
 
 def read_verdict(text: str) -> str:
-    """Return ``"yes"``, ``"no"`` or ``"unclear"``: what a reply says whose form may be wrong.
+    """Return what a verifier's reply says, also if its form is wrong: ``"yes"``, ``"no"`` or ``"unclear"``.
 
     A JSON object with ``right`` true or false, or a first word of the first or the last line that says it; unclear where these
     disagree, or there is none.

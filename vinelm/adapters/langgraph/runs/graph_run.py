@@ -96,7 +96,7 @@ class Superstep:
         return choice
 
     def end(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return models and stages of the path behind the superstep, as far as it was chosen."""
+        """Return models and stages of the path after the superstep, as far as they are chosen."""
         placed = sorted((len(choice.path), stage, choice.path[-1]) for stage, choice in self.choices.items())
         return (*self.prefix, *(model for _, _, model in placed)), (*self.stages, *(stage for _, stage, _ in placed))
 
