@@ -37,7 +37,7 @@ class InFlight:
         return before
 
     def end(self, model: str) -> None:
-        """Count one fewer."""
+        """Count an invocation on the model as ended."""
         engine = self._engine_of.get(model, model)
         with self._lock:
             self._counts[engine] = max(self._counts.get(engine, 0) - 1, 0)

@@ -294,7 +294,7 @@ class Session(StopRulePolicy):
     def speculated(
         self, stage: str, prefix: tuple[str, ...], candidates: Sequence[ToolCandidate], settings: Speculation, **started: Any
     ) -> Sequence[ToolCandidate]:
-        """Return the reads that the plan of the invocation makes worth starting; without one, all that are likely enough."""
+        """Return the tool calls worth starting by the invocation's plan; without a plan, all that are likely enough."""
         with self._lock:
             found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, guard=self.guard, **started)
         return super().speculated(stage, prefix, candidates, settings, **started) if found is None else found

@@ -109,7 +109,7 @@ class Verdicts:
 
     @cached_property
     def features(self) -> FloatArray:
-        """Of each judge: 1, and 1 for its model; shape (judges, 1 + models)."""
+        """The design matrix of the judges: a constant, and 1 for the judge's model; shape (judges, 1 + models)."""
         models = np.array([[self.contexts[i].model == name for name in self._stages[1]] for i in self.judges], np.float64)
         return np.column_stack((np.ones(len(self.judges)), models.reshape(len(self.judges), len(self._stages[1]))))
 

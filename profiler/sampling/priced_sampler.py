@@ -348,7 +348,7 @@ class RoundPaths:
     def swapped(self) -> RequestPath | None:
         """Return a path that differs from today's run in its first model or in those that follow; None if none is left.
 
-        Most go on from where today's models have brought a request, as only what follows is paid there.
+        Most continue from where today's models have brought a request, as only what follows is paid there.
         """
         self._n_swapped += 1
         found = self._other_first() if self._n_swapped % FIRST_SWAPPED == 0 else None

@@ -45,7 +45,7 @@ class SingleModel:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of its requests that it is right in; None without any."""
+        """Share of its requests that the model answers right; None without any."""
         return self.right / self.requests if self.requests else None
 
 

@@ -303,7 +303,7 @@ class Coverage:
 
     @property
     def continued(self) -> float:
-        """The numerator's part of cells that are not reached: dollars, or cells while every cell was free."""
+        """What cells that are not reached add to the numerator: dollars, or cells as long as all are free."""
         return float(self.n_continued) if self.is_free else self.continued_usd
 
     def measure(self) -> CellCounts:

@@ -185,7 +185,7 @@ class Counts:
         audio: Any = None,
         audio_out: Any = None,
     ) -> Counts | None:
-        """Return the counts that a server states; None if its tokens of the prompt or the answer are no valid counts.
+        """Return the counts that a server states; None if its tokens of the prompt or the answer are invalid.
 
         A part that is larger than the whole stands beside it: some servers count a prompt without what a cache had of it, or an
         answer without its reasoning. Of parts that contradict each other the dearer one counts: written before read, and the

@@ -108,7 +108,7 @@ class StaticPlans:
 
     @property
     def depth(self) -> int:
-        """Number of ways to cut an assignment."""
+        """Number of lengths at which an assignment may end."""
         return len(self.graph.levels) - 2
 
     @cached_property

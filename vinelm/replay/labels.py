@@ -70,7 +70,7 @@ def _shown(store: Kept, row: Mapping[str, Any]) -> LabelQuestion:
 
 
 def question_of(store: Kept, number: int) -> LabelQuestion:
-    """Return a question by its number, whoever has it."""
+    """Return a question by its number, even if it is given to somebody else."""
     return next(_shown(store, row) for row in store.rows.questions() if row["question_id"] == number)
 
 

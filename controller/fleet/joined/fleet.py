@@ -160,7 +160,7 @@ class Fleet:
         return FleetReader(RedisLink(self.config.url, self.config.name))
 
     def rows(self, planner: Planner, *, conversation: str, tenant: str, deadline_s: float | None) -> SessionRows:
-        """Return where a request tells the fleet what it has under way.
+        """Return the object through which a request tells the fleet of its invocations.
 
         Args:
             planner: plans for the request.

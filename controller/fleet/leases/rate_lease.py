@@ -230,7 +230,7 @@ class RateLease(Chore):
         self._share.give_back(self._keep)
 
     def go_alone(self, link: RedisLink) -> None:
-        """Go on within the share.
+        """Continue within the present share, without Redis.
 
         If Redis has never answered, there is none: after ``ALONE_AFTER_S`` seconds the process goes on within the limits, as it
         would without a fleet. If it has, others may hold the limits: after as long, calls that do not fit into the share fail.

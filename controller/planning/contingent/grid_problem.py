@@ -125,7 +125,7 @@ class GridProblem(Problem):
         return tuple(self.limits) if stuck else ()
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """The plan whose arms without a model that fits go least beyond the first of the caps."""
+        """The plan that exceeds the first cap least in branches where no model fits."""
         found = self.solved(goal)
         if not missed:
             return found

@@ -436,7 +436,7 @@ class ReadAhead:
             self._undeclared[token] = Read(tool, key, "authoritative", plain, 0.0, None, self.now())
 
     def undeclared_ends(self, token: object, result: Any, *, is_ok: bool) -> None:
-        """Record it."""
+        """Record the call of an undeclared tool, which has ended."""
         read = self._undeclared.pop(token, None)
         if read is None:
             return

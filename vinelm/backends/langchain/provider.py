@@ -30,7 +30,7 @@ class LangChainProvider(Provider):
             self.make(model)
 
     def inner(self, model: Model) -> InnerChat:
-        """Return the owner's chat model, which only he can make again; or the entry's."""
+        """Return the application's own chat model object if there is one, else the model of the entry."""
         given = self._live.get(model.name)
         return InnerChat(given) if given is not None else super().inner(model)
 

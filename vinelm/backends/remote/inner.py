@@ -93,7 +93,7 @@ class InnerChat:
 
     @property
     def rate(self) -> float:
-        """Times its price that its calls were seen to cost."""
+        """The factor by which its calls were seen to cost more than their price."""
         return self._rates[0]
 
     def saw_rate(self, rate: float) -> None:

@@ -49,9 +49,9 @@ CARRY_IT = (
 
 
 def mark_main_context() -> None:
-    """Let every context that descends from the main thread's be known as one that was carried along.
+    """Mark the main thread's context, so that every context copied from it can be recognized as carried along.
 
-    Not from another thread, whose own context nobody else's descends from: a thread of a pool would be believed for ever.
+    Does nothing on another thread. No context is copied from such a thread's own, and a thread of a pool would keep the mark.
     """
     if current_thread() is main_thread():
         _IS_CARRIED.set(True)
