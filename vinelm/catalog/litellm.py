@@ -246,7 +246,7 @@ def _left_out(plain: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]
     for key, found in users.items():
         names += [f"{own}.{key}" for own in found] if len(found) <= SHOWN else [f"{key} of {len(found)} entries"]
     if names:
-        yield f"has no effect here (see docs/providers.md): {', '.join(names)}"
+        yield f"has no effect here (see docs/fields.md#litellm-configyaml): {', '.join(names)}"
 
 
 def _left_out_of_file(plain: Mapping[str, Any]) -> Iterator[str]:

@@ -62,7 +62,7 @@ def test_a_config_loads_unchanged(caplog):
         "litellm_settings.drop_params, litellm_settings.success_callback, router_settings.routing_strategy, general_settings, "
         "gpt-4.1-mini.stream_timeout, gpt-4o.drop_params"
     )
-    assert caplog.messages == [f"config.yaml: has no effect here (see docs/providers.md): {left_out}"]
+    assert caplog.messages == [f"config.yaml: has no effect here (see docs/fields.md#litellm-configyaml): {left_out}"]
     assert list(catalog) == ["gpt-4.1-mini", "gpt-4o", "gpt-4o-2", "deepseek", "flash"]
     mini, gpt, local, deepseek, flash = catalog.models
     assert (mini.provider, mini.model_id, mini.api_base, mini.api_key_env) == ("openai", "gpt-4.1-mini", None, "MY_OPENAI_KEY")
@@ -216,4 +216,5 @@ def test_doctor_reads_it_entry_by_entry(capsys):
     said = capsys.readouterr().out
     assert "problem config.yaml: model 'b': unknown LiteLLM provider" in " ".join(said.split())
     assert "ready" in said
-    assert "note config.yaml: has no effect here (see docs/providers.md): router_settings.routing" in " ".join(said.split())
+    note = "note config.yaml: has no effect here (see docs/fields.md#litellm-configyaml): router_settings.routing"
+    assert note in " ".join(said.split())

@@ -261,7 +261,7 @@ def test_routing_is_understood():
         "config.yaml: fallbacks: VineLM itself chooses another model when one fails, among all models of the plan",
         "config.yaml: 'fast' is only another name of 'gpt': use 'gpt'",
         "config.yaml: 'slow' is only another name of 'gpt': use 'gpt'",
-        "config.yaml: has no effect here (see docs/providers.md): general_settings",
+        "config.yaml: has no effect here (see docs/fields.md#litellm-configyaml): general_settings",
     )
     assert found.backends == {"openai": {"max_retries": 3}}
 
@@ -271,7 +271,8 @@ def test_what_many_entries_have_is_counted():
         *[{"model": f"openai/gpt-4.1{size}", "stream_timeout": 5} for size in ("", "-mini", "-nano")],
         {"model": "gpt-4o", "stream_timeout": 5},
     )
-    assert found.notes == ("config.yaml: has no effect here (see docs/providers.md): stream_timeout of 4 entries",)
+    [note] = found.notes
+    assert note == "config.yaml: has no effect here (see docs/fields.md#litellm-configyaml): stream_timeout of 4 entries"
 
 
 def test_included_files():
