@@ -7,7 +7,8 @@
 Each server is a process of its own, and so is the simulated provider, which answers at once. `bare` is the same HTTP server
 and client without anything between: it reads a body, sends it on, and passes the answer back. `gateway` records each call;
 `keys` asks for a key with a cap of dollars as well. Rounds of calls take turns between the servers. Processor time is that of
-the server's process; what is added is the difference to `bare`. Then `--at-once` calls are made at a time.
+the server's process; what is added is the difference to `bare`. Then `--at-once` calls are made at a time. All figures are
+medians of the rounds.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from vinelm.errors import ConfigError
 PRICE = {"input": 1.0, "output": 10.0, "source": "bench", "as_of": "2026-01-01"}
 ASKED = [{"role": "system", "content": "You answer in one word. " * 20}, {"role": "user", "content": "2 + 2?"}]
 MODEL, KEY_ENV = "big", "BENCH_GATEWAY_KEY"
-WARM, ROUNDS = 50, 5
+WARM, ROUNDS, LATE_ROUNDS = 50, 5, 3
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -205,7 +206,11 @@ def measure(options: Options) -> dict[str, Any]:
                     before = cpu_s(process)
                     asyncio.run(calls(url, key, options.calls // ROUNDS, at_once=1, stream=stream))
                     spent[name].append(1000.0 * (cpu_s(process) - before) / (options.calls // ROUNDS))
-            late = {name: _late(url, key, options, stream=stream) for name, (url, key, _) in servers.items()}
+            timed: dict[str, list[tuple[float, float, float]]] = {name: [] for name in servers}
+            for _ in range(LATE_ROUNDS):
+                for name, (url, key, _) in servers.items():
+                    timed[name].append(_late(url, key, options, stream=stream))
+            late = {name: np.median(rounds, axis=0).tolist() for name, rounds in timed.items()}
             bare_ms, bare_p99 = float(np.median(spent["bare"])), late["bare"][1]
             found[form] = {
                 name: {
@@ -226,7 +231,7 @@ def _late(url: str, key: str, options: Options, *, stream: bool) -> tuple[float,
     """Median and 99th percentile, in milliseconds, and calls a second, at many calls at once."""
     asyncio.run(calls(url, key, options.at_once, at_once=options.at_once, stream=stream))
     began = time.perf_counter()
-    seconds = asyncio.run(calls(url, key, 10 * options.at_once, at_once=options.at_once, stream=stream))
+    seconds = asyncio.run(calls(url, key, 4 * options.at_once, at_once=options.at_once, stream=stream))
     p50, p99 = np.quantile(seconds, [0.5, 0.99])
     return 1000.0 * float(p50), 1000.0 * float(p99), len(seconds) / (time.perf_counter() - began)
 
