@@ -38,6 +38,11 @@ class Plans:
         same: The plan's answer is the same as today's.
         score: The plan's score less today's.
         usd: Dollars of the plan, over today's mean dollars.
+        escalates: Today's model answers in the end.
+        asks: By plan: which of ``cheap`` it asks, shape (requests, len(cheap)).
+        cheap: The models that plans are made of.
+        model_usd: Dollars of each of these, over today's mean dollars; shape (requests, len(cheap)).
+        today_usd: Dollars of today's model likewise, shape (requests,).
     """
 
     today: str
@@ -46,6 +51,11 @@ class Plans:
     same: BoolArray
     score: FloatArray
     usd: FloatArray
+    escalates: BoolArray
+    asks: tuple[BoolArray, ...]
+    cheap: tuple[str, ...]
+    model_usd: FloatArray
+    today_usd: FloatArray
 
     def differing(self) -> FloatArray:
         """Share of the requests in which each plan's answer differs from today's."""
@@ -65,11 +75,19 @@ class Plans:
 def load_plans(data: Path) -> dict[str, Plans]:
     """The plans of every table that the folder has, by the table's name."""
     found = {}
-    for name, loaded in load_tables(data, None, RECORDS).items():
-        found[name] = plans_of(loaded.table, whole_behaviour(data, loaded.table) if name == "classeval" else None)
+    for name, (table, equal) in load_sources(data).items():
+        found[name] = plans_of(table, equal)
         if name == "classeval":
-            found[HIDES] = plans_of(loaded.table)
+            found[HIDES] = plans_of(table)
     return found
+
+
+def load_sources(data: Path, only: tuple[str, ...] = RECORDS) -> dict[str, tuple[OutcomeTable, NDArray[np.int64]]]:
+    """Recorded answers and their classes, equal ones of which have equal scores, by the table's name."""
+    return {
+        name: (loaded.table, whole_behaviour(data, loaded.table) if name == "classeval" else loaded.table.answer_class)
+        for name, loaded in load_tables(data, None, only).items()
+    }
 
 
 def whole_behaviour(data: Path, table: OutcomeTable) -> NDArray[np.int64]:
@@ -89,29 +107,41 @@ def whole_behaviour(data: Path, table: OutcomeTable) -> NDArray[np.int64]:
     return found
 
 
-def plans_of(table: OutcomeTable, equal: NDArray[np.int64] | None = None) -> Plans:
+def plans_of(table: OutcomeTable, equal: NDArray[np.int64] | None = None, models: tuple[int, list[int]] | None = None) -> Plans:
     """All plans of the five strongest models that cost at most half of today's.
 
     Args:
         table: Recorded answers; what plans see of them are its checks and answer classes.
         equal: Classes of answers by which a plan is compared with today's model; None: those that plans see.
+        models: Today's and the cheaper ones; None: those of :func:`models_of`.
     """
     equal = table.answer_class if equal is None else equal
-    usd, right = table.cost_usd.mean(axis=0), table.success.mean(axis=0)
-    today = int(np.where(usd >= DEAR * usd.max(), right, -1.0).argmax())
-    cheap = [int(m) for m in np.argsort(-right, kind="stable") if usd[m] <= usd[today] / 2][:CHEAP]
+    today, cheap = models_of(table) if models is None else models
+    mean_usd = table.cost_usd[:, today].mean()
     served = [(name, *_served(answered, table, today)) for name, answered in _plans(table, cheap)]
     rows = np.arange(len(table))
-    chosen = np.stack([model for _, model, _ in served], axis=1)
+    chosen = np.stack([model for _, model, *_ in served], axis=1)
     answer = equal[rows[:, None], chosen]
     return Plans(
         today=table.systems[today],
-        names=tuple(name for name, _, _ in served),
+        names=tuple(name for name, *_ in served),
         answer=answer,
         same=answer == equal[:, [today]],
         score=table.success[rows[:, None], chosen].astype(float) - table.success[:, [today]],
-        usd=np.stack([dollars for _, _, dollars in served], axis=1) / usd[today],
+        usd=np.stack([dollars for _, _, dollars, _ in served], axis=1) / mean_usd,
+        escalates=chosen == today,
+        asks=tuple(asked[:, cheap] for *_, asked in served),
+        cheap=tuple(table.systems[m] for m in cheap),
+        model_usd=table.cost_usd[:, cheap] / mean_usd,
+        today_usd=table.cost_usd[:, today] / mean_usd,
     )
+
+
+def models_of(table: OutcomeTable) -> tuple[int, list[int]]:
+    """Today's model, and the cheaper ones that plans are made of, by number."""
+    usd, right = table.cost_usd.mean(axis=0), table.success.mean(axis=0)
+    today = int(np.where(usd >= DEAR * usd.max(), right, -1.0).argmax())
+    return today, [int(m) for m in np.argsort(-right, kind="stable") if usd[m] <= usd[today] / 2][:CHEAP]
 
 
 Step = tuple[tuple[int, ...], int, BoolArray]
@@ -140,12 +170,14 @@ def _plans(table: OutcomeTable, cheap: list[int]) -> Iterator[tuple[str, list[St
         yield f"two of {names[a]}, {names[b]}, {names[c]}", [((a, b), a, agree(a, b)), *third]
 
 
-def _served(steps: list[Step], table: OutcomeTable, today: int) -> tuple[NDArray[np.int64], FloatArray]:
-    """Whose answer each request gets, and for how many dollars; today's model where no step ends it."""
+def _served(steps: list[Step], table: OutcomeTable, today: int) -> tuple[NDArray[np.int64], FloatArray, BoolArray]:
+    """Whose answer each request gets, for how many dollars, and which models are asked; today's where no step ends it."""
     model, usd, going = np.full(len(table), today), np.zeros(len(table)), np.ones(len(table), np.bool_)
+    all_asked = np.zeros((len(table), len(table.systems)), np.bool_)
     for asked, taken, ends in steps:
         for m in asked:
             usd += np.where(going, table.cost_usd[:, m], 0.0)
+            all_asked[:, m] |= going
         model[going & ends] = taken
         going = going & ~ends
-    return model, usd + np.where(going, table.cost_usd[:, today], 0.0)
+    return model, usd + np.where(going, table.cost_usd[:, today], 0.0), all_asked

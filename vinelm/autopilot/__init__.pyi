@@ -1,0 +1,1 @@
+from .raising import Raising as Raising
