@@ -4,9 +4,9 @@
 
 A stream is 20,000 requests of one step, drawn from a table with replacement, so that the table's means are the truth. Today's
 model is the strongest of the table; the autopilot knows no label at the start. It records what runs today, asks up to five
-cheaper models the recorded prompts, races plans over their answers (`vinelm.proof`), asks persons where the leader differs (they
-know the recorded score), and raises what is proven (`vinelm.autopilot.raising`). The race and the levels are the product's; how
-its calls are made is not part of the study (`proof_parts/streams.py`).
+cheaper models the recorded prompts, races plans over their answers (`vinelm.proof`), asks persons where the leader differs
+(they know the recorded score), and raises what is proven (`vinelm.autopilot.raising`). The race and the levels are those of the
+product; how its calls are made is not part of the study (`proof_parts/streams.py`).
 
 - *plain*: nothing changes. Savings are over those of the best plan that loses nothing and differs in at most 6 % of the
   requests (9 % where there is none).
