@@ -108,10 +108,10 @@ class Sample:
         place, drawn = (number_of(f"{self._seed}\0{call.request}{more}") for more in ("", f"\0{call.call}"))
         known = kept.get(call.request)
         if known is not None:  # of several calls the one with the smallest number is drawn
-            row = known[2] if drawn > known[0] else _row(call, step, usd)
+            row = known[2] if drawn > known[0] else row_of(call, step, usd)
             kept[call.request] = (min(drawn, known[0]), known[1] + 1, row)
         elif len(worst) < self._requests or place < -worst[0][0]:
-            kept[call.request] = (drawn, 1, _row(call, step, usd))
+            kept[call.request] = (drawn, 1, row_of(call, step, usd))
             heappush(worst, (-place, call.request))
             if len(worst) > self._requests:
                 del kept[heappop(worst)[1]]
@@ -126,7 +126,8 @@ class Sample:
                 yield {**row, "unit_id": number, "weight": weight}
 
 
-def _row(call: LoggedCall, step: CallStep, usd: float) -> dict[str, Any]:
+def row_of(call: LoggedCall, step: CallStep, usd: float) -> dict[str, Any]:
+    """Return the row of a call, without the number and the weight of its unit."""
     prompt = {
         "messages": list(call.messages), "tools": list(call.tools), "response_format": call.response_format,
         "settings": dict(call.settings),

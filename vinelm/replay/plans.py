@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from vinelm.proof import PlanFacts
 from vinelm.replay.kept import Kept, ReplayUnit
@@ -14,6 +14,13 @@ from vinelm.replay.same import Message, Sameness, called
 _ALL = 0.9999
 """What models that cost nothing save."""
 Kind = Literal["alone", "agree", "two of three", "check"]
+
+
+class PlanStep(NamedTuple):
+    """What a plan does next: ``ask`` a model, ``take`` the answer of one, or give today's; ``model`` is "" for today's."""
+
+    what: Literal["ask", "take", "today"]
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,33 @@ class AnswerPlan:
         if self.kind == "two of three":
             return f"what two of {first}, {others[0]} and {others[1]} say, else today's model"
         return f"{', then '.join(self.models)} where the check passes, else today's model"
+
+    def step(
+        self, has_answered: Mapping[str, bool], agree: Callable[[str, str], bool], passes: Callable[[str], bool]
+    ) -> PlanStep:
+        """Return what the plan does next. A call that fails is no answer: today's model stands in, or the next one.
+
+        Args:
+            has_answered: Of the models that were asked, in order: whether they have.
+            agree: Whether two of them say the same.
+            passes: Whether the own check passes the answer of one.
+        """
+        said: list[str] = []
+        for model in self.models:
+            if model not in has_answered:
+                return PlanStep("ask", model)
+            if not has_answered[model]:
+                if self.kind in ("alone", "agree"):
+                    break
+                continue
+            if self.kind == "alone" or (self.kind == "check" and passes(model)):
+                return PlanStep("take", model)
+            if self.kind in ("agree", "two of three"):
+                agreeing = next((one for one in said if agree(one, model)), None)
+                if agreeing is not None:
+                    return PlanStep("take", agreeing)
+            said.append(model)
+        return PlanStep("today")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +125,17 @@ class Follower:
             unit: The unit.
             failed: Whether a model without an answer was asked, and failed.
         """
-        asked: list[str] = []
-        for model in plan.models:
-            if self._kept.message(unit, model) is None:
-                if not failed(unit, model):
+        asked: dict[str, bool] = {}
+        while True:
+            what, model = plan.step(
+                asked, lambda one, other: self._agree(unit, one, other), lambda one: self._passes(unit, one)
+            )
+            if what == "ask":
+                asked[model] = self._kept.message(unit, model) is not None
+                if not (asked[model] or failed(unit, model)):
                     return model
-                asked.append(model)
-                if plan.kind in ("alone", "agree"):
-                    break
-                continue
-            said = [one for one in asked if self._kept.message(unit, one) is not None]
-            asked.append(model)
-            if plan.kind == "alone" or (plan.kind == "check" and self._passes(unit, model)):
-                return self._done(unit, model, asked)
-            if plan.kind in ("agree", "two of three"):
-                agreeing = next((one for one in said if self._agree(unit, one, model)), None)
-                if agreeing is not None:
-                    return self._done(unit, agreeing, asked)
-        return self._done(unit, None, asked)
+            else:
+                return self._done(unit, model or None, list(asked))
 
     def _done(self, unit: ReplayUnit, model: str | None, asked: Sequence[str]) -> PlanAnswer:
         served = [self._kept.served(unit, name) for name in asked]

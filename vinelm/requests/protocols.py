@@ -89,8 +89,8 @@ class CallContext:
         request: the labelled request; None in an ordinary served call. Only offline backends need it.
         guard: asked to authorize each call; the permit is settled with the call's usage. None: no limit.
         rate_limiter: the rate limits that each attempt waits for; None for the backend's own.
-        on_exchange: receives the messages of each call and the answer as far as there is one; None unless an observer
-            captures content.
+        on_exchange: receives the messages of each call, the answer as far as there is one, and the options with which the model
+            was asked (tools, formats, settings), by the names of its package; None unless somebody captures content.
         on_prompt: receives the messages and the bound tools of each call, before it is made; None unless somebody asks for
             the prompts' shapes. Must not raise.
         on_gate: called with True as an attempt begins to wait for rate limits, with False as it leaves them and is sent, and
@@ -104,6 +104,7 @@ class CallContext:
             nobody asks. Backends that do not stream do not call it.
         on_text: called as an attempt that streams begins; returns what is then called with each piece of its text, and does not
             raise, or None. None if nobody asks.
+        key: names the request among those of all callers: the same for all of its calls. "" where nobody draws by it.
         own: the application's own chat model that makes the call; None without one. Where it is the entry's model (``entry``),
             the object is called, with its own key.
         equal: answers repeatable calls once (:class:`vinelm.backends.remote.equal_calls.EqualCalls`); None: each call is made.
@@ -117,13 +118,14 @@ class CallContext:
     request: Request | None = None
     guard: CallGuard | None = None
     rate_limiter: RateLimiter | None = None
-    on_exchange: Callable[[Sequence[BaseMessage], AIMessage | None], None] | None = None
+    on_exchange: Callable[[Sequence[BaseMessage], AIMessage | None, Mapping[str, Any]], None] | None = None
     on_prompt: Callable[[Sequence[BaseMessage], Sequence[Any]], None] | None = None
     on_gate: Callable[..., None] | None = None
     on_over: Callable[[float | None], None] | None = None
     priority: SupportsFloat = 0.0
     on_tool_call: Callable[[str, Mapping[str, Any]], None] | None = None
     on_text: Callable[[], Callable[[str], None] | None] | None = None
+    key: str = ""
     own: Any = None
     equal: Any = None
 

@@ -138,7 +138,7 @@ class DelegatingChatModel(BaseChatModel):
         for number in count():
             with (
                 self._attempt(number, messages, {**kwargs, "stop": stop}) as attempt,
-                closing(_chunks(attempt.model, messages, attempt.options)) as answer,
+                closing(chunks(attempt.model, messages, attempt.options)) as answer,
             ):
                 for chunk in answer:
                     attempt.saw(chunk)
@@ -154,14 +154,14 @@ class DelegatingChatModel(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         for number in count():
             async with await self._aattempt(number, messages, {**kwargs, "stop": stop}) as attempt:
-                async with aclosing(_achunks(attempt.model, messages, attempt.options)) as answer:
+                async with aclosing(achunks(attempt.model, messages, attempt.options)) as answer:
                     async for chunk in answer:
                         attempt.saw(chunk)
                         yield chunk
                 return
 
 
-def _chunks(model: BaseChatModel, messages: list[BaseMessage], options: Mapping[str, Any]) -> Generator[ChatGenerationChunk]:
+def chunks(model: BaseChatModel, messages: list[BaseMessage], options: Mapping[str, Any]) -> Generator[ChatGenerationChunk]:
     """Yield the answer of the model in chunks; one that does not stream gives it in one."""
     if model.rate_limiter:
         model.rate_limiter.acquire(blocking=True)
@@ -171,10 +171,10 @@ def _chunks(model: BaseChatModel, messages: list[BaseMessage], options: Mapping[
         yield chunk_of(model._generate(messages, **options))
 
 
-async def _achunks(
+async def achunks(
     model: BaseChatModel, messages: list[BaseMessage], options: Mapping[str, Any]
 ) -> AsyncGenerator[ChatGenerationChunk]:
-    """Like :func:`_chunks`, for a coroutine."""
+    """Like :func:`chunks`, for a coroutine."""
     if model.rate_limiter:
         await model.rate_limiter.aacquire(blocking=True)
     if _streams(model, options, asynchronously=True):

@@ -141,11 +141,11 @@ class _OfflineCall:
     Leaving the block raises :class:`CallError` if the answer is a failure.
     """
 
-    __slots__ = ("_context", "_messages", "_permit", "said", "usage")
+    __slots__ = ("_context", "_messages", "_options", "_permit", "said", "usage")
 
     def __init__(self, model: OfflineChatModel, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> None:
         self._context: CallContext = model.binding.call
-        self._messages = messages
+        self._messages, self._options = messages, options
         if self._context.on_prompt is not None:
             self._context.on_prompt(messages, options.get("tools") or ())
         text, self.usage, self._permit = model._answer(messages)
@@ -172,7 +172,7 @@ class _OfflineCall:
         context.on_usage(usage)
         if context.on_exchange is not None:
             answer = AIMessage(self.said[0], tool_calls=self.said[1], response_metadata={"finish_reason": usage.finish_reason})
-            context.on_exchange(self._messages, None if usage.failure else answer)
+            context.on_exchange(self._messages, None if usage.failure else answer, self._options)
         if usage.failure is not None and error is None:
             raise CallError(f"{usage.model}: call failed: {usage.failure}", kind=usage.failure, cost_usd=usage.cost_usd)
 

@@ -704,7 +704,16 @@ class _Account:
         finally:
             call.on_usage(usage)
         if call.on_exchange is not None:
-            call.on_exchange(self._request.messages, message_of(self._answer or self._joined()))
+            call.on_exchange(self._request.messages, message_of(self._answer or self._joined()), self._asked())
+
+    def _asked(self) -> dict[str, Any]:
+        """The options of the call, and what the chat model inside has set that decides its answers."""
+        request, given = self._request, self._bound.inner.given
+        found = {name: setting_of(given, name) for name in ("temperature", "top_p", "seed", "reasoning_effort")}
+        found |= request.options | ({"stop": request.stop} if request.stop else {})
+        if request.is_limit_asked:
+            found["max_tokens"] = request.limit
+        return {name: one for name, one in found.items() if one is not None and name not in request.dropped}
 
 
 def _loop_runs() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -24,6 +25,7 @@ from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
 from vinelm.money.bound_guard import BoundGuard, with_account
 from vinelm.policies.fixed import DefaultPolicy
 from vinelm.policies.policy import Policy
+from vinelm.requests.names import scoped
 from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
@@ -149,6 +151,7 @@ class GraphRun:
         guard: the policy's; under ``on_error="default"`` one that does not fail. Beside it stands an account that the request
             shares with others, if there is one; see :func:`~vinelm.money.bound_guard.with_account`.
         falls_back: whether another model may answer after a failed call.
+        key: names the request among those of all callers.
         is_rooted: whether a node of the root graph has found the run by its channels.
         request_account: what the request has paid, in all its runs; None without a cap per request or a checkpointer.
         outcomes: what its invocations have shown; nothing if the workflow declares no signals.
@@ -159,7 +162,7 @@ class GraphRun:
     __slots__ = (
         "__weakref__", "_default", "_is_resumed", "_lock", "_named", "_observers", "_own_guard", "_seen",
         "_shared_account", "_stand_in", "_superstep", "_turns", "_unwritten_usd", "clock", "context", "control",
-        "falls_back", "flow", "guard", "is_rooted", "on_error", "outcomes", "path", "places", "policy", "reads",
+        "falls_back", "flow", "guard", "is_rooted", "key", "on_error", "outcomes", "path", "places", "policy", "reads",
         "request_account", "stages", "trail",
     )  # fmt: skip
 
@@ -175,6 +178,7 @@ class GraphRun:
         account_of: Callable[[], CallGuard | None] | None = None,
     ) -> None:
         self.control, self.policy, self.context = control, policy, context
+        self.key = scoped(context.request_id or secrets.token_hex(8), str((context.configurable or {}).get("tenant") or ""))
         self.on_error = "raise" if default is None else policy.on_error
         self.falls_back = policy.falls_back
         self.clock = policy.clock

@@ -136,6 +136,7 @@ class InvocationScope(OneProcess):
             priority=priority,
             on_tool_call=None if self._ahead is None else self._ahead.asked_early,
             on_text=None if self._ahead is None else self._hearing,
+            key=run.key,
             own=self._own,
         )
         try:
@@ -268,7 +269,7 @@ class InvocationScope(OneProcess):
         else:
             self._record(*_failure(error))
 
-    def _exchanged(self, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
+    def _exchanged(self, messages: Sequence[BaseMessage], answer: AIMessage | None, asked: Mapping[str, Any]) -> None:
         self._observed(lambda told: told.exchanged(self._tokens, messages, answer))
 
     def _ended(self, failure: FailureKind | None, detail: str | None) -> Invocation:
