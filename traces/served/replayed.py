@@ -143,10 +143,11 @@ class ReplayRows:
         with self._database.transaction() as connection:
             schema.set_meta(connection, _NOTES, json.dumps(notes))
 
-    def units(self) -> list[dict[str, Any]]:
-        """Return all units in order, without their prompts."""
+    def units(self, after: int = 0) -> list[dict[str, Any]]:
+        """Return all units behind this one in order, without their prompts."""
+        query = select(*_BRIEF).where(units.c.unit_id > after).order_by(units.c.unit_id)
         with self._database.transaction() as connection:
-            return [dict(row) for row in connection.execute(select(*_BRIEF).order_by(units.c.unit_id)).mappings()]
+            return [dict(row) for row in connection.execute(query).mappings()]
 
     def prompt(self, unit_id: int) -> bytes:
         """Return the packed prompt of a unit."""

@@ -35,7 +35,7 @@ from vinelm.plans.recommendation import is_of_verdict, recommended
 from vinelm.policies import DefaultPolicy, Judge, OnError
 from vinelm.policies.policy import Policy
 from vinelm.requests.names import label_of, scoped
-from vinelm.requests.protocols import Backend, LoadMonitor
+from vinelm.requests.protocols import Backend, BesideService, LoadMonitor
 from vinelm.requests.workflow import Request
 from vinelm.signals import Signals
 from vinelm.signals.kind import Kind
@@ -116,6 +116,8 @@ class VineLM(VineInterface, LongRunning):
             "values" of arguments and results; the store then has the user's messages, too.
         tool_store: the store to which the calls of all tools are written, off the request path: its path, created if it does
             not exist. ``vinelm tools mine`` reads it. By default none are kept.
+        autopilot: learns beside the service which cheaper models may run, and serves what it has proven
+            (:class:`vinelm.autopilot.Autopilot`).
     """
 
     def __init__(
@@ -142,6 +144,7 @@ class VineLM(VineInterface, LongRunning):
         speculate: Speculation | None = None,
         record_tools: Record = "digests",
         tool_store: str | Path | None = None,
+        autopilot: BesideService | None = None,
     ) -> None:
         if max_loss is not None:
             require_max_loss(max_loss)
@@ -158,9 +161,13 @@ class VineLM(VineInterface, LongRunning):
             models = annotated.catalog
             if backends is None:
                 models.require_own()
+        if autopilot is not None and (annotated is not None or labelled or mode != "enforce"):
+            other = "a trie" if annotated is not None else "labelled=True" if labelled else f"mode={mode!r}"
+            raise ConfigError(f"autopilot= does not go with {other}: it serves what it proves itself, so leave one of them out")
         self.models = ModelResolver(Catalog.of(models), backends)
+        self.autopilot = autopilot
         self.adapter = GraphAdapter(
-            self.models,
+            self.models if autopilot is None else autopilot.around(self.models),
             template=template,
             new_policy=self._new_policy,
             on_error=on_error,
@@ -259,6 +266,8 @@ class VineLM(VineInterface, LongRunning):
 
     def _load_trie(self, trie: AnnotatedTrie | str | Path) -> None:
         """Plan over this trie from now on; patterns of tools stay as they are."""
+        if self.autopilot is not None:
+            raise ConfigError("an autopilot serves what it proves itself: make a VineLM without one for a trie")
         annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
         self.adapter.tools.require_stages([stage.name for stage in annotated.template.base.stages])
         self._serve(annotated, None if isinstance(trie, AnnotatedTrie) else Path(trie))

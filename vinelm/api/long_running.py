@@ -14,6 +14,7 @@ import numpy as np
 
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.requests.names import scoped
+from vinelm.requests.protocols import BesideService
 from vinelm.telemetry import ObserverGroup
 from vinelm.threads import Repeated
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -40,6 +41,7 @@ class LongRunning:
     def __init__(self, evidence: EvidenceConfig | str | Path | None) -> None:
         self.evidence: ServedEvidence | None = None
         self.tool_record: ToolWriter | None = None
+        self.autopilot: BesideService | None = None
         self._canary: Canary | None = None
         self._kept = evidence
         self._reload: TrieReload | None = None
@@ -95,7 +97,9 @@ class LongRunning:
         if not isinstance(success, int | float | np.number | np.bool_) or not 0.0 <= success <= 1.0:
             raise ConfigError(f"success is {_shown(success)}: give True, False or a score in [0, 1]")
         success = bool(success) if isinstance(success, bool | np.bool_) else float(success)
-        if self.evidence is None and self._canary is None:
+        if self.autopilot is not None:
+            self.autopilot.feedback(scoped(run_id, tenant), float(success))
+        elif self.evidence is None and self._canary is None:
             raise ConfigError("feedback needs the rows of served requests: pass VineLM(evidence='served.db') and load a trie")
         if self.evidence is not None:
             self.evidence.feedback(scoped(run_id, tenant), success, scoped(caller, tenant))
@@ -137,7 +141,7 @@ class LongRunning:
         """
         if self._reload is not None:
             self._reload.stop()
-        kept = [one.close() for one in (self.evidence, self.tool_record) if one is not None]
+        kept = [one.close() for one in (self.evidence, self.tool_record, self.autopilot) if one is not None]
         return all(kept)
 
     def __enter__(self) -> Self:

@@ -171,8 +171,7 @@ class Kept:
 
     def load(self) -> None:
         """Read the units and the answers that are there."""
-        for row in self.rows.units():
-            self.units[row["unit_id"]] = ReplayUnit(**{**row, "answer": json.loads(row["answer"])})
+        self.load_units()
         for row in self.rows.compared():  # of a profile: an answer is named by its digest
             key = key_of(row["unit_id"], row["model"])
             self.note(Answer(key=key, prefix=(), cost_usd=0.0, latency_s=0.0, answer=row["answer"]))
@@ -180,6 +179,11 @@ class Kept:
         for start in range(0, len(keys), READ_AT_ONCE):
             for answer in self._answers.of(keys[start : start + READ_AT_ONCE]).values():
                 self.note(answer)
+
+    def load_units(self) -> None:
+        """Read the units that have come since they were read last."""
+        for row in self.rows.units(max(self.units, default=0)):
+            self.units[row["unit_id"]] = ReplayUnit(**{**row, "answer": json.loads(row["answer"])})
 
     def note(self, answer: Answer) -> None:
         """Note an answer that is durable."""

@@ -70,7 +70,7 @@ _Asking: TypeAlias = Generator[list[tuple[ReplayUnit, str]], None, _Found]
 
 
 @dataclass
-class _Step:
+class StepRun:
     """A step under study.
 
     Attributes:
@@ -80,6 +80,8 @@ class _Step:
         labels: Its part of the labels; ``is_behind``: it might be proven with those that other steps get.
         forecast: Labels until ``max_loss`` is excluded, in half of all cases and in 80 %, as was thought before the first.
         open: Questions that wait for persons: whose answer to a unit is to be compared with the recorded one.
+        is_stream: Units still come, in their own order, so that each of them counts, and no equal prompts are one.
+        least_saved: Of its dollars: a plan that saves less does not race.
     """
 
     bill: StepBill
@@ -96,20 +98,28 @@ class _Step:
     forecast: tuple[float, float] | None = None
     race: Race | None = None
     open: list[tuple[ReplayUnit, str]] = field(default_factory=list)
+    is_stream: bool = False
+    least_saved: float = LEAST_SAVED
 
     @property
     def choosing(self) -> int:
+        """Units that choose the plans."""
+        if self.is_stream:
+            return max((size for size in ROUNDS if size <= len(self.units)), default=0)
         return min(CHOOSING, len(self.units) // 3)
 
     @property
     def usd(self) -> float:
+        """Dollars of the step, of a month where that is known."""
         return self.bill.cost_usd if self.month_usd is None else self.month_usd
 
     @property
     def today(self) -> str:
+        """The model that has answered most of its calls."""
         return self.bill.models.most_common(1)[0][0]
 
     def live(self) -> list[str]:
+        """Return the models that are still asked."""
         return [model for model in self.models if model not in self.dropped]
 
 
@@ -234,7 +244,7 @@ def replay(
             on_progress=on_progress,
         )  # fmt: skip
         opened.callback(asker.close)
-        run = _Replay(
+        run = ReplayRun(
             held, asker, catalog, compared, Follower(held, compared, checks), budget_usd=budget_usd, max_loss=allowed,
             labels=LABELS if labels is None else labels, seed=seed, with_check=checks is not None, workers=workers,
             show_text=show_text, on_line=on_line, is_simulated=is_simulated, again=again, judge=judge,
@@ -262,7 +272,7 @@ def _name_of(given: Any) -> str:
 
 
 @dataclass
-class _Replay:
+class ReplayRun:
     """One run of :func:`replay`, whose arguments these are."""
 
     kept: Kept
@@ -283,6 +293,8 @@ class _Replay:
     judge: str | None
     asked: frozenset[str]
     days: Mapping[str, Counter[int]]
+    choosing_share: float = CHOOSING_SHARE
+    alpha: float = 0.05
     lines: list[str] = field(default_factory=list)
     counted: set[int] = field(default_factory=set)
 
@@ -294,20 +306,20 @@ class _Replay:
         shares = {step.key: step.cost_usd / bill.cost_usd if bill.cost_usd else 0.0 for step in bill.steps}
         chosen = [one for one in bill.steps if (one.title in named if named else shares[one.key] >= LEAST_SHARE)]
         chosen = chosen or list(bill.steps[:MOST_EQUAL])  # many steps, none of which has much of the bill
-        studied = [self._step(one, bill.a_month(one.cost_usd)) for one in chosen]
+        studied = [self.study(one, bill.a_month(one.cost_usd)) for one in chosen]
         usable = [step for step in studied if len(step.units) >= LEAST_ROWS and step.models]
         notes = self.kept.rows.notes()
         if self.again and any(one["candidates"] for one in notes["chosen"].values()):
             notes |= {"attempt": notes["attempt"] + 1, "chosen": {}}
             self.kept.rows.note(notes)
         for step in usable:
-            self._take_up(step, notes["chosen"].get(step.bill.key, {}))
+            self.take_up(step, notes["chosen"].get(step.bill.key, {}))
         # Where nothing has raced, nothing is spoilt by choosing again, with more dollars or labels.
         new = [step for step in usable if not step.candidates]
         self._say_what_is_sent(usable)
         self.asker.fetch(self.judge)
-        self._explore(new)
-        self._choose(new, self.labels - sum(step.labels for step in usable))
+        self.explore(new)
+        self.choose(new, self.labels - sum(step.labels for step in usable))
         notes["chosen"] |= {step.bill.key: self._noted(step) for step in new}
         self.kept.rows.note(notes)
         racing = [step for step in usable if step.candidates]
@@ -315,16 +327,8 @@ class _Replay:
             racing[0].labels = max(racing[0].labels + self.labels - sum(step.labels for step in racing), 0)
         # Each wave of batches may take a day: all steps are asked at once then. Else the first one has the first dollars.
         for together in [racing] if self.asker.is_batched else [[step] for step in racing]:
-            self._ask_in_turn([self._race(step, notes["attempt"]) for step in together])
-        self.kept.rows.open_questions(
-            {
-                "unit_id": unit.unit_id,
-                "model": model,
-                "is_today_left": bool(number_of(f"{self.seed} {unit.unit_id} {model}") % 2),
-            }
-            for step in usable
-            for unit, model in step.open
-        )
+            self.ask_in_turn([self.race(step, notes["attempt"]) for step in together])
+        self.open_questions(usable)
         return ReplayResult(
             steps=[self._result(step) for step in studied],
             others={one.title: shares[one.key] for one in bill.steps if one not in chosen},
@@ -335,14 +339,29 @@ class _Replay:
             lines=tuple(self.lines),
         )
 
+    def open_questions(self, steps: Iterable[StepRun]) -> None:
+        """Put exactly the questions to persons for which these steps wait."""
+        self.kept.rows.open_questions(
+            {
+                "unit_id": unit.unit_id,
+                "model": model,
+                "is_today_left": bool(number_of(f"{self.seed} {unit.unit_id} {model}") % 2),
+            }
+            for step in steps
+            for unit, model in step.open
+        )
+
     def _say(self, line: str) -> None:
         self.lines.append(line)
         self.on_line(line)
 
     # -- what is asked ---------------------------------------------------------------------------------------------
 
-    def _step(self, bill: StepBill, month_usd: float | None) -> _Step:
-        units = self.kept.of_step(bill.key)
+    def study(
+        self, bill: StepBill, month_usd: float | None, units: list[ReplayUnit] | None = None, *, is_stream: bool = False
+    ) -> StepRun:
+        """Return a step with the models that are worth asking: all of its units, or these, which still come."""
+        units = self.kept.of_step(bill.key) if units is None else units
         today = sum(unit.cost_usd for unit in units)
         costs = {
             entry.name: sum(entry.price.cost_usd(unit.tokens_in, unit.tokens_out) for unit in units)
@@ -355,7 +374,8 @@ class _Replay:
         if len(cheap) > MODELS:  # from the cheapest to the strongest
             cheap = [cheap[round(place * (len(cheap) - 1) / (MODELS - 1))] for place in range(MODELS)]
         plans = {plan.name: plan for plan in all_plans(cheap, with_check=self.with_check)}
-        return _Step(bill, units, month_usd, cheap, self.same.audit([unit.answer for unit in units]), plans=plans)
+        audit = self.same.audit([unit.answer for unit in units])
+        return StepRun(bill, units, month_usd, cheap, audit, plans=plans, is_stream=is_stream)
 
     @staticmethod
     def _is_today(entry: Model, bill: StepBill) -> bool:
@@ -364,11 +384,11 @@ class _Replay:
         own = entry.model_id.rpartition(":")[2].rpartition("/")[2]
         return today in (entry.name, own) or (today.startswith(f"{own}-") and today[len(own) + 1 :].replace("-", "").isdigit())
 
-    def _own(self, step: _Step) -> str | None:
+    def _own(self, step: StepRun) -> str | None:
         """The entry of the step's own model; None if it cannot be asked."""
         return next((entry.name for entry in self.catalog.models if self._is_today(entry, step.bill)), None)
 
-    def _say_what_is_sent(self, steps: Sequence[_Step]) -> None:
+    def _say_what_is_sent(self, steps: Sequence[StepRun]) -> None:
         """Say which models are sent which prompts, for how much at most, before they are."""
         for step in steps:
             units, own = step.units[: step.choosing], self._own(step)
@@ -388,7 +408,7 @@ class _Replay:
         entry = self.catalog[model]
         return f"{model} ({entry.api_base or langsmith_names(entry)[0]})"
 
-    def _explore(self, steps: Sequence[_Step]) -> None:
+    def explore(self, steps: Sequence[StepRun]) -> None:
         """Ask each step's models its first units, more where more can be saved, until what is for choosing is spent."""
         for step in steps:
             step.done = dict.fromkeys(step.models, 0)
@@ -402,7 +422,7 @@ class _Replay:
                 sizes = WAVES if self.asker.is_batched else ROUNDS
                 target = min(next(size for size in sizes if size > step.done[model]), step.choosing)
                 more = [(unit, model) for unit in step.units[:target] if not self.asker.is_known(unit, model)]
-                if more and usd >= CHOOSING_SHARE * self.budget_usd:
+                if more and usd >= self.choosing_share * self.budget_usd:
                     break
                 usd += sum(self.catalog[model].price.cost_usd(unit.tokens_in, unit.tokens_out) for unit, _ in more)
                 batch += more
@@ -414,16 +434,16 @@ class _Replay:
                 if (reason := self._hopeless(step, model)) is not None:
                     step.dropped[model] = reason
 
-    def _worth(self, step: _Step, model: str) -> float:
+    def _worth(self, step: StepRun, model: str) -> float:
         """Dollars of the step by requests that were asked, the next ones included: what is known well is worth less."""
         return step.usd / (step.done[model] + ROUNDS[0])
 
-    def _hopeless(self, step: _Step, model: str) -> str | None:
+    def _hopeless(self, step: StepRun, model: str) -> str | None:
         """Why a model is asked no more; None if it is worth it."""
         units = step.units[: step.done[model]]
         if (failed := self.asker.failures(units, model)).total() > len(units) / 2:
             return f"{model} failed on {failed.total()} of {len(units)} prompts ({failed.most_common(1)[0][0]})"
-        alone = self._followed(AnswerPlan("alone", (model,)), units)
+        alone = self.followed(AnswerPlan("alone", (model,)), units)
         found = figures(self.follower, alone)
         if found.saved < LEAST_SAVED:
             more = -100 * found.saved
@@ -433,7 +453,7 @@ class _Replay:
             return f"{model} differs in {found.differing} of {found.seen} requests"
         return None
 
-    def _followed(self, plan: AnswerPlan, units: Iterable[ReplayUnit]) -> list[tuple[ReplayUnit, PlanAnswer]]:
+    def followed(self, plan: AnswerPlan, units: Iterable[ReplayUnit]) -> list[tuple[ReplayUnit, PlanAnswer]]:
         """What a plan does with the first units, as far as it was asked."""
         found = []
         for unit in units:
@@ -448,9 +468,9 @@ class _Replay:
 
     # -- what is chosen --------------------------------------------------------------------------------------------
 
-    def _choose(self, steps: Sequence[_Step], labels: int) -> None:
+    def choose(self, steps: Sequence[StepRun], labels: int) -> None:
         """Choose the plans to race, and give each step its part of the labels, first where a label saves most."""
-        found: list[tuple[float, int, _Step]] = []
+        found: list[tuple[float, int, StepRun]] = []
         for step in steps:
             for one in self._candidates(step, self.labels)[:1]:
                 need = max(LEAST_SEEN, math.ceil(labels_needed(one.differing, self.max_loss)[1]))
@@ -461,23 +481,23 @@ class _Replay:
             step.is_behind = not step.candidates
             labels -= step.labels if step.candidates else 0
 
-    def _candidates(self, step: _Step, labels: int) -> list[Candidate]:
+    def _candidates(self, step: StepRun, labels: int) -> list[Candidate]:
         facts = []
         for name, plan in step.plans.items():
             if any(model in step.dropped for model in plan.models):
                 continue
-            found = figures(self.follower, self._followed(plan, step.units[: step.choosing]))
+            found = figures(self.follower, self.followed(plan, step.units[: step.choosing]))
             if found.seen >= LEAST_SEEN:
                 facts.append(found.facts(name))
-        return choose_candidates(facts, margin=self.max_loss, labels=labels)
+        return choose_candidates(facts, margin=self.max_loss, labels=labels, least_saved=step.least_saved)
 
-    def _noted(self, step: _Step) -> dict[str, Any]:
+    def _noted(self, step: StepRun) -> dict[str, Any]:
         """What is kept of the choice: a later run races the same candidates, however many labels it may ask."""
         chosen = [[one.name, one.saved, one.differing] for one in step.candidates]
         return {"candidates": chosen, "labels": step.labels, "dropped": step.dropped}
 
     @staticmethod
-    def _take_up(step: _Step, noted: Mapping[str, Any]) -> None:
+    def take_up(step: StepRun, noted: Mapping[str, Any]) -> None:
         """Take what an earlier run has chosen, if any plan raced."""
         if noted.get("candidates"):
             step.dropped, step.labels = dict(noted["dropped"]), noted["labels"]
@@ -485,18 +505,19 @@ class _Replay:
 
     # -- the proof -------------------------------------------------------------------------------------------------
 
-    def _ask_in_turn(self, races: Sequence[_Asking[None]]) -> None:
+    def ask_in_turn(self, races: Sequence[_Asking[None]]) -> None:
         """Ask what all races want, until each has ended or waits."""
         while wanted := [(race, more) for race in races if (more := next(race, None)) is not None]:
             races = [race for race, _ in wanted]
             self.asker.ask([one for _, more in wanted for one in more])
 
-    def _race(self, step: _Step, attempt: int) -> _Asking[None]:
+    def race(self, step: StepRun, attempt: int) -> _Asking[None]:
         """Race the candidates on the units that did not choose them, until they end or wait for persons."""
         units = step.units[step.choosing :]
         step.race = race = Race(
             step.candidates, requests=len(units), labels=step.labels, max_loss=self.max_loss, attempt=attempt, audit=step.audit,
-            judge=self.judge is not None, clusters=[unit.cluster for unit in units], seed=self.seed,
+            alpha=self.alpha, judge=self.judge is not None, seed=self.seed,
+            clusters=None if step.is_stream else [unit.cluster for unit in units],
         )  # fmt: skip
         step.forecast = labels_needed(step.candidates[0].differing, self.max_loss)
         if step.audit:  # the rule knows of no audit, and the bets do
@@ -527,7 +548,7 @@ class _Replay:
                 return
         step.open = []
 
-    def _ahead(self, step: _Step) -> int:
+    def _ahead(self, step: StepRun) -> int:
         """How many moves are made at a time; in batches those that the proof may take."""
         if self.asker.is_batched and step.race is not None:
             needed = min(one.needed[self.max_loss] for one in step.race.standings())
@@ -535,7 +556,7 @@ class _Replay:
             return int(min(max(requests, AHEAD), self.asker.workers))
         return AHEAD + 2 * self.workers
 
-    def _tell(self, step: _Step, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
+    def _tell(self, step: StepRun, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
         """Tell the race what labels say, if there are any; else return the question: whose answer to compare."""
         followed, race = self._follow(step.plans[move.candidate], unit), step.race
         assert isinstance(followed, PlanAnswer)
@@ -556,7 +577,7 @@ class _Replay:
         self.counted.add(number)
         return None
 
-    def _ask(self, step: _Step, asks: Sequence[tuple[Ask, ReplayUnit]]) -> _Asking[bool]:
+    def _ask(self, step: StepRun, asks: Sequence[tuple[Ask, ReplayUnit]]) -> _Asking[bool]:
         """Ask what these moves need, and tell the race which answers are the same; False if there is nothing to tell."""
         race, wanted = step.race, list(asks)
         assert race is not None
@@ -576,13 +597,13 @@ class _Replay:
                 has_told = True
         return has_told
 
-    def _needed(self, step: _Step, ask: Ask, unit: ReplayUnit, model: str) -> list[tuple[ReplayUnit, str]]:
+    def _needed(self, step: StepRun, ask: Ask, unit: ReplayUnit, model: str) -> list[tuple[ReplayUnit, str]]:
         """The model that a plan asks next; in batches also those that it asks after that, whatever the answer."""
         plan = step.plans[ask.candidate]
         models = plan.models if self.asker.is_batched and plan.kind == "agree" else (model,)
         return [(unit, one) for one in models]
 
-    def _compare(self, step: _Step, compares: Sequence[tuple[Compare, ReplayUnit]]) -> _Asking[bool]:
+    def _compare(self, step: StepRun, compares: Sequence[tuple[Compare, ReplayUnit]]) -> _Asking[bool]:
         """Let the judge compare, and tell the race; False if there is nothing to tell. A useless one is not asked any more."""
         race, judge = step.race, self.judge
         assert race is not None
@@ -615,7 +636,7 @@ class _Replay:
     def _is_useless(standing: Standing) -> bool:
         return standing.labels >= TRIED and standing.judge_r2 is not None and standing.judge_r2 < JUDGE_R2
 
-    def _today_again(self, step: _Step) -> list[tuple[ReplayUnit, str]]:
+    def _today_again(self, step: StepRun) -> list[tuple[ReplayUnit, str]]:
         """Some prompts for today's model, if it can be asked: how often it differs from itself."""
         model = self._own(step)
         mean = sum(unit.cost_usd for unit in step.units) / len(step.units)
@@ -623,7 +644,7 @@ class _Replay:
         asked = int(min(NOISE, step.choosing, room))
         return [] if model is None or asked < LEAST_SEEN else [(unit, model) for unit in step.units[:asked]]
 
-    def _noise(self, step: _Step) -> tuple[int, int] | None:
+    def _noise(self, step: StepRun) -> tuple[int, int] | None:
         model = self._own(step)
         if model is None:
             return None
@@ -631,7 +652,7 @@ class _Replay:
         alone = [(unit, PlanAnswer(model, 0.0, None)) for unit in done]
         return (sum(not self.follower.is_same(*one) for one in alone), len(done)) if done else None
 
-    def _forecast(self, step: _Step) -> str:
+    def _forecast(self, step: StepRun) -> str:
         assert step.forecast is not None
         half, most = (math.ceil(one) for one in step.forecast)
         return (
@@ -641,9 +662,9 @@ class _Replay:
 
     # -- how it stands ---------------------------------------------------------------------------------------------
 
-    def _result(self, step: _Step) -> StepResult:
+    def _result(self, step: StepRun) -> StepResult:
         chosen = [
-            (name, figures(self.follower, self._followed(plan, step.units[: step.choosing])))
+            (name, figures(self.follower, self.followed(plan, step.units[: step.choosing])))
             for name, plan in step.plans.items()
         ]
         table = sorted((one for one in chosen if one[1].seen >= LEAST_SEEN), key=lambda one: -one[1].saved)
@@ -659,7 +680,7 @@ class _Replay:
         at = min(standings, key=lambda one: (one.needed[self.max_loss] + 3.0) / max(one.saved, 1e-9))
         if isinstance(end, Ended) and end.candidate is not None:
             at = next(one for one in standings if one.candidate == end.candidate)
-        done = self._followed(step.plans[at.candidate], step.units)
+        done = self.followed(step.plans[at.candidate], step.units)
         found = figures(self.follower, done)
         advice, why = self._advice(step, end, at)
         own |= {
@@ -684,7 +705,7 @@ class _Replay:
                 )  # fmt: skip
         return StepResult(**own)
 
-    def _advice(self, step: _Step, end: Any, at: Standing) -> tuple[Advice, str]:
+    def _advice(self, step: StepRun, end: Any, at: Standing) -> tuple[Advice, str]:
         loss, more = f"a loss of {100 * self.max_loss:g} points", at.needed[self.max_loss]
         if not isinstance(end, Ended):
             if self.asker.is_exhausted and not step.open:
@@ -704,7 +725,7 @@ class _Replay:
             return "keep", f"{why}: after {at.labels} labels it seems to lose {-100 * at.diff:.1f} points"
         return "keep", f"{why}: about {more:,.0f} more would be needed" if math.isfinite(more) else why
 
-    def _without(self, step: _Step, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    def _without(self, step: StepRun, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         """The verdict where no plan raced."""
         if len(step.units) < LEAST_ROWS:
             why = f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed"
@@ -732,7 +753,7 @@ class _Replay:
         why = f"nothing cheaper can be proven within {self.labels} labels, so that no question is asked; {would}"
         return {"advice": "keep", "why": why, **shown}
 
-    def _notes(self, step: _Step) -> list[str]:
+    def _notes(self, step: StepRun) -> list[str]:
         found = list(step.dropped.values())
         for model in step.models:
             failed = self.asker.failures(step.units, model)
@@ -751,7 +772,7 @@ class _Replay:
             found.append(f"the recorded answers are of {len(step.bill.models)} models, most of {step.today}")
         return found
 
-    def _uneven(self, step: _Step) -> str | None:
+    def _uneven(self, step: StepRun) -> str | None:
         """What is said of a trace that has far more calls of one day than of the others."""
         days = self.days.get(step.bill.key, Counter())  # a step may have no call that can be compared
         if len(days) < LEAST_DAYS:

@@ -185,6 +185,26 @@ class ChatModelSource(Protocol):
         """Return a chat model for one invocation; ``limits`` replaces fields of its entry, such as ``max_tokens``."""
 
 
+class BesideService(Protocol):
+    """What learns beside a service which models may run in place of today's. ``vinelm.autopilot.Autopilot`` is one."""
+
+    def around(self, models: Any) -> ChatModelSource:
+        """Begin, and return what makes the chat models from now on, around the resolver that makes them.
+
+        Raises:
+            ConfigError: it serves already, or cannot begin.
+        """
+
+    def feedback(self, run: str, score: float) -> None:
+        """Count what somebody says of the answer of a request, in [0, 1]; a name that is not known is passed over."""
+
+    def write(self, call: Mapping[str, Any]) -> None:
+        """Keep a call that a gateway has passed on, in the form of its record. Never raises."""
+
+    def close(self) -> bool:
+        """End, and write what waits; False if something is lost. Idempotent."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """One finished invocation of a stage, as its policy records it.

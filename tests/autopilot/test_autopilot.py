@@ -1,0 +1,209 @@
+"""A service under an autopilot: from its first calls to a proven plan, and back."""
+
+import os
+import stat
+
+import pytest
+from kit.worlds.replays import answered, differs, models, truth, wrong
+from langgraph.graph import END, START, StateGraph
+from typing_extensions import TypedDict
+
+from vinelm import VineLM
+from vinelm.autopilot import Autopilot
+from vinelm.autopilot import autopilot as threads
+from vinelm.errors import ConfigError
+
+
+class State(TypedDict, total=False):
+    number: int
+    label: str
+
+
+def equal(number):
+    return truth(number).upper() + "."
+
+
+class Service:
+    """An application of one step, whose autopilot looks at its store when it is told to."""
+
+    def __init__(self, path, catalog, **options):
+        self.pilot = Autopilot(path, **{"max_loss": 3.0, "shadow_usd_per_day": 50.0, "every_s": 3600.0, **options})
+        self.vine = VineLM(catalog, autopilot=self.pilot)
+        graph = StateGraph(State)
+
+        def grade(state: State, model):
+            return {"label": model.invoke([("user", f"Question {state['number']}")]).content}
+
+        graph.add_node("grade", self.vine.stage("grade", grade, default="big"))
+        graph.add_edge(START, "grade")
+        graph.add_edge("grade", END)
+        self.app = graph.compile()
+
+    def ask(self, numbers):
+        return [
+            self.app.invoke({"number": number}, context=self.vine.context(request_id=f"r{number}"))["label"]
+            for number in numbers
+        ]
+
+    def look(self):
+        """What the two threads do now and then."""
+        self.pilot._look()
+        self.pilot._looks += threads.SETTLED_S
+        self.pilot._look()
+        self.pilot._go_on()
+        self.pilot._look()
+        return self.pilot.state_of("name:grade")
+
+
+@pytest.fixture
+def serve(tmp_path):
+    made = []
+
+    def begin(catalog, **options):
+        made.append(Service(tmp_path / "pilot.db", catalog, **options))
+        return made[-1]
+
+    yield begin
+    for one in made:
+        one.vine.close()
+
+
+def test_a_model_that_answers_the_same_is_proven_and_raised_without_a_label(serve, tmp_path):
+    catalog = models(nano=equal, big=truth)
+    service = serve(catalog)
+    assert service.ask(range(200)) == [truth(number) for number in range(200)]
+    assert service.look().plan is None
+    service.ask(range(200, 420))
+    state = service.look()
+    assert state.plan == {"kind": "alone", "models": ["nano"]}
+    assert (state.share, state.proven) == (0.05, 0.03)
+    assert state.saved == pytest.approx(0.5)
+    asked = len(catalog.live["nano"].asked)
+    shares = []
+    for start in range(1000, 2000, 200):
+        service.ask(range(start, start + 200))
+        shares.append(service.look().share)
+    assert shares == [0.05, 0.25, 0.25, 0.95, 0.95]
+    served = service.ask(range(5000, 5200))
+    plans = sum(said == equal(number) for said, number in zip(served, range(5000, 5200), strict=True))
+    assert 170 < plans < 200
+    assert len(catalog.live["nano"].asked) - asked >= plans
+    assert stat.S_IMODE(os.stat(tmp_path / "pilot.db").st_mode) == 0o600
+
+
+def test_nothing_is_served_that_loses_and_persons_say_so(serve, tmp_path):
+    def worse(number):
+        return wrong(number) if differs(number, 0.06) else truth(number)
+
+    service = serve(models(nano=worse, big=truth))
+    for start in range(0, 3000, 300):
+        service.ask(range(start, start + 300))
+        service.look()
+        while answered(tmp_path / "pilot.db"):
+            service.look()
+    state = service.look()
+    assert state.plan is None
+    assert state.ended
+
+
+def test_a_plan_that_changes_goes_back(serve):
+    rules = {"nano": equal}
+    catalog = models(nano=lambda number: rules["nano"](number), big=truth)
+    service = serve(catalog)
+    service.ask(range(420))
+    service.look()
+    service.look()
+    for start in range(1000, 2000, 200):
+        service.ask(range(start, start + 200))
+        state = service.look()
+    assert state.share == 0.95
+    rules["nano"] = lambda number: wrong(number)
+    before = state
+    for start in range(10_000, 14_000, 400):
+        service.ask(range(start, start + 400))
+        state = service.look()
+        if state.plan is None:
+            break
+    assert before.plan is not None
+    assert state.plan is None
+    assert state.alarms[-1][1] == "its answers differ more or less often"
+    assert service.ask(range(20_000, 20_050)) == [truth(number) for number in range(20_000, 20_050)]
+
+
+def test_the_dollars_of_a_day_hold(serve):
+    catalog = models(nano=equal, big=truth)
+    service = serve(catalog, shadow_usd_per_day=0.1)
+    for start in range(0, 600, 100):
+        service.ask(range(start, start + 100))
+        service.look()
+    assert service.look().plan is None
+    pilot = service.pilot._pilot
+    assert pilot._asking().spent_usd <= 0.1
+    pilot._day = lambda: threads.today_utc() + 1
+    service.ask(range(600, 610))
+    service.look()
+    assert 0.1 < pilot._asking().spent_usd <= 0.2
+
+
+def test_another_process_goes_on_where_the_first_has_ended(serve, tmp_path):
+    catalog = models(nano=equal, big=truth)
+    service = serve(catalog)
+    service.ask(range(420))
+    service.look()
+    service.look()
+    service.ask(range(1000, 1400))
+    assert service.look().share == 0.25
+    service.vine.close()
+    other = serve(models(nano=equal, big=truth))
+    assert other.look().share == 0.25
+    other.ask(range(2000, 2400))
+    assert other.look().share == 0.95
+
+
+def test_two_processes_have_one_pilot(serve):
+    catalog = models(nano=equal, big=truth)
+    one, other = serve(catalog), serve(models(nano=equal, big=truth))
+    one.ask(range(210))
+    one.look()
+    other.ask(range(210, 420))
+    other.look()
+    one.look()
+    state = other.look()
+    assert state.plan is not None
+    other.look()
+    assert other.pilot.state_of("name:grade").share == state.share
+    assert [one.pilot._pilot is not None, other.pilot._pilot is not None].count(True) == 1
+
+
+def test_a_cheap_model_that_fails_is_no_failure_of_the_request(serve):
+    rules = {"nano": equal}
+    service = serve(models(nano=lambda number: rules["nano"](number), big=truth))
+    service.ask(range(420))
+    service.look()
+    service.look()
+    for start in range(1000, 2000, 200):
+        service.ask(range(start, start + 200))
+        service.look()
+
+    def broken(number):
+        raise RuntimeError("down")
+
+    rules["nano"] = broken
+    assert service.ask(range(3000, 3020)) == [truth(number) for number in range(3000, 3020)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_loss": 0.0}, {"alpha": 1.0}, {"shadow_usd_per_day": 0.0}, {"labels": -1}, {"workers": 0}, {"check": "none"}],
+)
+def test_impossible_settings_are_refused(tmp_path, options):
+    with pytest.raises(ConfigError):
+        Autopilot(tmp_path / "pilot.db", **options)
+
+
+def test_an_autopilot_goes_with_no_trie_and_serves_one_service(tmp_path, serve):
+    service = serve(models(nano=equal, big=truth))
+    with pytest.raises(ConfigError, match="serves already"):
+        VineLM(models(nano=equal, big=truth), autopilot=service.pilot)
+    with pytest.raises(ConfigError, match="mode"):
+        VineLM(models(nano=equal, big=truth), autopilot=Autopilot(tmp_path / "b.db"), mode="observe")

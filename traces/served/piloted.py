@@ -1,0 +1,66 @@
+"""What calls under an autopilot did, in order: rows that all processes of a service add to, and that one of them reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Column, Float, Integer, MetaData, String, Table, func, insert, inspect, select
+
+from vinelm.traces.store.store import ObservationStore
+
+TODAY, PLAN, ESCALATED, BELOW, SAME, DIFFERENT = "t", "p", "e", "b", "s", "d"
+PLAN_RIGHT, PLAN_WRONG, TODAY_RIGHT, TODAY_WRONG = "R", "W", "r", "w"
+"""Letters of what a call was: answered by today's model; by the plan, there in the end by today's model; by the plan that was
+proven before; compared with what the plan answers; and what feedback said of the request."""
+
+metadata = MetaData()
+served = Table(
+    "autopilot_served",
+    metadata,
+    Column("served_id", Integer, primary_key=True, autoincrement=True, comment="order in which they are counted"),
+    Column("step", String, nullable=False, comment="key of the step that made the calls"),
+    Column("attempt", Integer, nullable=False, comment="number of the attempt whose plan is on its way; 0: none"),
+    Column("day", Integer, nullable=False, comment="UTC day, counted from 1970"),
+    Column("outcomes", String, nullable=False, comment="a letter for each call, in order: t, p, e, b, s, d, R, W, r, w"),
+    Column("usd", Float, nullable=False, comment="dollars of the calls of plans"),
+    Column("saved_usd", Float, nullable=False, comment="what today's model would have cost in their place, less that"),
+    comment="What an autopilot served, a row for some calls of a process.",
+)
+
+
+class ServedRows:
+    """Reads and adds the rows. Every write is one durable transaction, or joins the caller's."""
+
+    def __init__(self, store: ObservationStore) -> None:
+        self._database = store.database
+
+    def create(self) -> None:
+        """Make the table."""
+        with self._database.transaction() as connection:
+            metadata.create_all(connection)
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add rows behind those that are there."""
+        with self._database.transaction() as connection:
+            for row in rows:
+                connection.execute(insert(served).values(**row))
+
+    def after(self, served_id: int) -> list[dict[str, Any]]:
+        """Return the rows behind this one, in order."""
+        query = select(served).where(served.c.served_id > served_id).order_by(served.c.served_id)
+        with self._database.transaction() as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def last_id(self) -> int:
+        """Return the number of the last row; 0 without any."""
+        with self._database.transaction() as connection:
+            return int(connection.execute(select(func.max(served.c.served_id))).scalar() or 0)
+
+    def saved(self, since_day: int) -> dict[str, tuple[float, float]]:
+        """Return the dollars that plans have cost and saved, by step, since a day."""
+        query = select(served.c.step, func.sum(served.c.usd), func.sum(served.c.saved_usd)).where(served.c.day >= since_day)
+        with self._database.transaction() as connection:
+            if not inspect(connection).has_table(served.name):
+                return {}
+            return {step: (usd or 0.0, saved or 0.0) for step, usd, saved in connection.execute(query.group_by(served.c.step))}

@@ -1,0 +1,378 @@
+"""``Autopilot``: what a service is given, the threads beside it, and what it says of itself."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, cast
+
+from vinelm.api.draws import Draws
+from vinelm.autopilot.pilot import Pilot, today_utc
+from vinelm.autopilot.settings import PilotSettings
+from vinelm.autopilot.state import Part, StepState
+from vinelm.autopilot.watched_models import WatchedModels
+from vinelm.backends.resolver import ModelResolver
+from vinelm.errors import ConfigError, StoreError, VineLMError
+from vinelm.replay.bill import dollars_of
+from vinelm.replay.formats.call import LoggedCall
+from vinelm.replay.formats.own import MARK, calls_of
+from vinelm.replay.kept import number_of, row_of
+from vinelm.replay.same import Message, named_function
+from vinelm.replay.steps import step_of
+from vinelm.template import Stage, Template
+from vinelm.threads import Repeated
+from vinelm.traces import ObservationStore, StoreIdentity
+from vinelm.traces.databases import opening
+from vinelm.traces.databases.address import address_of
+from vinelm.traces.served import piloted
+from vinelm.traces.served.piloted import ServedRows
+from vinelm.traces.served.replayed import ReplayRows
+
+WORKFLOW = "autopilot"
+POINTS = 1.0
+ALPHA = 0.05
+LABELS = 100
+EVERY_S = 1.0
+"""Seconds between two looks at the store: what is recorded is written, and what has changed is read."""
+MOST_WAITING = 10_000
+"""Calls that wait to be written; further ones are left out."""
+SETTLED_S = 20
+"""A request that has made no call of a step for so many looks has made its last: which of its calls counts is drawn."""
+REMEMBERED = 10_000
+"""Requests whose feedback can be counted."""
+_LOG = logging.getLogger("vinelm")
+
+
+class Autopilot:
+    """Lets a service move to cheaper models by itself: nothing is served that is not proven, and what is served is watched.
+
+    Hand it to :class:`~vinelm.VineLM`, or to the gateway. What runs today goes on running. The calls of each step are recorded
+    in ``store``; cheaper models of the catalog are asked the recorded prompts, beside the service and within a day's dollars;
+    where their answers differ from today's, questions wait for ``vinelm label STORE``. A plan that is proven to lose less than
+    ``max_loss`` serves 5, 25, then 95 % of the requests. It goes back at an alarm: it escalates more or less often than in its
+    proof, it differs more or less often on the 5 % that still run today's model, or feedback shows it to be worse. Several
+    processes may share a store: one of them asks and decides.
+
+    Args:
+        store: The file that keeps everything, prompts and answers included (mode 600), or ``postgresql://user@host/database``.
+        max_loss: Points that a step may lose, above 0: the chance that the service ever serves a plan that loses more is at
+            most ``alpha``, as long as its requests, models and prompts are those of the proof.
+        alpha: See above; for all steps and attempts together.
+        shadow_usd_per_day: The most dollars that recorded prompts may cost in one UTC day.
+        labels: Questions that persons are ready to answer, in all.
+        models: Entries that may be asked; none: all of the catalog.
+        same: ``same(recorded, other)``: whether two free texts are the same, or its place, ``module:function``.
+        check: ``check(messages, answer)``: whether the application accepts an answer, or its place.
+        database: A SQLite file on which SQL is executed: queries with the same rows are the same.
+        ignore: Fields of structured output that do not matter.
+        audit: Share of the same answers that are asked about, too; see :class:`~vinelm.replay.Sameness`.
+        workers: Recorded prompts that are asked at a time.
+        draw_secret: What only you know, at least 16 characters: requests are drawn by a hash that begins with it. None: that
+            of ``VINELM_DRAW_SECRET``, else one in a file beside the store.
+        every_s: Seconds between two looks at the store.
+
+    Raises:
+        ConfigError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        store: str | Path,
+        *,
+        max_loss: float = POINTS,
+        alpha: float = ALPHA,
+        shadow_usd_per_day: float = 2.0,
+        labels: int = LABELS,
+        models: Sequence[str] = (),
+        same: str | Callable[[str, str], bool] | None = None,
+        check: str | Callable[[Any, Message], bool] | None = None,
+        database: str | Path | None = None,
+        ignore: Sequence[str] = (),
+        audit: float | None = None,
+        workers: int = 4,
+        draw_secret: str | None = None,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self.settings = PilotSettings(
+            store=address_of(store), max_loss=max_loss / 100.0, alpha=alpha, shadow_usd_per_day=shadow_usd_per_day,
+            labels=labels, models=tuple(models), same=same, check=None if check is None else named_function(check, "check"),
+            database=database, ignore=tuple(ignore), audit=audit, workers=workers,
+        )  # fmt: skip
+        if not every_s > 0.0:
+            raise ConfigError(f"every_s is {every_s}: give seconds > 0")
+        self._every_s, self._secret = every_s, draw_secret
+        self._same = self.settings.sameness()
+        self._lock, self._turn = Lock(), Lock()
+        self._calls: deque[LoggedCall] = deque(maxlen=MOST_WAITING)
+        self._outcomes: dict[tuple[str, int], list[Any]] = {}
+        self._settling: OrderedDict[tuple[str, str], list[Any]] = OrderedDict()
+        self._ran: OrderedDict[str, dict[str, bool]] = OrderedDict()
+        self._states: Mapping[str, StepState] = {}
+        self._draws: Draws | None = None
+        self._store: ObservationStore | None = None
+        self._looking: Repeated | None = None
+        self._piloting: Repeated | None = None
+        self._pilot: Pilot | None = None
+        self._held = ExitStack()
+        self._looks = 0
+        self._has_failed = False
+        self._pid = os.getpid()
+
+    # -- beside a service --------------------------------------------------------------------------------------------------
+
+    def around(self, models: ModelResolver) -> WatchedModels:
+        """Begin, and return what makes the chat models from now on. Of one service only.
+
+        Raises:
+            ConfigError: It serves already, a named model is not in the catalog, or the store is something else.
+            StoreError: The store cannot be used.
+        """
+        if self._store is not None:
+            raise ConfigError("the autopilot serves already: make one for each VineLM; they may share a store")
+        if unknown := [name for name in self.settings.models if name not in models.catalog]:
+            raise ConfigError(f"autopilot: unknown model {unknown[0]!r}: the catalog has {', '.join(models.catalog)}")
+        address = self.settings.store
+        if isinstance(address, Path) and not address.exists():
+            if not address.parent.is_dir():
+                raise ConfigError(f"{address}: its folder does not exist: make it first")
+            with suppress(FileExistsError):  # another process is as fast
+                os.close(os.open(address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        self._models = models
+        self._store = self._opened()
+        self._draws = Draws.of(self._secret, address if isinstance(address, Path) else None)
+        self._made_tables()
+        self._read()
+        self._looking = Repeated(self._look, self._every_s, name="vinelm-autopilot-record")
+        self._piloting = Repeated(self._go_on, self._every_s, name="vinelm-autopilot", is_at_once=True)
+        atexit.register(self.close)
+        return WatchedModels(models, self)
+
+    def _opened(self) -> ObservationStore:
+        """The store, made if there is none. Models and prices may change while a service goes on: its notes know of them."""
+        address = self.settings.store
+        if not opening.exists(address):
+            catalog = self._models.catalog
+            identity = StoreIdentity(
+                workflow=WORKFLOW, template=Template((Stage("call", tuple(catalog)),)).to_dict(), catalog=catalog.to_dict(),
+                dataset_digest="", fingerprint={},
+                is_simulated=any(backend.is_simulated for backend in self._models.backends.values()),
+            )  # fmt: skip
+            with suppress(StoreError):  # another process is as fast
+                return ObservationStore.create(address, identity)
+        store = ObservationStore.open(address)
+        if store.identity.workflow != WORKFLOW:
+            store.close()
+            raise ConfigError(f"{address}: is the store of something else: name another file for the autopilot")
+        return store
+
+    def _made_tables(self) -> None:
+        assert self._store is not None
+        if ReplayRows(self._store).is_new:
+            with suppress(StoreError), self._store.exclusive():  # else another process makes them
+                rows = ReplayRows(self._store)
+                if rows.is_new:
+                    ServedRows(self._store).create()
+                    rows.create([], {"attempt": 0, "steps": {}, "catalog": ""})
+
+    def close(self) -> bool:
+        """Write what waits, and let another process pilot. Idempotent; the end of the process does it, too."""
+        if self._store is None or os.getpid() != self._pid:
+            return True
+        for thread in (self._piloting, self._looking):
+            if thread is not None:
+                thread.stop()
+        self._looks += SETTLED_S  # no further calls come
+        self._look()
+        if self._pilot is not None:
+            self._pilot.close()
+        self._held.close()
+        self._store.close()
+        self._store = self._pilot = None
+        atexit.unregister(self.close)
+        return not self._calls
+
+    # -- on the way of a request: nothing here raises or waits for the store ----------------------------------------------------
+
+    def state_of(self, step: str) -> StepState | None:
+        """Return the step as it stands; None for one that is not known yet."""
+        return self._states.get(step)
+
+    def part_of(self, state: StepState, key: str) -> Part:
+        """Return what a request runs: the same for all of its calls, as long as the shares are."""
+        if state.plan is None or self._draws is None:
+            return "today"
+        return cast("Part", state.assignment().of(self._draws.key("autopilot", "request", "", key)))
+
+    def recorded(self, call: LoggedCall) -> None:
+        """Keep a call of today's model."""
+        self._calls.append(call)
+
+    def counted(self, step: str, key: str, outcome: str, usd: float) -> None:
+        """Count what a call was, and what it cost."""
+        state = self._states.get(step)
+        if state is None or state.plan is None:
+            return
+        is_plan = outcome in (piloted.PLAN, piloted.ESCALATED)
+        with self._lock:
+            row = self._outcomes.setdefault((step, state.served_attempt), ["", 0.0, 0])
+            row[0] += outcome
+            if outcome != piloted.TODAY:
+                row[1], row[2] = row[1] + usd, row[2] + 1
+            self._ran.setdefault(key, {})[step] = is_plan
+            while len(self._ran) > REMEMBERED:
+                self._ran.popitem(last=False)
+
+    def is_same(self, one: Message, other: Message) -> bool:
+        """Return whether two answers are the same."""
+        return self._same(one, other)
+
+    def passes(self, messages: Any, answer: Message) -> bool:
+        """Return whether the application accepts an answer."""
+        return self.settings.check is not None and bool(self.settings.check(messages, answer))
+
+    def write(self, call: Mapping[str, Any]) -> None:
+        """Keep a call that the gateway has passed on, in the recorder's form."""
+        with suppress(Exception):  # nothing that is only noted may fail a call that was answered
+            for logged in calls_of({MARK: 1, **call}, ""):
+                self.recorded(logged)
+                usd = dollars_of(logged)
+                self.counted(step_of(logged).key, logged.request, piloted.TODAY, usd or 0.0)
+
+    def feedback(self, run: str, score: float) -> None:
+        """Count what somebody says of the answer of a request, in [0, 1]: from .5 on it is right. Once for each request.
+
+        Args:
+            run: The request among those of all tenants.
+            score: See above.
+        """
+        with self._lock:
+            for step, is_plan in self._ran.pop(run, {}).items():
+                state = self._states.get(step)
+                if state is not None and state.plan is not None:
+                    right, wrong = (
+                        (piloted.PLAN_RIGHT, piloted.PLAN_WRONG) if is_plan else (piloted.TODAY_RIGHT, piloted.TODAY_WRONG)
+                    )
+                    row = self._outcomes.setdefault((step, state.served_attempt), ["", 0.0, 0])
+                    row[0] += right if score >= 0.5 else wrong
+
+    # -- the threads -------------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Write what was recorded, and read what has changed. What fails is tried again at the next look."""
+        self._looks += 1
+        try:
+            self._write_waiting()
+            self._read()
+            self._has_failed = False
+        except VineLMError as error:
+            self._said(error)
+        except Exception as error:  # its words may hold a prompt
+            self._said(ConfigError(f"unexpected {type(error).__name__}"))
+
+    def _said(self, error: VineLMError) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            _LOG.warning("autopilot: %s: calls go on as before, and are not counted", error)
+
+    def _write_waiting(self) -> None:
+        store = self._store
+        if store is None:
+            return
+        while self._calls:
+            self._settle(self._calls.popleft())
+        due = []
+        for place, (looked, _, row) in list(self._settling.items()):
+            if self._looks - looked < SETTLED_S and len(self._settling) <= MOST_WAITING:
+                break
+            due.append(row)
+            del self._settling[place]
+        with self._lock:
+            outcomes, self._outcomes = self._outcomes, {}
+        try:
+            with store.together():
+                if due:
+                    ReplayRows(store).add_units(due)
+                if outcomes:
+                    ServedRows(store).add(self._served_row(*one) for one in outcomes.items())
+        except StoreError:
+            with self._lock:
+                for place, (letters, usd, calls) in outcomes.items():
+                    row = self._outcomes.setdefault(place, ["", 0.0, 0])
+                    row[0], row[1], row[2] = letters + row[0], row[1] + usd, row[2] + calls
+            raise
+
+    def _served_row(self, place: tuple[str, int], found: list[Any]) -> dict[str, Any]:
+        step, attempt = place
+        letters, usd, calls = found
+        state = self._states.get(step)
+        usual = 0.0 if state is None else state.today_usd
+        return {
+            "step": step, "attempt": attempt, "day": today_utc(), "outcomes": letters, "usd": usd,
+            "saved_usd": calls * usual - usd,
+        }  # fmt: skip
+
+    def _settle(self, call: LoggedCall) -> None:
+        """Draw one call of a request for each step: the one with the smallest number."""
+        usd = dollars_of(call)
+        if not call.answer or call.error is not None or not call.messages or usd is None:
+            return
+        step = step_of(call)
+        state = self._states.get(step.key)
+        if state is not None and (not state.wants_units or call.model != state.today):
+            return
+        drawn, place = number_of(f"{call.request}\0{call.call}"), (step.key, call.request)
+        known = self._settling.pop(place, None)
+        if known is None:
+            row = {**row_of(call, step, usd), "weight": 1}
+        else:
+            row = {**row_of(call, step, usd), "weight": known[2]["weight"]} if drawn < known[1] else known[2]
+            row["weight"], drawn = row["weight"] + 1, min(drawn, known[1])
+        self._settling[place] = [self._looks, drawn, row]
+
+    def _read(self) -> None:
+        store = self._store
+        if store is None:
+            return
+        rows = ReplayRows(store)
+        if rows.is_new:
+            self._made_tables()
+            return
+        self._states = {key: StepState.of(found) for key, found in rows.notes().get("steps", {}).items()}
+
+    def _go_on(self) -> None:
+        """Pilot for a round, if no other process does."""
+        try:
+            with self._turn:
+                if self._pilot is not None or self._hold():
+                    assert self._pilot is not None
+                    self._pilot.round()
+        except VineLMError as error:
+            self._said(error)
+        except Exception as error:
+            self._said(ConfigError(f"unexpected {type(error).__name__}"))
+
+    def _hold(self) -> bool:
+        """Become the pilot; False while another process is."""
+        store = self._opened()
+        held = ExitStack()
+        held.callback(store.close)
+        try:
+            held.enter_context(store.exclusive())
+            if ReplayRows(store).is_new:
+                held.close()
+                return False
+            self._pilot = Pilot(store, self._models.catalog, self._models.backends, self.settings)
+        except StoreError:
+            held.close()
+            return False
+        except BaseException:
+            held.close()
+            raise
+        self._held = held
+        return True

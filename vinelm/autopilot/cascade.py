@@ -1,0 +1,227 @@
+"""The chat model of a step that runs a proven plan: models in order, and today's where they do not decide."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, closing
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from pydantic import Field
+
+from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, achunks, chunks, name_model
+from vinelm.backends.remote.meter import chunk_of
+from vinelm.errors import CallError, InputError
+from vinelm.replay.formats.chat import answer_of
+from vinelm.replay.plans import AnswerPlan, PlanStep
+from vinelm.replay.same import Message, message_of
+
+FAILURES = (CallError, InputError, NotImplementedError)
+"""After which today's model answers: a failed call, and a call that the model does not take."""
+
+
+class PlanCall:
+    """What a :class:`CascadeModel` does: the plan, and how its models are made and compared.
+
+    Attributes:
+        answered_by: The entry whose answer the caller got; "" before.
+
+    Args:
+        plan: Which models are asked.
+        today: The entry of today's model.
+        make: Makes the chat model of an entry, for this invocation.
+        is_same: Whether two answers are the same.
+        passes: Whether the application accepts an answer to a prompt; None where no plan asks.
+        ended: Told once a call has been answered: whether today's model had to.
+    """
+
+    def __init__(
+        self,
+        plan: AnswerPlan,
+        today: str,
+        *,
+        make: Callable[[str], BaseChatModel],
+        is_same: Callable[[Message, Message], bool],
+        passes: Callable[[Any, Message], bool] | None,
+        ended: Callable[[bool], None],
+    ) -> None:
+        self.plan, self.today, self.make = plan, today, make
+        self._is_same, self._passes, self._ended = is_same, passes, ended
+        self.answered_by = ""
+
+    def deciding(self, messages: list[BaseMessage]) -> Deciding:
+        """Return what decides about one call."""
+        return Deciding(self, messages)
+
+    def end(self, model: str) -> None:
+        """Note whose answer the caller gets; "" for today's model."""
+        self.answered_by = model or self.today
+        self._ended(not model)
+
+
+class Deciding:
+    """One call of a plan: what its models have said so far, and what comes next."""
+
+    def __init__(self, call: PlanCall, messages: list[BaseMessage]) -> None:
+        self._call, self._prompt = call, messages
+        self.results: dict[str, ChatResult | None] = {}
+
+    def next(self) -> PlanStep:
+        """Return what the plan does next; where answers cannot be compared, today's model answers."""
+        try:
+            has_answered = {model: result is not None for model, result in self.results.items()}
+            return self._call.plan.step(has_answered, self._agree, self._accepts)
+        except Exception:  # comparing is the owner's own function, perhaps, and the request must go on
+            return PlanStep("today")
+
+    def _agree(self, one: str, other: str) -> bool:
+        return self._call._is_same(self._said(one), self._said(other))
+
+    def _accepts(self, model: str) -> bool:
+        passes = self._call._passes
+        return passes is not None and bool(passes([one.model_dump() for one in self._prompt], self._said(model)))
+
+    def _said(self, model: str) -> Message:
+        result = self.results[model]
+        assert result is not None
+        return message_of(answer_of(result.generations[0].message.model_dump()) or {})
+
+
+class CascadeModel(DelegatingChatModel):
+    """Answers by a proven plan. Tools and schemas are converted for each model that is asked. Spends money.
+
+    Today's model answers where the plan's models fail, do not agree or do not pass. A plan of one model streams; what several
+    have to decide is given at once.
+    """
+
+    binding: Any = Field(default=None, exclude=True, repr=False)
+    """The :class:`PlanCall`."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "vinelm-plan"
+
+    @property
+    def answered_by(self) -> str:
+        """The entry whose answer the last caller got; "" before."""
+        call: PlanCall = self.binding
+        return call.answered_by
+
+    def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
+        call: PlanCall = self.binding
+        return Attempt(call.make(call.today), options)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        call: PlanCall = self.binding
+        deciding, options = call.deciding(messages), {**kwargs, "stop": stop}
+        while (step := deciding.next()).what == "ask":
+            try:
+                deciding.results[step.model] = self._asked(step.model, messages, options)
+            except FAILURES:
+                deciding.results[step.model] = None
+        result = deciding.results.get(step.model) or self._asked(call.today, messages, options)
+        return self._taken(step, result)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        call: PlanCall = self.binding
+        deciding, options = call.deciding(messages), {**kwargs, "stop": stop}
+        while (step := deciding.next()).what == "ask":
+            try:
+                deciding.results[step.model] = await self._aasked(step.model, messages, options)
+            except FAILURES:
+                deciding.results[step.model] = None
+        result = deciding.results.get(step.model) or await self._aasked(call.today, messages, options)
+        return self._taken(step, result)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        call: PlanCall = self.binding
+        options = {**kwargs, "stop": stop}
+        if call.plan.kind != "alone":
+            yield chunk_of(self._generate(messages, stop, **kwargs))
+            return
+        for model in (*call.plan.models, call.today):
+            is_begun = False
+            try:
+                attempt = Attempt(call.make(model), options)
+                with closing(chunks(attempt.model, messages, attempt.options)) as answer:
+                    for chunk in answer:
+                        if not is_begun:
+                            self._begun(model, chunk, attempt.model)
+                        is_begun = True
+                        yield chunk
+                return
+            except FAILURES:
+                if is_begun or model == call.today:
+                    raise
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        call: PlanCall = self.binding
+        options = {**kwargs, "stop": stop}
+        if call.plan.kind != "alone":
+            yield chunk_of(await self._agenerate(messages, stop, **kwargs))
+            return
+        for model in (*call.plan.models, call.today):
+            is_begun = False
+            try:
+                attempt = Attempt(call.make(model), options)
+                async with aclosing(achunks(attempt.model, messages, attempt.options)) as answer:
+                    async for chunk in answer:
+                        if not is_begun:
+                            self._begun(model, chunk, attempt.model)
+                        is_begun = True
+                        yield chunk
+                return
+            except FAILURES:
+                if is_begun or model == call.today:
+                    raise
+
+    def _asked(self, model: str, messages: list[BaseMessage], options: Mapping[str, Any]) -> ChatResult:
+        call: PlanCall = self.binding
+        attempt = Attempt(call.make(model), options)
+        result = attempt.model._generate(messages, **attempt.options)
+        name_model(result.generations[0], attempt.model)
+        return result
+
+    async def _aasked(self, model: str, messages: list[BaseMessage], options: Mapping[str, Any]) -> ChatResult:
+        call: PlanCall = self.binding
+        attempt = Attempt(call.make(model), options)
+        result = await attempt.model._agenerate(messages, **attempt.options)
+        name_model(result.generations[0], attempt.model)
+        return result
+
+    def _taken(self, step: PlanStep, result: ChatResult) -> ChatResult:
+        call: PlanCall = self.binding
+        call.end(step.model if step.what == "take" else "")
+        return result
+
+    def _begun(self, model: str, chunk: ChatGenerationChunk, chat: BaseChatModel) -> None:
+        call: PlanCall = self.binding
+        name_model(chunk, chat)
+        call.end("" if model == call.today else model)

@@ -1,0 +1,329 @@
+"""The pilot of a service: the one process that asks cheaper models, proves plans and raises them. Spends money."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from vinelm.autopilot.raising import HOLDOUT, Raising
+from vinelm.autopilot.settings import PilotSettings
+from vinelm.autopilot.state import StepState, plain
+from vinelm.catalog import Catalog
+from vinelm.plans.assignment import place_of
+from vinelm.proof import Ended
+from vinelm.replay.asking import Asker
+from vinelm.replay.bill import StepBill
+from vinelm.replay.kept import Kept, ReplayUnit, number_of
+from vinelm.replay.plans import Follower, PlanAnswer
+from vinelm.replay.replaying import CHOOSING, ReplayRun, StepRun
+from vinelm.replay.same import Sameness
+from vinelm.requests.protocols import Backend
+from vinelm.traces import ObservationStore
+from vinelm.traces.served import piloted
+from vinelm.traces.served.piloted import ServedRows
+
+MOST_UNITS = 4000
+"""Recorded calls of an attempt that prove, at most."""
+LEAST_SAVED = 0.2
+"""Of a step's dollars, for the first plan."""
+MORE_SAVED = 0.08
+"""While a plan serves, others are proven that save so much more."""
+LABELS_KEPT = 0.5
+"""Of the labels that are left when a plan is proven: the part that the search for a better one may have."""
+AGAIN_AFTER = 2000
+"""Recorded calls after an attempt that proved nothing, before the next one."""
+SEED = 0
+_LOG = logging.getLogger("vinelm")
+
+
+def today_utc() -> int:
+    """Return the UTC day, counted from 1970."""
+    return int(time.time() // 86_400.0)
+
+
+class Pilot:
+    """Goes on in rounds: each takes what the processes of the service have recorded since, and notes how it stands.
+
+    A round asks models within the day's dollars; every call's upper bound is durable before the call, and everything that was
+    decided is in the store when a round ends, so that whoever pilots next goes on from there.
+
+    Args:
+        store: Open and held (:meth:`~vinelm.traces.ObservationStore.exclusive`).
+        catalog: The models.
+        backends: By provider.
+        settings: What the owner allows.
+        day: Returns the UTC day.
+    """
+
+    def __init__(
+        self,
+        store: ObservationStore,
+        catalog: Catalog,
+        backends: Mapping[str, Backend],
+        settings: PilotSettings,
+        *,
+        day: Callable[[], int] = today_utc,
+    ) -> None:
+        self.kept, self.served = Kept(store), ServedRows(store)
+        self.catalog, self.settings, self._backends, self._day = catalog, settings, backends, day
+        self.same: Sameness = settings.sameness()
+        self.follower = Follower(self.kept, self.same, settings.check)
+        self.notes: dict[str, Any] = {"attempt": 0, "steps": {}, "catalog": "", **self.kept.rows.notes()}
+        self.steps = {key: StepState.of(found) for key, found in self.notes["steps"].items()}
+        self._raisings: dict[str, Raising] = {}
+        self._read_to = 0
+        self._asker: Asker | None = None
+        self._asker_day = -1
+        self._seen: Any = None
+        if (known := catalog_digest(catalog)) != self.notes["catalog"]:
+            if self.notes["catalog"]:  # other models or prices: what was found about plans need not hold
+                for state in self.steps.values():
+                    self._begin(state, "the catalog has changed")
+            self.notes["catalog"] = known
+
+    def close(self) -> None:
+        """Give back what asks."""
+        if self._asker is not None:
+            self._asker.close()
+
+    def round(self) -> bool:
+        """Take what has come, and note how everything stands; False if nothing has come."""
+        before = max(self.kept.units, default=0)
+        self.kept.load_units()
+        seen = (max(self.kept.units, default=0), self.served.last_id(), len(self.kept.rows.labels()), self._day())
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        for unit in self.kept.units.values():
+            if unit.unit_id > before or unit.step not in self.steps:
+                self.steps.setdefault(unit.step, StepState(unit.title, unit.model, labels=self.settings.labels))
+        self._count_served()
+        self._search()
+        self._note()
+        return True
+
+    # -- money -------------------------------------------------------------------------------------------------------------
+
+    def _asking(self) -> Asker:
+        """What asks, within the dollars of the day: those of days before stay spent, and are not given again."""
+        day = self._day()
+        if self._asker is None or self._asker_day != day:
+            self.close()
+            spent = Asker(self.kept, self.catalog, budget_usd=1e18, backends=self._backends)
+            if self.notes.get("day") != day:
+                self.notes |= {"day": day, "before_usd": spent.spent_usd}
+                self._note()
+            spent.close()
+            budget = self.notes["before_usd"] + self.settings.shadow_usd_per_day
+            self._asker = Asker(
+                self.kept, self.catalog, budget_usd=budget, workers=self.settings.workers, backends=self._backends
+            )
+            self._asker_day = day
+        return self._asker
+
+    # -- what is proven ------------------------------------------------------------------------------------------------------
+
+    def _run_of(self, work: ReplayRun, key: str, state: StepState) -> StepRun | None:
+        """The step as a replay has it: the units of the attempt, in the order in which they came; None if nothing is to do."""
+        units = [unit for unit in self.kept.of_step(key) if unit.unit_id > state.since and unit.model == state.today]
+        if state.ended:
+            state.wants_units = state.plan is not None or len(units) < AGAIN_AFTER  # a plan is compared with today's model
+            if state.plan is None and len(units) >= AGAIN_AFTER and self._labels_left():
+                self._begin(state, "")
+            return None
+        if state.chosen:
+            chosen = [unit for unit in units if unit.unit_id <= state.chosen]
+            units = chosen + [unit for unit in units if unit.unit_id > max(state.race_since, state.chosen)][:MOST_UNITS]
+        state.wants_units = state.plan is not None or len(units) < CHOOSING + MOST_UNITS
+        if not units:
+            return None
+        bill = StepBill(key, state.title, is_named=key.startswith("name:"))
+        bill.models = Counter({state.today: len(units)})
+        state.today_usd = sum(unit.cost_usd for unit in units) / len(units)
+        bill.calls, bill.cost_usd = len(units), sum(unit.cost_usd for unit in units)
+        run = work.study(bill, None, units, is_stream=True)
+        run.dropped = dict(state.dropped)
+        run.labels, run.least_saved = state.labels, self._least_saved(state)
+        if state.candidates:
+            work.take_up(run, {"candidates": state.candidates, "dropped": state.dropped, "labels": state.labels})
+        return run
+
+    def _least_saved(self, state: StepState) -> float:
+        return LEAST_SAVED if state.plan is None else min(state.saved + MORE_SAVED, 0.99)
+
+    def _labels_left(self) -> int:
+        answered = {label["question_id"] for label in self.kept.rows.labels()}
+        return max(self.settings.labels - len(answered), 0)
+
+    def _search(self) -> None:
+        """Ask, choose and race, as far as what has come allows."""
+        asker = self._asking()
+        work = ReplayRun(
+            self.kept, asker, self.catalog, self.same, self.follower, budget_usd=max(asker.spent_usd + asker.left_usd, 1e-9),
+            max_loss=self.settings.max_loss, labels=self._labels_left(), seed=SEED, with_check=self.settings.check is not None,
+            workers=self.settings.workers, show_text=False, on_line=lambda line: None, is_simulated=False, again=False,
+            judge=None, asked=frozenset(self.settings.models or self.catalog), days={}, choosing_share=1.0, alpha=self.settings.alpha,
+        )  # fmt: skip
+        runs = []
+        for key, state in self.steps.items():
+            run = self._run_of(work, key, state)
+            if run is None:
+                continue
+            runs.append(run)
+            if not run.models:
+                self._end(state, "no model of the catalog would save a fifth of its dollars")
+                continue
+            if not state.candidates:
+                self._choose(work, run, state)
+            if state.candidates:
+                self._race(work, run, state)
+        work.open_questions(runs)
+
+    def _choose(self, work: ReplayRun, run: StepRun, state: StepState) -> None:
+        """Ask the models what has come, and choose the plans to race once there is enough."""
+        if not state.chosen:
+            work.explore([run])
+            state.dropped = dict(run.dropped)
+            asked = [(unit, model) for model in run.live() for unit in run.units[:CHOOSING]]
+            if len(run.units) < CHOOSING or not all(work.asker.is_known(unit, model) for unit, model in asked):
+                return  # calls have yet to come, or the dollars of another day
+            state.chosen = state.race_since = run.units[CHOOSING - 1].unit_id
+        labels = self._labels_left()
+        labels = labels if state.plan is None else int(LABELS_KEPT * labels)
+        work.choose([run], labels)
+        if not run.candidates:
+            self._end(state, "nothing cheaper can be proven within the labels that are left")
+            return
+        self.notes["attempt"] += 1
+        run.labels = labels
+        state.attempt, state.labels = self.notes["attempt"], labels
+        state.candidates = [[one.name, one.saved, one.differing] for one in run.candidates]
+        self._note()  # before any of them is told a label
+
+    def _race(self, work: ReplayRun, run: StepRun, state: StepState) -> None:
+        work.ask_in_turn([work.race(run, state.attempt)])
+        assert run.race is not None
+        end = run.race.next()
+        if not isinstance(end, Ended) or end.reason == "requests":
+            return
+        if end.reason != "proven":
+            why = f"{state.labels} labels have proven nothing" if end.reason == "labels" else "nothing can be proven any more"
+            self._end(state, why)
+            return
+        at = next(one for one in run.race.standings() if one.candidate == end.candidate)
+        plan = run.plans[at.candidate]
+        done: list[tuple[ReplayUnit, PlanAnswer]] = work.followed(plan, run.units[: run.choosing + at.requests])
+        state.below, state.plan, state.saved, state.proven = state.plan, plain(plan), at.saved, at.proven
+        state.escalated = None if plan.kind == "alone" else [sum(one.model is None for _, one in done), len(done)]
+        state.differing = [at.differing, at.requests]
+        state.served_attempt, state.served_since, state.level = state.attempt, self.served.last_id(), 0
+        self._raisings[run.bill.key] = self._raising(state)
+        state.share = self._raisings[run.bill.key].share
+        # The next attempt is for plans that save more, on calls that come from now on; what has chosen chooses again.
+        state.candidates, state.race_since = [], max(self.kept.units)
+        run.open = []
+        _LOG.warning("autopilot: step %s: proven: %s, which saves %.0f %%", state.title, at.candidate, 100 * at.saved)
+
+    # -- what serves ----------------------------------------------------------------------------------------------------------
+
+    def _raising(self, state: StepState) -> Raising:
+        ones = None if state.escalated is None else (state.escalated[0], state.escalated[1])
+        return Raising(self.settings.max_loss, ones, (state.differing[0], state.differing[1]))
+
+    def _count_served(self) -> None:
+        """Count what the processes have served since the last round; a pilot that has just begun counts from the proof on."""
+        for row in self.served.after(self._read_to):
+            self._read_to = row["served_id"]
+            state = self.steps.get(row["step"])
+            if state is None or state.plan is None or row["attempt"] != state.served_attempt:
+                continue
+            if row["served_id"] <= state.served_since:
+                continue
+            raising = self._raisings.get(row["step"])
+            if raising is None:
+                raising = self._raisings[row["step"]] = self._raising(state)
+            for letter in row["outcomes"]:
+                _COUNTED[letter](raising)
+        for key, state in self.steps.items():
+            if state.plan is None:
+                continue
+            raising = self._raisings.get(key)
+            if raising is None:
+                raising = self._raisings[key] = self._raising(state)
+            state.level, state.share = raising.level, raising.share
+            if raising.alarm is not None:
+                self._begin(state, raising.alarm)
+            else:
+                self._compare(key, state)
+
+    def _compare(self, key: str, state: StepState) -> None:
+        """Ask the plan a sample of what today's model has answered meanwhile, and count whether it differs."""
+        plan = state.plan_of("plan")
+        if plan is None or state.share <= 0.0:
+            return
+        chance = HOLDOUT / max(1.0 - state.share, HOLDOUT)
+        done = self.notes.setdefault("compared", {})
+        last = max(done.get(key, 0), state.race_since)
+        outcomes = ""
+        for unit in self.kept.of_step(key):
+            if unit.unit_id <= last or unit.model != state.today:
+                continue
+            if place_of(f"compared:{unit.unit_id}") < chance:
+                found = self.follower.follow(plan, unit, self._asking().is_known)
+                while isinstance(found, str):
+                    if not self._asking().ask([(unit, found)]):
+                        break
+                    found = self.follower.follow(plan, unit, self._asking().is_known)
+                if isinstance(found, str):
+                    break  # the dollars of the day are spent: it is asked tomorrow
+                outcomes += piloted.SAME if self.follower.is_same(unit, found) else piloted.DIFFERENT
+            done[key] = unit.unit_id
+        if outcomes:
+            row = {"step": key, "attempt": state.served_attempt, "day": self._day(), "outcomes": outcomes}
+            self.served.add([{**row, "usd": 0.0, "saved_usd": 0.0}])
+
+    def _end(self, state: StepState, why: str) -> None:
+        """End an attempt that has proven nothing; a plan that serves goes on."""
+        state.ended, state.candidates = why, []
+        if state.plan is None:
+            state.since, state.chosen = max(self.kept.units, default=0), 0
+
+    def _begin(self, state: StepState, why: str) -> None:
+        """Go back to today's model, and begin with calls that come from now on."""
+        if why and state.plan is not None:
+            day = datetime.fromtimestamp(self._day() * 86_400.0, UTC).date().isoformat()
+            state.alarms.append([day, why])
+            _LOG.warning("autopilot: step %s runs today's model again: %s", state.title, why)
+        kept = StepState(state.title, state.today, since=max(self.kept.units, default=0), labels=self.settings.labels)
+        kept.alarms = state.alarms[-20:]
+        state.__dict__.update(kept.__dict__)
+        key = next(name for name, one in self.steps.items() if one is state)
+        self._raisings.pop(key, None)
+
+    def _note(self) -> None:
+        self.notes["steps"] = {key: state.to_dict() for key, state in self.steps.items()}
+        self.kept.rows.note(self.notes)
+
+
+_COUNTED: Mapping[str, Callable[[Raising], None]] = {
+    piloted.TODAY: lambda one: one.ran_as_today(),
+    piloted.BELOW: lambda one: one.ran_as_today(),
+    piloted.PLAN: lambda one: one.served(has_escalated=False),
+    piloted.ESCALATED: lambda one: one.served(has_escalated=True),
+    piloted.SAME: lambda one: one.compared(is_same=True),
+    piloted.DIFFERENT: lambda one: one.compared(is_same=False),
+    piloted.PLAN_RIGHT: lambda one: one.feedback(is_plan=True, score=1.0),
+    piloted.PLAN_WRONG: lambda one: one.feedback(is_plan=True, score=0.0),
+    piloted.TODAY_RIGHT: lambda one: one.feedback(is_plan=False, score=1.0),
+    piloted.TODAY_WRONG: lambda one: one.feedback(is_plan=False, score=0.0),
+}
+
+
+def catalog_digest(catalog: Catalog) -> str:
+    """Return what tells catalogs apart: their models, addresses and prices."""
+    return f"{number_of(json.dumps(catalog.to_dict(), sort_keys=True, default=str)):032x}"

@@ -1,0 +1,163 @@
+"""The chat models of a service under an autopilot: calls of today's model are recorded, and proven plans run in their place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+from uuid import uuid4
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+
+from vinelm.autopilot.cascade import CascadeModel, PlanCall
+from vinelm.autopilot.state import Part, StepState
+from vinelm.backends.base import bound_instance
+from vinelm.clock import Clock
+from vinelm.replay.formats.call import LoggedCall
+from vinelm.replay.formats.chat import answer_of, format_of, messages_of, settings_of, tools_of
+from vinelm.replay.same import Message
+from vinelm.requests.protocols import CallContext, ChatModelSource
+from vinelm.rows.observation import Usage
+from vinelm.traces.served import piloted
+
+BY_PROMPT = "prompt:"
+"""Begins the name of a stage that only its prompts tell apart."""
+
+
+def step_key(stage: str) -> str:
+    """Return the key of a stage's step, as :func:`~vinelm.replay.steps.step_of` gives it."""
+    return stage if stage.startswith(BY_PROMPT) else f"name:{stage}"
+
+
+class Watches(Protocol):
+    """What records calls and knows the plans. No method raises, and none waits for the store."""
+
+    def state_of(self, step: str) -> StepState | None:
+        """Return the step as it stands; None for one that is not known yet."""
+
+    def part_of(self, state: StepState, key: str) -> Part:
+        """Return what a request runs."""
+
+    def recorded(self, call: LoggedCall) -> None:
+        """Keep a call of today's model."""
+
+    def counted(self, step: str, key: str, outcome: str, usd: float) -> None:
+        """Count what a call was, and what it cost."""
+
+    def is_same(self, one: Message, other: Message) -> bool:
+        """Return whether two answers are the same; may raise what the owner's function raises."""
+
+    def passes(self, messages: Any, answer: Message) -> bool:
+        """Return whether the application accepts an answer; may raise what its function raises."""
+
+
+class WatchedModels:
+    """A :class:`~vinelm.requests.protocols.ChatModelSource` around another one.
+
+    Args:
+        models: Makes the chat models.
+        watch: See :class:`Watches`.
+    """
+
+    def __init__(self, models: ChatModelSource, watch: Watches) -> None:
+        self._models, self._watch = models, watch
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what only the source inside has."""
+        return getattr(self._models, name)
+
+    @property
+    def catalog(self) -> Any:
+        """The models that it can make."""
+        return self._models.catalog
+
+    @property
+    def is_virtual_time(self) -> bool:
+        """True if latencies pass on the request's clock."""
+        return self._models.is_virtual_time
+
+    def new_clock(self) -> Clock:
+        """Return the clock of a new run."""
+        return self._models.new_clock()
+
+    def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
+        """Return the chat model of an invocation: that of the plan which its request was drawn for, or today's, watched."""
+        watch, step = self._watch, step_key(call.stage)
+        state = watch.state_of(step)
+        if state is not None and name != state.today:
+            return self._models.chat_model(name, call, limits)
+        part: Part = "today" if state is None else watch.part_of(state, call.key)
+        plan = None if state is None else state.plan_of(part)
+        if plan is None or not all(model in self.catalog for model in plan.models):
+            if state is not None and not (state.wants_units or state.plan):
+                return self._models.chat_model(name, call, limits)
+            return self._models.chat_model(name, self._watched(call, step, name), limits)
+        spent: list[float] = []
+
+        def used(usage: Usage) -> None:
+            spent.append(usage.cost_usd)
+            call.on_usage(usage)
+
+        def ended(is_todays: bool) -> None:
+            outcome = piloted.BELOW if part == "below" else piloted.ESCALATED if is_todays else piloted.PLAN
+            watch.counted(step, call.key, outcome, sum(spent))
+
+        inner = replace(call, on_usage=used)
+
+        def make(model: str) -> BaseChatModel:
+            return self._models.chat_model(model, inner, limits)
+
+        return bound_instance(
+            CascadeModel, PlanCall(plan, name, make=make, is_same=watch.is_same, passes=watch.passes, ended=ended)
+        )
+
+    def _watched(self, call: CallContext, step: str, name: str) -> CallContext:
+        """The call, with ears for what is asked, answered and paid."""
+        watch, heard = self._watch, call.on_exchange
+        usages: list[Usage] = []
+
+        def used(usage: Usage) -> None:
+            usages.append(usage)
+            call.on_usage(usage)
+
+        def exchanged(messages: Sequence[BaseMessage], answer: AIMessage | None, asked: Mapping[str, Any]) -> None:
+            if heard is not None:
+                heard(messages, answer, asked)
+            usage = usages[-1] if usages else None
+            if usage is None or usage.failure is not None or answer is None:
+                return
+            _guarded(lambda: watch.counted(step, call.key, piloted.TODAY, usage.cost_usd))
+            _guarded(lambda: watch.recorded(_logged(call, messages, answer, asked, usage)))
+
+        return replace(call, on_usage=used, on_exchange=exchanged)
+
+
+def _guarded(tell: Callable[[], None]) -> None:
+    """Nothing that is only noted may fail a call that was answered."""
+    try:
+        tell()
+    except Exception:
+        return
+
+
+def _logged(
+    call: CallContext, messages: Sequence[BaseMessage], answer: AIMessage, asked: Mapping[str, Any], usage: Usage
+) -> LoggedCall:
+    return LoggedCall(
+        request=call.key,
+        call=uuid4().hex,
+        step="" if call.stage.startswith(BY_PROMPT) else call.stage,
+        model=call.prefix[-1],
+        messages=messages_of([message.model_dump() for message in messages]),
+        answer=answer_of(answer.model_dump()),
+        tools=tools_of(asked.get("tools")),
+        response_format=format_of(asked),
+        settings=settings_of(asked),
+        started_at=time.time(),
+        seconds=usage.latency_s,
+        tokens_in=usage.tokens_in,
+        tokens_out=usage.tokens_out,
+        cost_usd=usage.cost_usd,
+    )
