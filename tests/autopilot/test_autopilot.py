@@ -4,55 +4,13 @@ import os
 import stat
 
 import pytest
+from kit.worlds.piloted import Service, equal
 from kit.worlds.replays import answered, differs, models, truth, wrong
-from langgraph.graph import END, START, StateGraph
-from typing_extensions import TypedDict
 
 from vinelm import VineLM
 from vinelm.autopilot import Autopilot
 from vinelm.autopilot import autopilot as threads
 from vinelm.errors import ConfigError
-
-
-class State(TypedDict, total=False):
-    number: int
-    label: str
-
-
-def equal(number):
-    return truth(number).upper() + "."
-
-
-class Service:
-    """An application of one step, whose autopilot looks at its store when it is told to."""
-
-    def __init__(self, path, catalog, **options):
-        self.pilot = Autopilot(path, **{"max_loss": 3.0, "shadow_usd_per_day": 50.0, "every_s": 3600.0, **options})
-        self.vine = VineLM(catalog, autopilot=self.pilot)
-        graph = StateGraph(State)
-
-        def grade(state: State, model):
-            return {"label": model.invoke([("user", f"Question {state['number']}")]).content}
-
-        graph.add_node("grade", self.vine.stage("grade", grade, default="big"))
-        graph.add_edge(START, "grade")
-        graph.add_edge("grade", END)
-        self.app = graph.compile()
-
-    def ask(self, numbers):
-        return [
-            self.app.invoke({"number": number}, context=self.vine.context(request_id=f"r{number}"))["label"]
-            for number in numbers
-        ]
-
-    def look(self):
-        """What the two threads do now and then."""
-        self.pilot._look()
-        self.pilot._looks += threads.SETTLED_S
-        self.pilot._look()
-        self.pilot._go_on()
-        self.pilot._look()
-        return self.pilot.state_of("name:grade")
 
 
 @pytest.fixture
@@ -66,6 +24,15 @@ def serve(tmp_path):
     yield begin
     for one in made:
         one.vine.close()
+
+
+def by(rules, name):
+    """A model that answers by the rule that is there at the time."""
+
+    def answer(number):
+        return rules[name](number)
+
+    return answer
 
 
 def test_a_model_that_answers_the_same_is_proven_and_raised_without_a_label(serve, tmp_path):
@@ -108,7 +75,7 @@ def test_nothing_is_served_that_loses_and_persons_say_so(serve, tmp_path):
 
 def test_a_plan_that_changes_goes_back(serve):
     rules = {"nano": equal}
-    catalog = models(nano=lambda number: rules["nano"](number), big=truth)
+    catalog = models(nano=by(rules, "nano"), big=truth)
     service = serve(catalog)
     service.ask(range(420))
     service.look()
@@ -117,7 +84,7 @@ def test_a_plan_that_changes_goes_back(serve):
         service.ask(range(start, start + 200))
         state = service.look()
     assert state.share == 0.95
-    rules["nano"] = lambda number: wrong(number)
+    rules["nano"] = wrong
     before = state
     for start in range(10_000, 14_000, 400):
         service.ask(range(start, start + 400))
@@ -177,7 +144,7 @@ def test_two_processes_have_one_pilot(serve):
 
 def test_a_cheap_model_that_fails_is_no_failure_of_the_request(serve):
     rules = {"nano": equal}
-    service = serve(models(nano=lambda number: rules["nano"](number), big=truth))
+    service = serve(models(nano=by(rules, "nano"), big=truth))
     service.ask(range(420))
     service.look()
     service.look()

@@ -21,7 +21,7 @@ MAY_IMPORT["api"] = set(MAY_IMPORT)
 MAY_IMPORT["running"] = MAY_IMPORT["scaffold"] = MAY_IMPORT["api"] | {"api"}
 MAY_IMPORT["batches"] = MAY_IMPORT["verdicts"] = MAY_IMPORT["replay"] = MAY_IMPORT["running"] | {"running"}
 MAY_IMPORT["reports"] = MAY_IMPORT["batches"] | {"batches", "verdicts", "replay"}
-MAY_IMPORT["gateway"] = MAY_IMPORT["replay"] | {"replay"}
+MAY_IMPORT["autopilot"] = MAY_IMPORT["gateway"] = MAY_IMPORT["replay"] | {"replay"}
 MAY_IMPORT["demo"] = MAY_IMPORT["reports"] | {"reports"}
 MAY_IMPORT["trying"] = MAY_IMPORT["demo"] | {"scaffold"}
 MAY_IMPORT["cli"] = MAY_IMPORT["trying"] | {"demo", "gateway", "trying"}

@@ -23,6 +23,10 @@ LEAVES = {
         ["vinelm/gateway", "vinelm/cli/commands/gateway.py", "vinelm/cli/commands/keys.py"],
         {"vinelm/cli/main.py": '"gateway", "keys", '},
     ),
+    "autopilot": (
+        ["vinelm/autopilot", "vinelm/cli/commands/autopilot.py"],
+        {"vinelm/cli/main.py": '"autopilot", '},
+    ),
     "batch": (
         ["vinelm/batches", "vinelm/cli/commands/batch.py", "vinelm/reports/batch_page.py"],
         {"vinelm/cli/main.py": '"batch", ', "vinelm/__init__.pyi": BATCH_NAMES},

@@ -124,7 +124,7 @@ class Autopilot:
         self._has_failed = False
         self._pid = os.getpid()
 
-    # -- beside a service --------------------------------------------------------------------------------------------------
+    # -- beside a service ----------------------------------------------------------------------------------------------
 
     def around(self, models: ModelResolver) -> WatchedModels:
         """Begin, and return what makes the chat models from now on. Of one service only.
@@ -197,7 +197,7 @@ class Autopilot:
         atexit.unregister(self.close)
         return not self._calls
 
-    # -- on the way of a request: nothing here raises or waits for the store ----------------------------------------------------
+    # -- on the way of a request: nothing here raises or waits for the store -----------------------------------------------
 
     def state_of(self, step: str) -> StepState | None:
         """Return the step as it stands; None for one that is not known yet."""
@@ -261,7 +261,7 @@ class Autopilot:
                     row = self._outcomes.setdefault((step, state.served_attempt), ["", 0.0, 0])
                     row[0] += right if score >= 0.5 else wrong
 
-    # -- the threads -------------------------------------------------------------------------------------------------------------
+    # -- the threads ---------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
         """Write what was recorded, and read what has changed. What fails is tried again at the next look."""

@@ -114,11 +114,9 @@ class Pilot:
         day = self._day()
         if self._asker is None or self._asker_day != day:
             self.close()
-            spent = Asker(self.kept, self.catalog, budget_usd=1e18, backends=self._backends)
             if self.notes.get("day") != day:
-                self.notes |= {"day": day, "before_usd": spent.spent_usd}
+                self.notes |= {"day": day, "before_usd": self.kept.store.committed_usd()}
                 self._note()
-            spent.close()
             budget = self.notes["before_usd"] + self.settings.shadow_usd_per_day
             self._asker = Asker(
                 self.kept, self.catalog, budget_usd=budget, workers=self.settings.workers, backends=self._backends
@@ -167,7 +165,8 @@ class Pilot:
             self.kept, asker, self.catalog, self.same, self.follower, budget_usd=max(asker.spent_usd + asker.left_usd, 1e-9),
             max_loss=self.settings.max_loss, labels=self._labels_left(), seed=SEED, with_check=self.settings.check is not None,
             workers=self.settings.workers, show_text=False, on_line=lambda line: None, is_simulated=False, again=False,
-            judge=None, asked=frozenset(self.settings.models or self.catalog), days={}, choosing_share=1.0, alpha=self.settings.alpha,
+            judge=None, asked=frozenset(self.settings.models or self.catalog), days={}, choosing_share=1.0,
+            alpha=self.settings.alpha,
         )  # fmt: skip
         runs = []
         for key, state in self.steps.items():

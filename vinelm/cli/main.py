@@ -29,7 +29,7 @@ SECTIONS = {
     "Begin": ("replay", "label", "demo", "try", "check"),
     "Measure": ("profile", "estimate", "store"),
     "Decide": ("plan", "evaluate", "verify", "report"),
-    "Serve": ("gateway", "keys", "batch", "drift"),
+    "Serve": ("gateway", "keys", "autopilot", "batch", "drift"),
     "Advanced": ("init", "engine", "fleet", "tools"),
 }
 """The subcommands by what they are for, as the help shows them."""
@@ -45,7 +45,7 @@ OLD = {
     "calibrate": "engine calibrate",
 }
 """Names that work and are not shown, and what they stand for."""
-GROUPS = ("keys", "store", "engine", "fleet", "tools")
+GROUPS = ("keys", "autopilot", "store", "engine", "fleet", "tools")
 """The subcommands that have subcommands of their own."""
 _APART: set[Callable[..., Any]] = set()
 """Functions of commands that run with stdout apart."""

@@ -176,6 +176,7 @@ class Exchange:
             pieces = self._wired(answering, binding, address)
         async with aclosing(pieces):
             async for data in pieces:
+                self._entry = getattr(answering, "answered_by", "") or self._entry  # of several models of a proven plan
                 if self._is_stream and self._upstream is None:
                     await self._begin(200, _EVENTS, {})
                     if data:
@@ -289,35 +290,39 @@ class Exchange:
     # -- the record --------------------------------------------------------------------------------------------------------
 
     def _record(self, started_at: float, seconds: float, why: str | None) -> None:
-        record = self._file
-        if record is None:
+        record, beside = self._file, self._vine.autopilot
+        if beside is not None and (self._upstream is None or why is not None):
+            beside = None  # what is no provider's own answer, the autopilot has seen itself
+        if record is None and beside is None:
             return
         call, usage = self._call, self.usages[-1] if self.usages else None
         model = self._vine.catalog[self._entry] if self._entry else None
         tokens = usage_of(self._answer.usage)
         is_known = usage is not None and not usage.tokens_estimated
         answer = self._answer.message if why is None else None
-        record.write(
-            {
-                "request": scoped(call.request.name, (call.request.context.configurable or {}).get("tenant", "")),
-                "call": uuid4().hex,
-                "step": call.title,
-                "model": self._answer.model if model is None else model.model_id,
-                "provider": "" if model is None else model.provider,
-                "messages": call.form.messages(call.body),
-                "tools": tools_of(call.body.get("tools")),
-                "response_format": call.form.response_format(call.body),
-                "settings": settings_of(call.body),
-                "started_at": started_at,
-                "seconds": seconds,
-                "answer": answer,
-                "tokens_in": tokens.tokens_in,
-                "tokens_out": tokens.tokens_out,
-                "cached_tokens": tokens.cached,
-                "cost_usd": usage.cost_usd if usage is not None and is_known else None,
-                "error": why,
-            }
-        )
+        found = {
+            "request": scoped(call.request.name, (call.request.context.configurable or {}).get("tenant", "")),
+            "call": uuid4().hex,
+            "step": call.title,
+            "model": self._answer.model if model is None else model.model_id,
+            "provider": "" if model is None else model.provider,
+            "messages": call.form.messages(call.body),
+            "tools": tools_of(call.body.get("tools")),
+            "response_format": call.form.response_format(call.body),
+            "settings": settings_of(call.body),
+            "started_at": started_at,
+            "seconds": seconds,
+            "answer": answer,
+            "tokens_in": tokens.tokens_in,
+            "tokens_out": tokens.tokens_out,
+            "cached_tokens": tokens.cached,
+            "cost_usd": usage.cost_usd if usage is not None and is_known else None,
+            "error": why,
+        }
+        if record is not None:
+            record.write(found)
+        if beside is not None:
+            beside.write(found | {"model": self._entry})
 
 
 class SingleAttempt:

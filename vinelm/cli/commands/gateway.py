@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import click
 from vinelm.cli.console import say
 from vinelm.cli.inputs import objective_in
 from vinelm.cli.options import flag, objective_options, option
-from vinelm.cli.quantities import Count
+from vinelm.cli.quantities import POINTS, USD, Count
 from vinelm.cli.waiting import held
 from vinelm.errors import ConfigError
 
@@ -39,6 +39,10 @@ RECORD_FILE = "calls.jsonl"
 )
 @option("--evidence DB", "Store of the rows of planned requests, for `vinelm drift`.", Path)
 @flag("--allow-unproven", "Serve the plan to all requests, proven or not.")
+@option("--autopilot DB", "Prove cheaper models while it serves, and run them: the store that keeps everything.")
+@option("--max-loss POINTS", "With --autopilot: what a step may lose [default: 1].", POINTS)
+@option("--shadow-usd-per-day USD", "With --autopilot: most dollars a day for asking recorded prompts [default: 2].", USD)
+@option("--labels N", "With --autopilot: questions that persons will answer, in all [default: 100].", Count())
 @objective_options
 def command(
     *,
@@ -52,6 +56,10 @@ def command(
     steps: tuple[str, ...],
     evidence: Path | None,
     allow_unproven: bool,
+    autopilot: str | None,
+    max_loss: float | None,
+    shadow_usd_per_day: float | None,
+    labels: int | None,
     **given: Any,
 ) -> None:
     """Answer OpenAI's chat completions on http://HOST:PORT/v1, for every client that knows a base_url.
@@ -62,6 +70,9 @@ def command(
     A step is named by the model (vinelm/NAME) or by the header x-vinelm-step; else the beginning of its system prompt tells it
     apart. Calls with the same x-vinelm-request are one request, for caps per request and for plans; x-vinelm-objective is a
     JSON object. Without an objective the plan is the one that its verdict is about.
+
+    With --autopilot cheaper models of the catalog are asked the recorded prompts, and those that are proven to lose less than
+    --max-loss serve, under watch: `vinelm label DB` answers its questions, `vinelm autopilot status DB` says how it stands.
 
     With keys (`vinelm keys add NAME`) every caller needs one. Keys of providers stay here, in the variables that the catalog
     names. Ctrl-C finishes the calls under way. Spends money.
@@ -92,7 +103,11 @@ def command(
         if keys is not None:  # who names a file wants callers to need a key
             raise ConfigError(f"--keys {keys}: there is no key in it: `vinelm keys add NAME --keys {keys}` makes one")
         book = None
-    vine = VineLM(_models(models), trie=trie, evidence=evidence, allow_unproven=allow_unproven, fallback=trie is not None)
+    asked = {"max_loss": max_loss, "shadow_usd_per_day": shadow_usd_per_day, "labels": labels}
+    vine = VineLM(
+        _models(models), trie=trie, evidence=evidence, allow_unproven=allow_unproven, fallback=trie is not None,
+        autopilot=_autopilot(autopilot, {name: value for name, value in asked.items() if value is not None}),
+    )  # fmt: skip
     gateway = Gateway(vine, keys=book, record=None if no_record else record, objective=objective, steps=_named(steps))
     if trie is not None:
         vine.watch()
@@ -107,11 +122,25 @@ def command(
         say(f"Models: {', '.join(vine.catalog)}.")
         if vine.template is not None:
             say(f"Steps of {trie}: {', '.join(stage.name for stage in vine.template.stages)}.")
+        if autopilot is not None:
+            say(f"Cheaper models are proven beside it: vinelm autopilot status {autopilot}")
         if not no_record:
             say(f"Calls are written to {record}, with their prompts: vinelm replay {record} --dry-run")
 
     with held():
         serve(gateway, host, port, on_listening=listening)
+
+
+def _autopilot(store: str | None, asked: Mapping[str, Any]) -> Any:
+    if store is None:
+        if asked:
+            name = next(iter(asked)).replace("_", "-")
+            raise ConfigError(f"--{name} has no effect without --autopilot DB: name its store, or leave it out")
+        return None
+    from vinelm.autopilot import Autopilot
+
+    points = {"max_loss": 100.0 * asked["max_loss"]} if "max_loss" in asked else {}
+    return Autopilot(store, **{**asked, **points})
 
 
 def _models(named: str) -> Any:

@@ -1,0 +1,152 @@
+"""How an autopilot stands, read from its store: what runs where, what is proven, what was saved, which questions wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vinelm.autopilot.autopilot import WORKFLOW
+from vinelm.autopilot.pilot import today_utc
+from vinelm.autopilot.raising import LEVELS
+from vinelm.autopilot.state import StepState
+from vinelm.errors import StoreError
+from vinelm.replay.plans import AnswerPlan
+from vinelm.traces import ObservationStore
+from vinelm.traces.databases.address import address_of
+from vinelm.traces.served.piloted import ServedRows
+from vinelm.traces.served.replayed import ReplayRows
+
+MONTH = 30
+"""Days."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepStatus:
+    """A step.
+
+    Attributes:
+        step: Its name.
+        today: The entry that answers without an autopilot.
+        recorded: Calls that were recorded of it.
+        says: How it stands, in a few words.
+        plan: What is proven; None if nothing is.
+        share: Share of new requests that the plan serves.
+        saves: Share of the step's dollars that it saves, by its proof.
+        proven: The smallest loss that its proof excludes, a fraction.
+        usd, saved_usd: Dollars of what plans have served in the last 30 days, and what today's model would have cost besides.
+        waiting: Questions that wait for persons.
+        alarms: Days and reasons for which plans went back.
+    """
+
+    step: str
+    today: str
+    recorded: int
+    says: str
+    plan: str | None
+    share: float
+    saves: float
+    proven: float | None
+    usd: float
+    saved_usd: float
+    waiting: int
+    alarms: list[list[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PilotStatus:
+    """An autopilot.
+
+    Attributes:
+        steps: Those that have been called.
+        learning_usd: Dollars that recorded prompts have cost, calls of unknown outcome at their upper bound.
+        today_usd: Those of them of the UTC day on which it asked last.
+        saved_usd: Dollars saved in the last 30 days, learning not counted.
+        waiting: Questions that wait for persons.
+        answered: Questions that persons have answered.
+        attempts: Proofs that were begun.
+        is_simulated: Whether a model is simulated.
+    """
+
+    steps: list[StepStatus]
+    learning_usd: float
+    today_usd: float
+    saved_usd: float
+    waiting: int
+    answered: int
+    attempts: int
+    is_simulated: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self)
+
+
+def status_of(path: str | Path) -> PilotStatus:
+    """Read how an autopilot stands, whether or not its service runs.
+
+    Raises:
+        StoreError: There is no store, or it is something else.
+    """
+    address = address_of(path)
+    if isinstance(address, Path) and not address.exists():
+        raise StoreError(f"{path}: no such store: VineLM(models, autopilot=Autopilot({str(path)!r})) makes one")
+    with ObservationStore.open(address) as store:
+        if store.identity.workflow != WORKFLOW:
+            raise StoreError(f"{path}: is no store of an autopilot", code="other-file")
+        rows = ReplayRows(store)
+        notes = {} if rows.is_new else rows.notes()
+        units = [] if rows.is_new else rows.units()
+        questions = [] if rows.is_new else rows.questions()
+        labels = [] if rows.is_new else rows.labels()
+        saved = {} if rows.is_new else ServedRows(store).saved(today_utc() - MONTH + 1)
+        spent = store.committed_usd()
+        identity = store.identity
+    step_of, recorded = {unit["unit_id"]: unit["step"] for unit in units}, Counter(unit["step"] for unit in units)
+    waiting = Counter(step_of[one["unit_id"]] for one in questions if one["is_open"])
+    steps = [
+        _step(StepState.of(found), recorded[key], saved.get(key, (0.0, 0.0)), waiting[key])
+        for key, found in notes.get("steps", {}).items()
+    ]
+    return PilotStatus(
+        steps=steps,
+        learning_usd=spent,
+        today_usd=max(spent - notes.get("before_usd", 0.0), 0.0),
+        saved_usd=sum(one.saved_usd for one in steps),
+        waiting=waiting.total(),
+        answered=len({label["question_id"] for label in labels}),
+        attempts=notes.get("attempt", 0),
+        is_simulated=identity.is_simulated,
+    )
+
+
+def _step(state: StepState, recorded: int, money: tuple[float, float], waiting: int) -> StepStatus:
+    plan = state.plan_of("plan")
+    return StepStatus(
+        step=state.title,
+        today=state.today,
+        recorded=recorded,
+        says=_says(state, plan, waiting),
+        plan=None if plan is None else plan.name,
+        share=state.share,
+        saves=state.saved,
+        proven=state.proven,
+        usd=money[0],
+        saved_usd=money[1],
+        waiting=waiting,
+        alarms=state.alarms,
+    )
+
+
+def _says(state: StepState, plan: AnswerPlan | None, waiting: int) -> str:
+    if plan is not None:
+        level = "all but the 5 % that are compared" if state.share == LEVELS[-1] else f"{100 * state.share:g} %"
+        return f"serves {level}"
+    if waiting:
+        return "waits for answers to questions"
+    if state.ended:
+        return f"today's model: {state.ended}"
+    if state.candidates:
+        return f"proves {len(state.candidates)} {'plans' if len(state.candidates) > 1 else 'plan'}"
+    return "records, and asks cheaper models"
