@@ -174,3 +174,66 @@ def test_an_autopilot_goes_with_no_trie_and_serves_one_service(tmp_path, serve):
         VineLM(models(nano=equal, big=truth), autopilot=service.pilot)
     with pytest.raises(ConfigError, match="mode"):
         VineLM(models(nano=equal, big=truth), autopilot=Autopilot(tmp_path / "b.db"), mode="observe")
+
+
+def proven(serve, **options):
+    """A service whose plan serves nearly all requests."""
+    service = serve(models(nano=equal, big=truth), **options)
+    service.ask(range(420))
+    service.look()
+    service.look()
+    for start in range(1000, 1800, 200):
+        service.ask(range(start, start + 200))
+        state = service.look()
+    assert state.share == 0.95
+    return service
+
+
+def test_other_prices_and_a_smaller_loss_begin_again(serve):
+    proven(serve).vine.close()
+    dearer = serve(models(0.0015, nano=equal, big=truth))
+    state = dearer.look()
+    assert state.plan is None
+    assert "in the catalog has changed" in state.alarms[-1][1]
+    dearer.vine.close()
+
+
+def test_what_was_proven_for_three_points_does_not_serve_where_one_may_be_lost(serve):
+    proven(serve).vine.close()
+    stricter = serve(models(nano=equal, big=truth), max_loss=1.0)
+    assert stricter.look().plan is None
+
+
+def test_where_nobody_would_hear_an_alarm_todays_model_runs(serve):
+    service = proven(serve)
+    numbers = range(3000, 3100)
+    assert service.ask(numbers) != [truth(number) for number in numbers]
+    service.pilot._piloted_at -= 100 * 36_000.0
+    assert service.ask(range(4000, 4100)) == [truth(number) for number in range(4000, 4100)]
+    service.pilot._piloted_at += 100 * 36_000.0
+    service.pilot._pid += 1  # as in a fork, which has no threads
+    assert service.ask(range(5000, 5100)) == [truth(number) for number in range(5000, 5100)]
+    service.pilot._pid -= 1
+
+
+def test_a_clock_that_is_set_back_gives_no_second_budget(serve):
+    service = serve(models(nano=equal, big=truth), shadow_usd_per_day=0.05)
+    service.ask(range(200))
+    service.look()
+    pilot = service.pilot._pilot
+    day = threads.today_utc()
+    for turn in range(4):
+        pilot._day = lambda turn=turn: day - turn % 2
+        service.ask(range(1000 + 20 * turn, 1020 + 20 * turn))
+        service.look()
+    assert pilot._asking().spent_usd <= 0.05
+
+
+def test_feedback_sends_a_plan_back(serve):
+    service = proven(serve)
+    for number in range(10_000, 10_600):
+        (said,) = service.ask([number])
+        service.vine.feedback(f"r{number}", said == truth(number))
+    state = service.look()
+    assert state.plan is None
+    assert state.alarms[-1][1] == "fewer of its answers are right"

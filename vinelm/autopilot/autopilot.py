@@ -5,12 +5,13 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any, cast
+from typing import Any
 
 from vinelm.api.draws import Draws
 from vinelm.autopilot.pilot import Pilot, today_utc
@@ -40,6 +41,8 @@ ALPHA = 0.05
 LABELS = 100
 EVERY_S = 1.0
 """Seconds between two looks at the store: what is recorded is written, and what has changed is read."""
+STALE_S, STALE_LOOKS = 120.0, 20.0
+"""Where nobody has piloted for so many seconds, and looks, requests run today's model: no alarm would be heard."""
 MOST_WAITING = 10_000
 """Calls that wait to be written; further ones are left out."""
 SETTLED_S = 20
@@ -123,6 +126,7 @@ class Autopilot:
         self._looks = 0
         self._has_failed = False
         self._pid = os.getpid()
+        self._piloted_at = 0.0
 
     # -- beside a service ----------------------------------------------------------------------------------------------
 
@@ -205,13 +209,19 @@ class Autopilot:
 
     def part_of(self, state: StepState, key: str) -> Part:
         """Return what a request runs: the same for all of its calls, as long as the shares are."""
-        if state.plan is None or self._draws is None:
+        if state.plan is None or self._draws is None or self._is_cut_off:
             return "today"
-        return cast("Part", state.assignment().of(self._draws.key("autopilot", "request", "", key)))
+        return state.assignment().of(self._draws.key("autopilot", "request", "", key))
+
+    @property
+    def _is_cut_off(self) -> bool:
+        """Whether nobody would hear an alarm: in a fork, which has no threads, and where the store or its pilot is gone."""
+        return os.getpid() != self._pid or time.time() - self._piloted_at > max(STALE_S, STALE_LOOKS * self._every_s)
 
     def recorded(self, call: LoggedCall) -> None:
         """Keep a call of today's model."""
-        self._calls.append(call)
+        if os.getpid() == self._pid:
+            self._calls.append(call)
 
     def counted(self, step: str, key: str, outcome: str, usd: float) -> None:
         """Count what a call was, and what it cost."""
@@ -302,8 +312,8 @@ class Autopilot:
                     ServedRows(store).add(self._served_row(*one) for one in outcomes.items())
         except StoreError:
             with self._lock:
-                for place, (letters, usd, calls) in outcomes.items():
-                    row = self._outcomes.setdefault(place, ["", 0.0, 0])
+                for counted, (letters, usd, calls) in outcomes.items():
+                    row = self._outcomes.setdefault(counted, ["", 0.0, 0])
                     row[0], row[1], row[2] = letters + row[0], row[1] + usd, row[2] + calls
             raise
 
@@ -343,7 +353,9 @@ class Autopilot:
         if rows.is_new:
             self._made_tables()
             return
-        self._states = {key: StepState.of(found) for key, found in rows.notes().get("steps", {}).items()}
+        notes = rows.notes()
+        self._states = {key: StepState.of(found) for key, found in notes.get("steps", {}).items()}
+        self._piloted_at = notes.get("piloted_at", 0.0)
 
     def _go_on(self) -> None:
         """Pilot for a round, if no other process does."""

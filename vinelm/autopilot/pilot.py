@@ -38,6 +38,8 @@ LABELS_KEPT = 0.5
 AGAIN_AFTER = 2000
 """Recorded calls after an attempt that proved nothing, before the next one."""
 SEED = 0
+BEAT_S = 20.0
+"""Seconds after which it is noted that somebody pilots, whether or not anything has come."""
 _LOG = logging.getLogger("vinelm")
 
 
@@ -73,18 +75,16 @@ class Pilot:
         self.catalog, self.settings, self._backends, self._day = catalog, settings, backends, day
         self.same: Sameness = settings.sameness()
         self.follower = Follower(self.kept, self.same, settings.check)
-        self.notes: dict[str, Any] = {"attempt": 0, "steps": {}, "catalog": "", **self.kept.rows.notes()}
+        self.notes: dict[str, Any] = {"attempt": 0, "steps": {}, "day": -1, **self.kept.rows.notes()}
         self.steps = {key: StepState.of(found) for key, found in self.notes["steps"].items()}
         self._raisings: dict[str, Raising] = {}
         self._read_to = 0
         self._asker: Asker | None = None
         self._asker_day = -1
         self._seen: Any = None
-        if (known := catalog_digest(catalog)) != self.notes["catalog"]:
-            if self.notes["catalog"]:  # other models or prices: what was found about plans need not hold
-                for state in self.steps.values():
-                    self._begin(state, "the catalog has changed")
-            self.notes["catalog"] = known
+        entries = {entry.name: entry_digest(entry) for entry in catalog.entries}
+        for state in self.steps.values():
+            self._compare_entries(state, entries)
 
     def close(self) -> None:
         """Give back what asks."""
@@ -95,26 +95,47 @@ class Pilot:
         """Take what has come, and note how everything stands; False if nothing has come."""
         before = max(self.kept.units, default=0)
         self.kept.load_units()
+        self._beat()
         seen = (max(self.kept.units, default=0), self.served.last_id(), len(self.kept.rows.labels()), self._day())
         if seen == self._seen:
             return False
         self._seen = seen
         for unit in self.kept.units.values():
             if unit.unit_id > before or unit.step not in self.steps:
-                self.steps.setdefault(unit.step, StepState(unit.title, unit.model, labels=self.settings.labels))
+                new = StepState(unit.title, unit.model, labels=self.settings.labels)
+                new.entries = {entry.name: entry_digest(entry) for entry in self.catalog.entries}
+                self.steps.setdefault(unit.step, new)
         self._count_served()
         self._search()
         self._note()
         return True
 
+    def _compare_entries(self, state: StepState, entries: Mapping[str, str]) -> None:
+        """Begin anew where prices, addresses or what may be lost have changed since a plan was proven, or a model has come."""
+        plans = [one for one in (state.plan, state.below) if one is not None]
+        served = {state.today, *(model for plan in plans for model in plan["models"])}
+        changed = [model for model in served if model in state.entries and entries.get(model) != state.entries[model]]
+        if plans and changed:
+            self._begin(state, f"the entry of {changed[0]} in the catalog has changed")
+        elif plans and (state.proven or 1.0) > self.settings.max_loss:
+            self._begin(state, f"it is proven to lose less than {100 * (state.proven or 1.0):g} points only")
+        elif not plans and state.ended and entries.keys() - state.entries.keys():
+            self._begin(state, "")
+        state.entries = dict(entries)
+
+    def _beat(self) -> None:
+        """Note that somebody pilots: the other processes serve plans only as long as an alarm would be heard."""
+        if time.time() - self.notes.get("piloted_at", 0.0) > BEAT_S:
+            self._note()
+
     # -- money -------------------------------------------------------------------------------------------------------------
 
     def _asking(self) -> Asker:
         """What asks, within the dollars of the day: those of days before stay spent, and are not given again."""
-        day = self._day()
+        day = max(self._day(), self.notes["day"])  # a clock that is set back opens no second day
         if self._asker is None or self._asker_day != day:
             self.close()
-            if self.notes.get("day") != day:
+            if self.notes["day"] < day:
                 self.notes |= {"day": day, "before_usd": self.kept.store.committed_usd()}
                 self._note()
             budget = self.notes["before_usd"] + self.settings.shadow_usd_per_day
@@ -299,13 +320,13 @@ class Pilot:
             state.alarms.append([day, why])
             _LOG.warning("autopilot: step %s runs today's model again: %s", state.title, why)
         kept = StepState(state.title, state.today, since=max(self.kept.units, default=0), labels=self.settings.labels)
-        kept.alarms = state.alarms[-20:]
+        kept.alarms, kept.entries = state.alarms[-20:], state.entries
         state.__dict__.update(kept.__dict__)
         key = next(name for name, one in self.steps.items() if one is state)
         self._raisings.pop(key, None)
 
     def _note(self) -> None:
-        self.notes["steps"] = {key: state.to_dict() for key, state in self.steps.items()}
+        self.notes |= {"steps": {key: state.to_dict() for key, state in self.steps.items()}, "piloted_at": time.time()}
         self.kept.rows.note(self.notes)
 
 
@@ -323,6 +344,6 @@ _COUNTED: Mapping[str, Callable[[Raising], None]] = {
 }
 
 
-def catalog_digest(catalog: Catalog) -> str:
-    """Return what tells catalogs apart: their models, addresses and prices."""
-    return f"{number_of(json.dumps(catalog.to_dict(), sort_keys=True, default=str)):032x}"
+def entry_digest(entry: Any) -> str:
+    """Return what tells an entry of the catalog from what it was: its model, address and prices."""
+    return f"{number_of(json.dumps(entry.model_dump(mode='json'), sort_keys=True, default=str)):032x}"

@@ -38,6 +38,7 @@ class StepState:
         saved: Share of the step's dollars that it saves, by its proof.
         today_usd: Dollars of a call of today's model, the mean.
         proven: The smallest loss that its proof excludes, a fraction.
+        entries: By model of the catalog: a digest of its entry, with its address and prices, as it was last seen.
         escalated, differing: What its proof has seen of it: how many of how many.
         wants_units: Whether calls of today's model are to be recorded.
         alarms: Why plans went back to today's model: the day and the reason.
@@ -62,6 +63,7 @@ class StepState:
     saved: float = 0.0
     today_usd: float = 0.0
     proven: float | None = None
+    entries: dict[str, str] = field(default_factory=dict)
     escalated: list[int] | None = None
     differing: list[int] = field(default_factory=lambda: [0, 0])
     wants_units: bool = True

@@ -22,7 +22,7 @@ class Service:
     """An application of one step, whose autopilot looks at its store when it is told to."""
 
     def __init__(self, path, catalog, **options):
-        self.pilot = Autopilot(path, **{"max_loss": 3.0, "shadow_usd_per_day": 50.0, "every_s": 3600.0, **options})
+        self.pilot = Autopilot(path, **{"max_loss": 3.0, "shadow_usd_per_day": 50.0, "every_s": 36_000.0, **options})
         self.vine = VineLM(catalog, autopilot=self.pilot)
         graph = StateGraph(State)
 

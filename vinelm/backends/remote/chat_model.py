@@ -710,7 +710,7 @@ class _Account:
         """The options of the call, and what the chat model inside has set that decides its answers."""
         request, given = self._request, self._bound.inner.given
         found = {name: setting_of(given, name) for name in ("temperature", "top_p", "seed", "reasoning_effort")}
-        found |= request.options | ({"stop": request.stop} if request.stop else {})
+        found |= {**request.options, "stop": request.stop or None}
         if request.is_limit_asked:
             found["max_tokens"] = request.limit
         return {name: one for name, one in found.items() if one is not None and name not in request.dropped}
