@@ -786,7 +786,7 @@ class ReplayRun:
             "such a mix; if that is not a random sample of what is served, export as much of each day"
         )
 
-    def _of_judge(self, step: _Step, at: Standing) -> str:
+    def _of_judge(self, step: StepRun, at: Standing) -> str:
         """What the judge was worth in a step."""
         units, begins = {unit.unit_id for unit in step.units}, f"{self.judge} on "
         said = [answer for (unit, name), answer in self.kept.answers.items() if unit in units and name.startswith(begins)]
