@@ -35,7 +35,7 @@ LEVELS = (
     ("api",),
     ("running", "scaffold"),
     ("verdicts", "batches", "replay"),
-    ("reports", "gateway"),
+    ("reports", "gateway", "autopilot"),
     ("demo", "trying"),
     ("cli",),
 )

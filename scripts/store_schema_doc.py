@@ -12,6 +12,7 @@ from sqlalchemy import Table
 from vinelm.traces.databases import schema
 from vinelm.traces.served.answers import answers, equal_calls
 from vinelm.traces.served.kept_calls import kept_calls
+from vinelm.traces.served.piloted import served as piloted
 from vinelm.traces.served.replayed import compared, labels, questions, units
 from vinelm.traces.served.served_requests import served
 from vinelm.traces.served.served_store import feedback
@@ -26,8 +27,8 @@ HEAD = f"""# The observation store
 
 One SQLite file (WAL, `synchronous=FULL`) per workflow. Schema version {schema.SCHEMA_VERSION}:
 a file of another version is refused in one line. Unknown values are NULL, never 0.
-No table holds API keys. `vinelm replay` keeps prompts and answers in plain text, and so does a profile of requests without
-labels, as persons are asked about them (`replay_units`, `compared_answers`). A batch keeps answers. Other rows have answers
+No table holds API keys. `vinelm replay` and an autopilot keep prompts and answers in plain text, and so does a profile of requests
+without labels, as persons are asked about them (`replay_units`, `compared_answers`). A batch keeps answers. Other rows have answers
 only if the workflow asks for it (`answer=`). Checkpoints hold the workflow's own state.
 
 ```
@@ -114,6 +115,7 @@ def page() -> str:
         questions,
         labels,
         compared,
+        piloted,
     )
     tables = (*schema.metadata.tables.values(), *others)
     return "\n".join([HEAD, *(line for table in tables for line in section(table))])

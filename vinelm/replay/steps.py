@@ -21,7 +21,7 @@ class CallStep(NamedTuple):
 
     Attributes:
         key: The same for all of its calls.
-        title: Its name, or the first words of its system prompt.
+        title: Its name, or the first words of its system prompt, or the name of the schema that is asked for.
         is_named: Whether the trace names it.
     """
 
@@ -38,14 +38,11 @@ def step_of(call: LoggedCall) -> CallStep:
     tools = sorted(str(_name(one)) for one in call.tools)
     form = call.response_format or {}
     schema = form.get("json_schema")
-    parts = [
-        re.sub(r"\d+", "0", system[:_READ_CHARS]),
-        *tools,
-        str(schema.get("name") if isinstance(schema, Mapping) else form.get("type")),
-    ]
+    named = schema.get("name") if isinstance(schema, Mapping) else None
+    parts = [re.sub(r"\d+", "0", system[:_READ_CHARS]), *tools, str(named if isinstance(schema, Mapping) else form.get("type"))]
     digest = hashlib.blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()
     title = system if len(system) <= TITLE_CHARS else f"{system[:TITLE_CHARS].rsplit(' ', 1)[0]}..."
-    return CallStep(f"prompt:{digest}", title or NO_SYSTEM, False)
+    return CallStep(f"prompt:{digest}", title or str(named or NO_SYSTEM)[:TITLE_CHARS], False)
 
 
 def _said(message: Mapping[str, Any]) -> str:
