@@ -110,6 +110,12 @@ class CascadeModel(DelegatingChatModel):
         call: PlanCall = self.binding
         return call.answered_by
 
+    @property
+    def todays(self) -> BaseChatModel:
+        """Today's model, for a caller whose form of a call no other model takes."""
+        call: PlanCall = self.binding
+        return call.make(call.today)
+
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
         call: PlanCall = self.binding
         return Attempt(call.make(call.today), options)

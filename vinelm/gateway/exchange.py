@@ -144,6 +144,8 @@ class Exchange:
         """Answer with the chosen model; with another one where it fails before the client has seen anything, and may."""
         while True:
             answering: BaseChatModel = scope.answering
+            if self._call.form is RESPONSES_FORM:  # which a plan of several models does not speak
+                answering = getattr(answering, "todays", answering)
             self._entry, self._answer, self._upstream = scope.path[-1], self._call.form.answer(), None
             kept: list[bytes] = []
             try:
