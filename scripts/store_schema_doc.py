@@ -27,9 +27,9 @@ HEAD = f"""# The observation store
 
 One SQLite file (WAL, `synchronous=FULL`) per workflow. Schema version {schema.SCHEMA_VERSION}:
 a file of another version is refused in one line. Unknown values are NULL, never 0.
-No table holds API keys. `vinelm replay` and an autopilot keep prompts and answers in plain text, and so does a profile of requests
-without labels, as persons are asked about them (`replay_units`, `compared_answers`). A batch keeps answers. Other rows have answers
-only if the workflow asks for it (`answer=`). Checkpoints hold the workflow's own state.
+No table holds API keys. `vinelm replay` and an autopilot keep prompts and answers in plain text, and so does a profile of
+requests without labels, as persons are asked about them (`replay_units`, `compared_answers`). A batch keeps answers. Other
+rows have answers only if the workflow asks for it (`answer=`). Checkpoints hold the workflow's own state.
 
 ```
 vinelm profile nl2sql --limit 60 --coverage 0.2 --quiet   # a store to look at, with simulated models

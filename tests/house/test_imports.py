@@ -24,7 +24,7 @@ MAY_IMPORT["reports"] = MAY_IMPORT["batches"] | {"batches", "verdicts", "replay"
 MAY_IMPORT["autopilot"] = MAY_IMPORT["gateway"] = MAY_IMPORT["replay"] | {"replay"}
 MAY_IMPORT["demo"] = MAY_IMPORT["reports"] | {"reports"}
 MAY_IMPORT["trying"] = MAY_IMPORT["demo"] | {"scaffold"}
-MAY_IMPORT["cli"] = MAY_IMPORT["trying"] | {"demo", "gateway", "trying"}
+MAY_IMPORT["cli"] = MAY_IMPORT["trying"] | {"demo", "gateway", "autopilot", "trying"}
 CONFINED = {
     "sqlalchemy": ("vinelm.traces",),
     "click": ("vinelm.cli",),

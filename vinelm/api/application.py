@@ -116,7 +116,7 @@ class VineLM(VineInterface, LongRunning):
             "values" of arguments and results; the store then has the user's messages, too.
         tool_store: the store to which the calls of all tools are written, off the request path: its path, created if it does
             not exist. ``vinelm tools mine`` reads it. By default none are kept.
-        autopilot: learns beside the service which cheaper models may run, and serves what it has proven
+        autopilot: learns while the service runs which cheaper models may run, and serves what it has proven
             (:class:`vinelm.autopilot.Autopilot`).
     """
 

@@ -1,4 +1,4 @@
-"""``Autopilot``: what a service is given, the threads beside it, and what it says of itself."""
+"""``Autopilot``: what a service is given, its threads, and what it says of itself."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ ALPHA = 0.05
 LABELS = 100
 EVERY_S = 1.0
 """Seconds between two looks at the store: what is recorded is written, and what has changed is read."""
+SAID_EVERY_S = 60.0
+"""Seconds between two lines of the log that say that the store cannot be used."""
 STALE_S, STALE_LOOKS = 120.0, 20.0
 """Where nobody has piloted for so many seconds, and looks, requests run today's model: no alarm would be heard."""
 MOST_WAITING = 10_000
@@ -56,7 +58,7 @@ class Autopilot:
     """Lets a service move to cheaper models by itself: nothing is served that is not proven, and what is served is watched.
 
     Hand it to :class:`~vinelm.VineLM`, or to the gateway. What runs today goes on running. The calls of each step are recorded
-    in ``store``; cheaper models of the catalog are asked the recorded prompts, beside the service and within a day's dollars;
+    in ``store``; cheaper models of the catalog are asked the recorded prompts, apart from requests and within a day's dollars;
     where their answers differ from today's, questions wait for ``vinelm label STORE``. A plan that is proven to lose less than
     ``max_loss`` serves 5, 25, then 95 % of the requests. It goes back at an alarm: it escalates more or less often than in its
     proof, it differs more or less often on the 5 % that still run today's model, or feedback shows it to be worse. Several
@@ -124,11 +126,11 @@ class Autopilot:
         self._pilot: Pilot | None = None
         self._held = ExitStack()
         self._looks = 0
-        self._has_failed = False
+        self._said_s = -SAID_EVERY_S
         self._pid = os.getpid()
         self._piloted_at = 0.0
 
-    # -- beside a service ----------------------------------------------------------------------------------------------
+    # -- with a service ----------------------------------------------------------------------------------------------
 
     def around(self, models: ModelResolver) -> WatchedModels:
         """Begin, and return what makes the chat models from now on. Of one service only.
@@ -279,16 +281,16 @@ class Autopilot:
         try:
             self._write_waiting()
             self._read()
-            self._has_failed = False
         except VineLMError as error:
             self._said(error)
         except Exception as error:  # its words may hold a prompt
             self._said(ConfigError(f"unexpected {type(error).__name__}"))
 
     def _said(self, error: VineLMError) -> None:
-        if not self._has_failed:
-            self._has_failed = True
-            _LOG.warning("autopilot: %s: calls go on as before, and are not counted", error)
+        now_s = time.monotonic()
+        if now_s - self._said_s > SAID_EVERY_S:
+            self._said_s = now_s
+            _LOG.warning("autopilot: %s: calls go on, and are counted once it can be used", error)
 
     def _write_waiting(self) -> None:
         store = self._store
@@ -296,18 +298,17 @@ class Autopilot:
             return
         while self._calls:
             self._settle(self._calls.popleft())
-        due = []
-        for place, (looked, _, row) in list(self._settling.items()):
-            if self._looks - looked < SETTLED_S and len(self._settling) <= MOST_WAITING:
+        places = []
+        for place, (looked, _, _) in self._settling.items():
+            if self._looks - looked < SETTLED_S and len(self._settling) - len(places) <= MOST_WAITING:
                 break
-            due.append(row)
-            del self._settling[place]
+            places.append(place)
         with self._lock:
             outcomes, self._outcomes = self._outcomes, {}
         try:
             with store.together():
-                if due:
-                    ReplayRows(store).add_units(due)
+                if places:
+                    ReplayRows(store).add_units([self._settling[place][2] for place in places])
                 if outcomes:
                     ServedRows(store).add(self._served_row(*one) for one in outcomes.items())
         except StoreError:
@@ -316,6 +317,8 @@ class Autopilot:
                     row = self._outcomes.setdefault(counted, ["", 0.0, 0])
                     row[0], row[1], row[2] = letters + row[0], row[1] + usd, row[2] + calls
             raise
+        for place in places:
+            del self._settling[place]
 
     def _served_row(self, place: tuple[str, int], found: list[Any]) -> dict[str, Any]:
         step, attempt = place
@@ -371,14 +374,16 @@ class Autopilot:
 
     def _hold(self) -> bool:
         """Become the pilot; False while another process is."""
-        store = self._opened()
+        store = self._store
+        if store is None:
+            return False
         held = ExitStack()
-        held.callback(store.close)
         try:
             held.enter_context(store.exclusive())
             if ReplayRows(store).is_new:
                 held.close()
                 return False
+            # The same object for both threads: two connections of one process would only wait for one another.
             self._pilot = Pilot(store, self._models.catalog, self._models.backends, self.settings)
         except StoreError:
             held.close()

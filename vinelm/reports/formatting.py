@@ -30,7 +30,7 @@ def usd(value: float | None) -> str:
     if value == 0:
         return "$0"
     digits = max(2, 2 - floor(log10(abs(value))))
-    return f"${value:,.{min(digits, 9)}f}"
+    return f"{'-' if value < 0.0 else ''}${abs(value):,.{min(digits, 9)}f}"
 
 
 def thousand(value: float) -> str:

@@ -123,7 +123,7 @@ def command(
         if vine.template is not None:
             say(f"Steps of {trie}: {', '.join(stage.name for stage in vine.template.stages)}.")
         if autopilot is not None:
-            say(f"Cheaper models are proven beside it: vinelm autopilot status {autopilot}")
+            say(f"Cheaper models are proven meanwhile: vinelm autopilot status {autopilot}")
         if not no_record:
             say(f"Calls are written to {record}, with their prompts: vinelm replay {record} --dry-run")
 
