@@ -1,6 +1,7 @@
 """A service under an autopilot: from its first calls to a proven plan, and back."""
 
 import os
+import shutil
 import stat
 
 import pytest
@@ -26,13 +27,34 @@ def serve(tmp_path):
         one.vine.close()
 
 
-def by(rules, name):
-    """A model that answers by the rule that is there at the time."""
+@pytest.fixture(scope="module")
+def proven_store(tmp_path_factory):
+    """The store of a service whose plan serves nearly all requests."""
+    path = tmp_path_factory.mktemp("proven") / "pilot.db"
+    service = Service(path, models(nano=equal, big=truth))
+    service.ask(range(420))
+    service.look()
+    service.look()
+    for start in range(1000, 1800, 200):
+        service.ask(range(start, start + 200))
+        state = service.look()
+    assert state.share == 0.95
+    service.vine.close()
+    return path
 
-    def answer(number):
-        return rules[name](number)
 
-    return answer
+@pytest.fixture
+def proven(proven_store, serve, tmp_path):
+    """Begins a service that goes on with such a store."""
+
+    def begin(catalog=None, **options):
+        for path in proven_store.parent.iterdir():
+            shutil.copy(path, tmp_path)
+        service = serve(models(nano=equal, big=truth) if catalog is None else catalog, **options)
+        service.look()
+        return service
+
+    return begin
 
 
 def test_a_model_that_answers_the_same_is_proven_and_raised_without_a_label(serve, tmp_path):
@@ -73,25 +95,14 @@ def test_nothing_is_served_that_loses_and_persons_say_so(serve, tmp_path):
     assert state.ended
 
 
-def test_a_plan_that_changes_goes_back(serve):
-    rules = {"nano": equal}
-    catalog = models(nano=by(rules, "nano"), big=truth)
-    service = serve(catalog)
-    service.ask(range(420))
-    service.look()
-    service.look()
-    for start in range(1000, 2000, 200):
-        service.ask(range(start, start + 200))
-        state = service.look()
-    assert state.share == 0.95
-    rules["nano"] = wrong
-    before = state
+def test_a_plan_that_changes_goes_back(proven):
+    service = proven(models(nano=wrong, big=truth))
+    assert service.look().plan is not None
     for start in range(10_000, 14_000, 400):
         service.ask(range(start, start + 400))
         state = service.look()
         if state.plan is None:
             break
-    assert before.plan is not None
     assert state.plan is None
     assert state.alarms[-1][1] == "its answers differ more or less often"
     assert service.ask(range(20_000, 20_050)) == [truth(number) for number in range(20_000, 20_050)]
@@ -142,20 +153,11 @@ def test_two_processes_have_one_pilot(serve):
     assert [one.pilot._pilot is not None, other.pilot._pilot is not None].count(True) == 1
 
 
-def test_a_cheap_model_that_fails_is_no_failure_of_the_request(serve):
-    rules = {"nano": equal}
-    service = serve(models(nano=by(rules, "nano"), big=truth))
-    service.ask(range(420))
-    service.look()
-    service.look()
-    for start in range(1000, 2000, 200):
-        service.ask(range(start, start + 200))
-        service.look()
-
+def test_a_cheap_model_that_fails_is_no_failure_of_the_request(proven):
     def broken(number):
         raise RuntimeError("down")
 
-    rules["nano"] = broken
+    service = proven(models(nano=broken, big=truth))
     assert service.ask(range(3000, 3020)) == [truth(number) for number in range(3000, 3020)]
 
 
@@ -176,36 +178,18 @@ def test_an_autopilot_goes_with_no_trie_and_serves_one_service(tmp_path, serve):
         VineLM(models(nano=equal, big=truth), autopilot=Autopilot(tmp_path / "b.db"), mode="observe")
 
 
-def proven(serve, **options):
-    """A service whose plan serves nearly all requests."""
-    service = serve(models(nano=equal, big=truth), **options)
-    service.ask(range(420))
-    service.look()
-    service.look()
-    for start in range(1000, 1800, 200):
-        service.ask(range(start, start + 200))
-        state = service.look()
-    assert state.share == 0.95
-    return service
-
-
-def test_other_prices_and_a_smaller_loss_begin_again(serve):
-    proven(serve).vine.close()
-    dearer = serve(models(0.0015, nano=equal, big=truth))
-    state = dearer.look()
+def test_other_prices_begin_again(proven):
+    state = proven(models(0.0015, nano=equal, big=truth)).look()
     assert state.plan is None
     assert "in the catalog has changed" in state.alarms[-1][1]
-    dearer.vine.close()
 
 
-def test_what_was_proven_for_three_points_does_not_serve_where_one_may_be_lost(serve):
-    proven(serve).vine.close()
-    stricter = serve(models(nano=equal, big=truth), max_loss=1.0)
-    assert stricter.look().plan is None
+def test_what_was_proven_for_three_points_does_not_serve_where_one_may_be_lost(proven):
+    assert proven(max_loss=1.0).look().plan is None
 
 
-def test_where_nobody_would_hear_an_alarm_todays_model_runs(serve):
-    service = proven(serve)
+def test_where_nobody_would_hear_an_alarm_todays_model_runs(proven):
+    service = proven()
     numbers = range(3000, 3100)
     assert service.ask(numbers) != [truth(number) for number in numbers]
     service.pilot._piloted_at -= 100 * 36_000.0
@@ -229,9 +213,9 @@ def test_a_clock_that_is_set_back_gives_no_second_budget(serve):
     assert pilot._asking().spent_usd <= 0.05
 
 
-def test_feedback_sends_a_plan_back(serve):
-    service = proven(serve)
-    for number in range(10_000, 10_600):
+def test_feedback_sends_a_plan_back(proven):
+    service = proven()
+    for number in range(10_000, 10_400):
         (said,) = service.ask([number])
         service.vine.feedback(f"r{number}", said == truth(number))
     state = service.look()
