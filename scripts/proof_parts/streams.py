@@ -17,7 +17,7 @@ from vinelm.proof import Ask, Ended, PlanFacts, Question, Race, choose_candidate
 
 CHOOSING = 150
 ROUNDS = (10, 30, 75, CHOOSING)
-"""After so many recorded requests it is asked whether a model is worth more."""
+"""Numbers of recorded requests after which it is asked whether a model is worth more."""
 MOST_UNITS = 4000
 """Recorded requests of an attempt."""
 LEAST_SAME = 0.25
@@ -241,7 +241,7 @@ class Pilot:
     def _proven(self, at: int, race: Race) -> None:
         self.flight.proofs.append((self.now, at, float(self.plans.diff()[at])))
         standing = next(one for one in race.standings() if one.candidate == self.plans.names[at])
-        # What choosing has seen is no fair sample of the share that differs; the escalations are, near enough.
+        # What choosing has seen is not a fair sample of the share that differs; the escalations are, near enough.
         rows = [int(self.rows[unit]) for unit, _ in self.units[self.first : self.first + standing.requests]]
         rows += self.chosen
         escalates = self.plans.escalates[rows, at]

@@ -24,7 +24,7 @@ served = Table(
     Column("day", Integer, nullable=False, comment="UTC day, counted from 1970"),
     Column("outcomes", String, nullable=False, comment="a letter for each call, in order: t, p, e, b, s, d, R, W, r, w"),
     Column("usd", Float, nullable=False, comment="dollars of the calls of plans"),
-    Column("saved_usd", Float, nullable=False, comment="what today's model would have cost in their place, less that"),
+    Column("saved_usd", Float, nullable=False, comment="what today's model would have cost instead, less that"),
     comment="What an autopilot served, a row for some calls of a process.",
 )
 

@@ -44,11 +44,11 @@ EVERY_S = 1.0
 SAID_EVERY_S = 60.0
 """Seconds between two lines of the log that say that the store cannot be used."""
 STALE_S, STALE_LOOKS = 120.0, 20.0
-"""Where nobody has piloted for so many seconds, and looks, requests run today's model: no alarm would be heard."""
+"""After this many seconds, and looks, without a pilot requests run today's model: no alarm would be heard."""
 MOST_WAITING = 10_000
 """Calls that wait to be written; further ones are left out."""
 SETTLED_S = 20
-"""A request that has made no call of a step for so many looks has made its last: which of its calls counts is drawn."""
+"""A request that has made no call of a step for this number of looks has made its last: which of its calls counts is drawn."""
 REMEMBERED = 10_000
 """Requests whose feedback can be counted."""
 _LOG = logging.getLogger("vinelm")
@@ -57,7 +57,7 @@ _LOG = logging.getLogger("vinelm")
 class Autopilot:
     """Lets a service move to cheaper models by itself: nothing is served that is not proven, and what is served is watched.
 
-    Hand it to :class:`~vinelm.VineLM`, or to the gateway. What runs today goes on running. The calls of each step are recorded
+    Hand it to :class:`~vinelm.VineLM`, or to the gateway. What runs today keeps running. The calls of each step are recorded
     in ``store``; cheaper models of the catalog are asked the recorded prompts, apart from requests and within a day's dollars;
     where their answers differ from today's, questions wait for ``vinelm label STORE``. A plan that is proven to lose less than
     ``max_loss`` serves 5, 25, then 95 % of the requests. It goes back at an alarm: it escalates more or less often than in its
@@ -79,7 +79,7 @@ class Autopilot:
         audit: Share of the same answers that are asked about, too; see :class:`~vinelm.replay.Sameness`.
         workers: Recorded prompts that are asked at a time.
         draw_secret: What only you know, at least 16 characters: requests are drawn by a hash that begins with it. None: that
-            of ``VINELM_DRAW_SECRET``, else one in a file beside the store.
+            of ``VINELM_DRAW_SECRET``, else one in a file next to the store.
         every_s: Seconds between two looks at the store.
 
     Raises:
@@ -160,7 +160,7 @@ class Autopilot:
         return WatchedModels(models, self)
 
     def _opened(self) -> ObservationStore:
-        """The store, made if there is none. Models and prices may change while a service goes on: its notes know of them."""
+        """The store, made if there is none. Models and prices may change while a service runs: its notes know of them."""
         address = self.settings.store
         if not opening.exists(address):
             catalog = self._models.catalog
@@ -217,7 +217,7 @@ class Autopilot:
 
     @property
     def _is_cut_off(self) -> bool:
-        """Whether nobody would hear an alarm: in a fork, which has no threads, and where the store or its pilot is gone."""
+        """Whether an alarm would not be heard: in a fork, which has no threads, and where the store or its pilot is gone."""
         return os.getpid() != self._pid or time.time() - self._piloted_at > max(STALE_S, STALE_LOOKS * self._every_s)
 
     def recorded(self, call: LoggedCall) -> None:

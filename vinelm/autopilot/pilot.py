@@ -52,7 +52,7 @@ class Pilot:
     """Goes on in rounds: each takes what the processes of the service have recorded since, and notes how it stands.
 
     A round asks models within the day's dollars; every call's upper bound is durable before the call, and everything that was
-    decided is in the store when a round ends, so that whoever pilots next goes on from there.
+    decided is in the store when a round ends, so that whoever pilots next continues from there.
 
     Args:
         store: Open and held (:meth:`~vinelm.traces.ObservationStore.exclusive`).
@@ -111,7 +111,7 @@ class Pilot:
         return True
 
     def _compare_entries(self, state: StepState, entries: Mapping[str, str]) -> None:
-        """Begin anew where prices, addresses or what may be lost have changed since a plan was proven, or a model has come."""
+        """Begin again where prices, addresses or what may be lost have changed since a plan was proven, or a model has come."""
         plans = [one for one in (state.plan, state.below) if one is not None]
         served = {state.today, *(model for plan in plans for model in plan["models"])}
         changed = [model for model in served if model in state.entries and entries.get(model) != state.entries[model]]
@@ -308,7 +308,7 @@ class Pilot:
             self.served.add([{**row, "usd": 0.0, "saved_usd": 0.0}])
 
     def _end(self, state: StepState, why: str) -> None:
-        """End an attempt that has proven nothing; a plan that serves goes on."""
+        """End an attempt that has proven nothing; a plan that serves stays."""
         state.ended, state.candidates = why, []
         if state.plan is None:
             state.since, state.chosen = max(self.kept.units, default=0), 0

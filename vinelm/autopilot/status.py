@@ -35,7 +35,7 @@ class StepStatus:
         share: Share of new requests that the plan serves.
         saves: Share of the step's dollars that it saves, by its proof.
         proven: The smallest loss that its proof excludes, a fraction.
-        usd, saved_usd: Dollars of what plans have served in the last 30 days, and what today's model would have cost besides.
+        usd, saved_usd: Dollars of what plans have served in the last 30 days, and what today's model would have cost more.
         waiting: Questions that wait for persons.
         alarms: Days and reasons for which plans went back.
     """
@@ -87,14 +87,14 @@ def status_of(path: str | Path) -> PilotStatus:
     """Read how an autopilot stands, whether or not its service runs.
 
     Raises:
-        StoreError: There is no store, or it is something else.
+        StoreError: The file is missing, or something else.
     """
     address = address_of(path)
     if isinstance(address, Path) and not address.exists():
         raise StoreError(f"{path}: no such store: VineLM(models, autopilot=Autopilot({str(path)!r})) makes one")
     with ObservationStore.open(address) as store:
         if store.identity.workflow != WORKFLOW:
-            raise StoreError(f"{path}: is no store of an autopilot", code="other-file")
+            raise StoreError(f"{path}: was not made by an autopilot", code="other-file")
         rows = ReplayRows(store)
         notes = {} if rows.is_new else rows.notes()
         units = [] if rows.is_new else rows.units()

@@ -1,4 +1,4 @@
-"""The chat models of a service under an autopilot: calls of today's model are recorded, and proven plans run in their place."""
+"""The chat models of a service under an autopilot: calls of today's model are recorded, and proven plans run instead."""
 
 from __future__ import annotations
 

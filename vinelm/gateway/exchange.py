@@ -294,7 +294,7 @@ class Exchange:
     def _record(self, started_at: float, seconds: float, why: str | None) -> None:
         record, beside = self._file, self._vine.autopilot
         if beside is not None and (self._upstream is None or why is not None):
-            beside = None  # what is no provider's own answer, the autopilot has seen itself
+            beside = None  # a translated answer the autopilot has seen itself
         if record is None and beside is None:
             return
         call, usage = self._call, self.usages[-1] if self.usages else None
