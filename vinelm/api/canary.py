@@ -29,7 +29,7 @@ from vinelm.trie.verdict import Advice, Verdict, lead_of
 ALPHA = 0.05
 """Chance that a plan that is no worse ever goes back, and that one that is worse is ever said not to be."""
 WINSORIZED = 10.0
-"""Of a request's dollars and seconds at most so many times the mean count, in both groups: tests assume no other bound."""
+"""Of a request's dollars and seconds at most this multiple of the mean counts, in both groups: tests assume no other bound."""
 REMEMBERED = 100_000
 """Draws that are remembered; feedback on an older one is not counted."""
 IDLE_S = 60.0

@@ -51,7 +51,7 @@ class AnswerPlan:
     def step(
         self, has_answered: Mapping[str, bool], agree: Callable[[str, str], bool], passes: Callable[[str], bool]
     ) -> PlanStep:
-        """Return what the plan does next. A call that fails is no answer: today's model stands in, or the next one.
+        """Return what the plan does next. A call that fails counts as none: today's model stands in, or the next one.
 
         Args:
             has_answered: Of the models that were asked, in order: whether they have.
