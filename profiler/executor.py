@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 
+from vinelm.backends.remote.equal_calls import EqualCalls
 from vinelm.catalog import Catalog
 from vinelm.errors import StoreError
 from vinelm.io.operating_system import can_fork
@@ -31,6 +32,7 @@ def make_worker(
     settings: ProfileSettings,
     units: Units,
     fingerprint: Mapping[str, str],
+    equal: EqualCalls | None = None,
 ) -> Worker:
     """Return the worker that runs the units. With ``isolation="process"`` this starts a process, with ``cluster`` hosts on its
     nodes; :meth:`Worker.close` ends them.
@@ -40,8 +42,10 @@ def make_worker(
             be forked (without it, that is a warning), and with one line when a node of the cluster is lost.
         units: the runner of this process.
         fingerprint: the workflow's parts; a fresh process that builds another workflow is refused.
+        equal: answers equal calls once; None: each is made. Nodes of a cluster make each.
     """
     execution = settings.execution
+    units.control.models.equal = equal
     if execution.isolation != "process":
         return LocalWorker(units)
     if execution.cluster is None and not can_fork():
@@ -63,7 +67,7 @@ def make_worker(
         return cluster_worker(execution.cluster, setup, models, _rate_limiters(units), settings.on_note, verb="profile")
     from vinelm.profiler.isolation.process_worker import ProcessWorker
 
-    return ProcessWorker(setup, _rate_limiters(units))
+    return ProcessWorker(setup, _rate_limiters(units), equal)
 
 
 def _sources(units: Units) -> list[tuple[Catalog, Mapping[str, Backend]]]:

@@ -10,13 +10,14 @@ from typing import Any
 
 from vinelm.adapters.langgraph.exits import resolved
 from vinelm.backends.remote.batches import BatchGate
+from vinelm.backends.remote.equal_calls import EqualCalls
 from vinelm.catalog import Catalog
-from vinelm.errors import DatasetError, WorkflowError
+from vinelm.errors import ConfigError, DatasetError, WorkflowError
 from vinelm.judging import AsToday
 from vinelm.profiler.execution.batching import BatchingWorker, batched_models, gate_of, through
 from vinelm.profiler.execution.fingerprint import SETTING, store_identity
 from vinelm.profiler.execution.ledger import Ledger
-from vinelm.profiler.execution.replayed.runner import make_units
+from vinelm.profiler.execution.replayed.runner import Units, make_units
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.executor import keeping, make_worker
 from vinelm.profiler.growth import bring_up_to_date, classify_new, kinds_of, request_digests, scoring_part, with_settings_of
@@ -36,6 +37,7 @@ from vinelm.template import Template
 from vinelm.traces import ObservationStore
 from vinelm.traces.growth.grow import retire_broken
 from vinelm.traces.growth.plan import RequestDigest
+from vinelm.traces.served.kept_calls import KeptCalls
 from vinelm.traces.store.batches import BatchRecords
 from vinelm.traces.store.run_state import RunRecords
 
@@ -71,6 +73,8 @@ def profile(
             symmetric or raised. Rows that are paid for are kept.
     """
     settings = settings or ProfileSettings()
+    if settings.recorded is not None and (settings.batch_prices is not None or settings.execution.cluster is not None):
+        raise ConfigError("recorded calls have no effect in batches or on a cluster: leave one of the two out")
     requests = workflow.requests if settings.requests is None else settings.requests
     if not requests:
         raise DatasetError("no request to profile: give at least one")
@@ -84,7 +88,9 @@ def profile(
     gate = _gate(settings, workflow, catalog, backends, store)
     units = make_units(workflow, catalog, backends if gate is None else through(gate, backends))
     with interrupts_raised(), store.exclusive():
-        worker = keeping(make_worker(settings, units, parts), store)
+        is_alone = gate is not None or settings.execution.cluster is not None  # calls in batches and on nodes share nothing
+        equal = None if is_alone else _equal_calls(store, units, settings)
+        worker = keeping(make_worker(settings, units, parts, equal), store)
         if gate is not None:
             worker = BatchingWorker(worker, gate, BatchRecords(store))
         try:
@@ -99,10 +105,20 @@ def profile(
                 state.message += _beside_label(rows, state.cells.first_answers.wrong.values())
         finally:
             worker.close()
+            if settings.recorded is not None and equal is not None:
+                settings.recorded.hits += equal.recorded_hits
         state.conclude()
         if state.executed:
             classify_new(store, units.signals, settings.on_note)
         return _result(state, sampler, settings)
+
+
+def _equal_calls(store: ObservationStore, units: Units, settings: ProfileSettings) -> EqualCalls:
+    """What answers equal calls of the run once, by answers that the store keeps, those of a trace among them."""
+    kept = KeptCalls(store)
+    if settings.recorded is not None:
+        kept.keep_all(settings.recorded.answers(units.catalog))
+    return EqualCalls(kept, units.control.adapter.deterministic, has_recorded=settings.recorded is not None)
 
 
 def _beside_label(rows: KeptRows, wrong: Iterable[Cell]) -> str:

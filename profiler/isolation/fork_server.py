@@ -1,7 +1,7 @@
 """The process that children are forked from: it imports everything and builds the graph once; each unit is a fresh fork.
 
-Started by :mod:`vinelm.profiler.isolation.process_worker` with two sockets: ``python -m ... CONTROL LIMITS``. It runs no unit
-itself, has one thread, and exits with all its children as soon as the process that started it is gone.
+Started by :mod:`vinelm.profiler.isolation.process_worker` with sockets: ``python -m ... CONTROL LIMITS [EQUAL]``. It runs no
+unit itself, has one thread, and exits with all its children as soon as the process that started it is gone.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from typing import Any, NoReturn
 from vinelm.errors import DatasetError, InputError
 from vinelm.io.operating_system import ENDING, die_with_parent, kill_group, limit_process, reaped
 from vinelm.profiler.execution.job import UnitBudget, WorkflowSource
+from vinelm.profiler.isolation.equal_calls_proxy import ProxiedEqualCalls
 from vinelm.profiler.isolation.framing import plain_row, receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
 from vinelm.requests.protocols import Backend, Preloads
 from vinelm.requests.workflow import Request
 
 
-def main(descriptor: int, limits: int) -> None:
+def main(descriptor: int, limits: int, equal: int | None = None) -> None:
     """Load the workflow, report ready, fork on request until the parent is gone."""
     die_with_parent()
     control = socket.socket(fileno=descriptor)
@@ -39,6 +40,8 @@ def main(descriptor: int, limits: int) -> None:
     try:
         source = WorkflowSource(function=hello["function"], arguments=hello["arguments"])
         server = _ForkServer(control, source, socket.socket(fileno=limits), hello["limited"])
+        if equal is not None:
+            server.share(socket.socket(fileno=equal), has_recorded=hello["has_recorded"])
     except Exception as error:
         text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {' '.join(str(error).split())}"
         with contextlib.suppress(OSError):  # the parent may be gone
@@ -77,6 +80,8 @@ class _ForkServer:
         judges = () if self.units.judging is None else self.units.judging.models.backends.values()
         preload((*loaded.backends.values(), *judges))
         self.control, self.limits, self.limited = control, limits, limited
+        self.equal: socket.socket | None = None
+        self.has_recorded = False
         self.children: dict[int, int] = {}  # process id to unit number
         self._wake, self._woken = socket.socketpair()
         # What a signal writes to may not block, and one byte in it is enough to wake the loop below.
@@ -88,6 +93,10 @@ class _ForkServer:
             signal.signal(number, signal.SIG_IGN)
         gc.collect()
         gc.freeze()  # forks share the memory allocated so far
+
+    def share(self, equal: socket.socket, *, has_recorded: bool) -> None:
+        """Have the parent process answer equal calls of all children once."""
+        self.equal, self.has_recorded = equal, has_recorded
 
     def serve(self) -> None:
         """Read one JSON command per line: ``{"unit", "memory"}`` with two descriptors, or ``{"kill", "signal"}``."""
@@ -183,6 +192,11 @@ class _ForkServer:
         self.units.control.models.rate_limiters = limiters
         if self.units.judging is not None:
             self.units.judging.models.rate_limiters = limiters
+        if self.equal is not None:
+            control = self.units.control
+            control.models.equal = ProxiedEqualCalls(
+                self.equal, job["unit"], control.adapter.deterministic, has_recorded=self.has_recorded
+            )
 
         def top_up(upper_usd: float) -> bool:
             send(channel, {"ask": upper_usd})
@@ -224,4 +238,4 @@ def _contain(log: int, memory_mb: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*map(int, sys.argv[1:]))

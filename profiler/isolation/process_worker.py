@@ -21,10 +21,12 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import IO, Any
 
+from vinelm.backends.remote.equal_calls import EqualCalls
 from vinelm.errors import FailureKind, WorkerDied, WorkflowError
 from vinelm.io.operating_system import ENDING
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome, UnitSetup, WorkflowSource
 from vinelm.profiler.isolation.child_process import Child, describe_exit, last_lines
+from vinelm.profiler.isolation.equal_calls_proxy import EqualCallsProxy
 from vinelm.profiler.isolation.framing import receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import AdmitsAttempts, RateLimitProxy
 from vinelm.rows.observation import Observation
@@ -49,22 +51,26 @@ class ProcessWorker:
         setup: how the process builds the workflow, and what one unit may use.
         rate_limiters: the rate limits by model. A child does not see other children's calls, so each of its calls waits in
             this process (:mod:`vinelm.profiler.isolation.rate_limit_proxy`).
+        equal: answers equal calls of all children once (:mod:`vinelm.profiler.isolation.equal_calls_proxy`); None: each is
+            made.
 
     Raises:
         WorkflowError: the workflow does not load in a fresh process, or is another one there.
     """
 
-    def __init__(self, setup: UnitSetup, rate_limiters: Mapping[str, AdmitsAttempts]) -> None:
+    def __init__(self, setup: UnitSetup, rate_limiters: Mapping[str, AdmitsAttempts], equal: EqualCalls | None = None) -> None:
         self._setup = setup
         self._limited = sorted(rate_limiters)
         self._lock = threading.Lock()
         self._numbers = count()
         self._units: dict[int, Child] = {}
         self._is_closed = self._is_server_gone = False
-        self._proxy = RateLimitProxy(rate_limiters, self._waiting)
+        self._equal, self._proxies = equal, [RateLimitProxy(rate_limiters, self._waiting)]
+        if equal is not None:
+            self._proxies.append(EqualCallsProxy(equal, self._waiting))
         self._control, theirs = socket.socketpair()
         with theirs:
-            descriptors = [theirs.fileno(), self._proxy.theirs.fileno()]
+            descriptors = [theirs.fileno(), *(proxy.theirs.fileno() for proxy in self._proxies)]
             command = [sys.executable, "-m", "vinelm.profiler.isolation.fork_server", *map(str, descriptors)]
             nothing = subprocess.DEVNULL
             # Threads do not survive a fork, and the units share the cores anyway.
@@ -84,6 +90,7 @@ class ProcessWorker:
     def _load(self, source: WorkflowSource, fingerprint: Mapping[str, str]) -> None:
         path = [entry or os.getcwd() for entry in sys.path]
         hello = {"function": source.function, "arguments": dict(source.arguments), "limited": self._limited}
+        hello["has_recorded"] = self._equal is not None and self._equal.has_recorded
         send(self._control, {"path": path, **hello})
         frame = receive(self._control)
         if frame is None:
@@ -231,7 +238,8 @@ class ProcessWorker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._proxy.close()
+        for proxy in self._proxies:
+            proxy.close()
         # A workflow that does not load is closed before there is a reader.
         if hasattr(self, "_reader"):
             self._reader.join(_GRACE_S)

@@ -1,7 +1,7 @@
 """Rate limits across all children: a call in a child waits for the rate limiter of the parent process.
 
-For each attempt a child makes a socket pair and sends one end to the parent, with its unit, its model and the tokens. When
-the attempt is admitted, the parent answers with one byte: the place of the replica that serves it, 0 without a group. When
+Each attempt is a request to the parent (:mod:`vinelm.profiler.isolation.child_requests`) with its unit, its model and the
+tokens. When it is admitted, the parent answers with one byte: the place of the replica that serves it, 0 without a group. When
 it is over, the parent receives the tokens it used. The kernel closes the end of a child that dies, which frees its place.
 
 Of a model with cache points, the attempt carries the shape of its prompt as well, a byte for each mark follows in the answer,
@@ -11,19 +11,18 @@ and the child sends :data:`_BEGUN` when the model begins to answer.
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, SupportsFloat, cast
 
 from vinelm.backends.limits.prompt_admission import AdmitsPrompts
+from vinelm.profiler.isolation.child_requests import ChildRequests, requested
 from vinelm.prompts.cache_points import PromptCall
 from vinelm.requests.protocols import RatePermit
 
-_LONGEST = 8192  # bytes of a message, which holds a model's name and the shape of a prompt
+_LONGEST = 8192  # bytes of a message
 _BEGUN = b"+"
 
 
@@ -36,8 +35,8 @@ class AdmitsAttempts(Protocol):
         """See :meth:`vinelm.requests.protocols.RateLimiter.admit`."""
 
 
-class RateLimitProxy:
-    """The parent's side; children inherit the socket ``theirs``. One daemon thread per attempt that waits or runs.
+class RateLimitProxy(ChildRequests):
+    """The parent's side.
 
     Args:
         rate_limiters: the rate limits by model.
@@ -48,26 +47,7 @@ class RateLimitProxy:
         self, rate_limiters: Mapping[str, AdmitsAttempts], waiting: Callable[[int], AbstractContextManager[None]]
     ) -> None:
         self._rate_limiters, self._waiting = rate_limiters, waiting
-        self._mine, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        threading.Thread(target=self._serve, daemon=True, name="vinelm rate limits").start()
-
-    def close(self) -> None:
-        """Admit no further attempt."""
-        with suppress(OSError):
-            self._mine.shutdown(socket.SHUT_RDWR)
-        self._mine.close()
-        self.theirs.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                data, descriptors, _, _ = socket.recv_fds(self._mine, _LONGEST, 1)
-            except OSError:
-                return
-            if not data:
-                return
-            channel = socket.socket(fileno=descriptors[0])
-            threading.Thread(target=self._admit, args=(channel, json.loads(data)), daemon=True, name="vinelm attempt").start()
+        super().__init__(self._admit, "attempt")
 
     def _admit(self, channel: socket.socket, attempt: Mapping[str, Any]) -> None:
         limiter, prompt = self._rate_limiters[attempt["model"]], PromptCall("")
@@ -174,13 +154,5 @@ class ProxiedRateLimiter:
             permit.close()
 
     def _request(self, tokens: int) -> _ProxiedPermit:
-        mine, theirs = socket.socketpair()
-        with theirs:
-            try:
-                prompt = {} if self._prompt is None else {"prompt": self._prompt.to_send()}
-                message = json.dumps({**self._attempt, "tokens": tokens, **prompt}).encode()
-                socket.send_fds(self._theirs, [message], [theirs.fileno()])
-            except OSError:
-                mine.close()
-                raise
-        return _ProxiedPermit(mine, prompt=self._prompt)
+        prompt = {} if self._prompt is None else {"prompt": self._prompt.to_send()}
+        return _ProxiedPermit(requested(self._theirs, {**self._attempt, "tokens": tokens, **prompt}), prompt=self._prompt)

@@ -245,7 +245,7 @@ class Coverage:
         self.unknown = 0 if self._is_first_known else n_requests
         if self._is_first_known:
             self.unopened[0, self.kinds.stage == self.kinds.first[0]] = n_requests
-        self.continued_usd = 0.0
+        self.continued_usd = self.equal_usd = 0.0
         self.n_continued = 0
         self._requests: dict[str, int] = {}
         self._events: list[tuple[int, int, int, int, float]] = []
@@ -254,7 +254,8 @@ class Coverage:
     def add(self, observation: Observation) -> None:
         """Add one executed cell."""
         self._fraction = None
-        usd = observation.cost_usd + observation.tool_cost_usd
+        usd = observation.asked_usd
+        self.equal_usd += usd - (observation.cost_usd + observation.tool_cost_usd)
         if observation.is_continued:
             self.n_continued += 1
             self.continued_usd += usd
@@ -293,8 +294,8 @@ class Coverage:
 
     @property
     def spent_usd(self) -> float:
-        """The dollars of the executed cells, tools included."""
-        return float(self.totals.paid.sum()) + self.continued_usd
+        """The dollars of the executed cells, tools included, without those of calls that equal ones have answered."""
+        return float(self.totals.paid.sum()) + self.continued_usd - self.equal_usd
 
     @property
     def is_free(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from vinelm.backends.remote.equal_calls import RecordedCalls
 from vinelm.errors import ConfigError
 from vinelm.profiler.execution.batching import BatchPrices
 from vinelm.profiler.execution.job import WorkflowSource
@@ -136,6 +137,7 @@ class ProfileSettings:
         budget_calls: model calls that the store as a whole may hold.
         seed: of a sampler that is given by name.
         candidates: the plans whose whole runs the default sampler buys; a pure function of the rows so far.
+        recorded: calls of a trace, whose answers count where the run makes an equal call, for $0.
         compared: gives rows without a score the one that they have against what runs today, for the sampler; a pure function of
             the rows so far. None: the sampler sees them as they are.
         whole: where the whole profile stops, if this run is a step of it: by that the default sampler takes its shares of
@@ -163,6 +165,7 @@ class ProfileSettings:
     budget_calls: int | None = None
     seed: int = 0
     candidates: Candidates | None = None
+    recorded: RecordedCalls | None = None
     compared: Callable[[Sequence[Observation]], Sequence[Observation]] | None = None
     whole: ProfileLimits | None = None
     execution: ExecutionConfig = ExecutionConfig()

@@ -60,6 +60,8 @@ EXCEPTIONS = {
         ],
         "two words that make the RayCluster of ExecutionConfig(cluster=)",
     ),
+    "profile --traces: no keyword": "what Traces.read reads; in Python recorded= takes it",
+    "profile recorded: no option": "it is --traces",
     "profile requests: no option": "Request objects; a command has --dataset and --limit",
     **dict.fromkeys(
         ["replay --dry-run: no keyword", "replay --format: no keyword", "replay --redact: no keyword"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,7 +57,11 @@ class KeptCalls:
 
     def keep(self, digest: str, said: str) -> None:
         """Keep what a call was answered, in place of what is too old. Durable when it returns."""
-        row = {"said": said, "kept_s": time.time()}
+        self.keep_all([(digest, said)])
+
+    def keep_all(self, answers: Iterable[tuple[str, str]]) -> None:
+        """Keep what several calls were answered, by digest, in place of what is there. Durable when it returns."""
+        rows = [{"digest": digest, "said": said, "kept_s": time.time()} for digest, said in dict(answers).items()]
 
         def write() -> None:
             self._database.require_held()
@@ -65,10 +69,12 @@ class KeptCalls:
                 if not self._is_there:
                     metadata.create_all(connection)
                     self._is_there = True
-                statement = insert(kept_calls).values(digest=digest, **row)
-                connection.execute(statement.on_conflict_do_update(index_elements=["digest"], set_=row))
+                statement = insert(kept_calls)
+                new = {name: statement.excluded[name] for name in ("said", "kept_s")}
+                connection.execute(statement.on_conflict_do_update(index_elements=["digest"], set_=new), rows)
 
-        self._commits.run(write)
+        if rows:
+            self._commits.run(write)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from vinelm.backends.remote.batches import BatchTimes
+    from vinelm.backends.remote.equal_calls import RecordedCalls
     from vinelm.datasets import Columns
     from vinelm.profiler import (
         ExecutionConfig,
@@ -72,6 +73,7 @@ def profile(
     batch_prices: bool | BatchTimes = False,
     checkpoints: str | None = None,
     keep_going: bool = False,
+    recorded: RecordedCalls | None = None,
     dry_run: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     on_single_models: Callable[[SingleModels], None] | None = None,
@@ -120,6 +122,8 @@ def profile(
             store.
         keep_going: Go on even if all first rows of a stage fail alike, none of the first ten answers of what runs today is
             right, or nothing can be proven.
+        recorded: Recorded calls (:class:`vinelm.replay.traced.Traces`): where the run makes an equal one, the recorded answer
+            counts, for $0. None: each call is made.
         dry_run: Say what would be called, for how much and how long. Calls nothing. In Python the result has a ``forecast``.
         on_progress: Called after every new observation.
         on_single_models: Called once with the table of the single models, as soon as their race is over; the result has it too.
@@ -175,7 +179,7 @@ def profile(
         coverage = DEFAULT_COVERAGE
     settings = ProfileSettings(  # refuses nonsense before a store is made
         requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls, seed=seed,
-        execution=execution, batch_prices=terms, keep_going=keep_going, on_progress=on_progress,
+        execution=execution, batch_prices=terms, keep_going=keep_going, recorded=recorded, on_progress=on_progress,
         on_single_models=on_single_models, on_note=on_note,
     )  # fmt: skip
     settings.note(inputs.note)
@@ -236,6 +240,8 @@ def run_profile(
             run, store.path, max_error=max_error, at_most=settings.coverage or 1.0, max_loss=max_loss,
             keep_going=settings.keep_going, on_note=settings.on_note,
         )  # fmt: skip
+    if settings.recorded is not None:
+        settings.note(settings.recorded.line)
     if references is not None and found.stopped_by in (*ENDED_WELL, *ASKING):
         verdict = put_questions(store, MAX_LOSS if max_loss is None else max_loss, found.verdict)
         found = replace(found, verdict=verdict)

@@ -47,6 +47,7 @@ WRITTEN: dict[str, tuple[str, Any]] = {
     "store": ("DB", str),
     "today": ("MODEL", str),
     "workflow": ("NAME", str),
+    "traces": ("PATH", Path),
     "usd": ("USD", USD),
     "s": ("S", SECONDS),
     "int": ("N", Count(1)),

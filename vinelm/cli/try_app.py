@@ -47,6 +47,8 @@ def command(*, app: str, as_json: bool, quiet: bool, **options: Any) -> None:
     Example: vinelm try app.py:graph --dataset qa.csv --models openai --today openai:gpt-5 --workers 8 --apply --dry-run
 
     Example: vinelm try app.py:graph --budget-usd 5 --max-loss 1 --keep-going --allow-unproven
+
+    Example: vinelm try app.py:graph --traces calls.jsonl --budget-usd 5
     """
     from vinelm.cli.progress import at_step, live, noted, raced
 

@@ -17,7 +17,7 @@ from langchain_core.outputs import LLMResult
 
 from vinelm.catalog.secrets import redacted
 from vinelm.replay.formats.chat import answer_of, format_of, messages_of, settings_of, step_name, tools_of, usage_of
-from vinelm.replay.formats.own import MARK
+from vinelm.replay.formats.own import MARK, REQUEST_MARK
 from vinelm.replay.formats.values import first, mapping
 
 _MOST_RUNS = 100_000
@@ -41,8 +41,12 @@ class CallFile:
 
     def write(self, call: Mapping[str, Any]) -> None:
         """Append a call; never raises for what cannot be written."""
+        self.append({MARK: 1, **call})
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Append a line; never raises for what cannot be written."""
         try:
-            self._append(json.dumps({MARK: 1, **call}, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n")
+            self._append(json.dumps(line, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n")
         except (OSError, TypeError, ValueError, RecursionError) as error:
             if not self._has_failed:
                 self._has_failed = True
@@ -67,9 +71,10 @@ class VineRecorder(BaseCallbackHandler):
     Give it where the application is called: ``graph.invoke(x, config={"callbacks": [VineRecorder("calls.jsonl")]})``, or
     ``ainvoke``, ``stream``, ``batch``. All calls of one ``invoke`` are one request, and the LangGraph node is the step.
 
-    A line has the prompt, the tools, the settings, the answer, tokens, seconds and errors. It is appended with one write, so
-    that threads and processes may share the file, which only its owner may read (mode 600). Nothing is sent anywhere. The
-    application never fails because of it: what cannot be written is said once in the log of ``vinelm``.
+    A line has the prompt, the tools, the settings, the answer, tokens, seconds and errors. Before the first call of a request
+    comes a line with what the application was given, from which ``vinelm try --traces`` runs it again. A line is appended with
+    one write, so that threads and processes may share the file, which only its owner may read (mode 600). Nothing is sent
+    anywhere. The application never fails because of it: what cannot be written is said once in the log of ``vinelm``.
 
     Args:
         path: The file, made with the first call. Its folder has to exist.
@@ -80,6 +85,7 @@ class VineRecorder(BaseCallbackHandler):
         self._file = CallFile(self.path, "VineRecorder")
         self._requests: dict[UUID, UUID] = {}
         self._begun: dict[UUID, tuple[float, float, dict[str, Any]]] = {}
+        self._given: dict[UUID, Mapping[str, Any]] = {}  # of outermost runs without a call so far
 
     # -- which request a call belongs to: the outermost run above it ----------------------------------------------------
 
@@ -90,6 +96,10 @@ class VineRecorder(BaseCallbackHandler):
         if len(self._requests) >= _MOST_RUNS:
             self._requests.pop(next(iter(self._requests)), None)
         self._requests[run_id] = self._request(run_id, parent_run_id)
+        if parent_run_id is None and isinstance(inputs, Mapping):
+            if len(self._given) >= _MOST_RUNS:
+                self._given.pop(next(iter(self._given)), None)
+            self._given[run_id] = inputs
 
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
@@ -100,10 +110,12 @@ class VineRecorder(BaseCallbackHandler):
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
         """Forget the run."""
         self._requests.pop(run_id, None)
+        self._given.pop(run_id, None)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Forget the run."""
         self._requests.pop(run_id, None)
+        self._given.pop(run_id, None)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """Forget the tool."""
@@ -148,6 +160,9 @@ class VineRecorder(BaseCallbackHandler):
     def _begin(
         self, prompt: Any, run_id: UUID, parent: UUID | None, metadata: Mapping[str, Any], kwargs: Mapping[str, Any]
     ) -> None:
+        request = self._request(run_id, parent)
+        if (given := self._given.pop(request, None)) is not None:
+            self._file.append({REQUEST_MARK: 1, "request": str(request), "inputs": _plain(given)})
         asked = mapping(kwargs.get("invocation_params"))
         form = asked.get("response_format")
         if isinstance(form, type):  # a pydantic model, which the client of the provider translates
@@ -156,7 +171,7 @@ class VineRecorder(BaseCallbackHandler):
             time.time(),
             time.monotonic(),
             {
-                "request": str(self._request(run_id, parent)),
+                "request": str(request),
                 "call": str(run_id),
                 "step": step_name(metadata.get("langgraph_node"), kwargs.get("name")),
                 "model": str(first(metadata.get("ls_model_name"), asked.get("model"), asked.get("model_name")) or ""),
@@ -196,3 +211,15 @@ class VineRecorder(BaseCallbackHandler):
         seconds = time.monotonic() - began_s
         call["model"] = call["model"] or str(model or "")
         self._file.write({**call, "started_at": started_at, "seconds": seconds, **found})
+
+
+def _plain(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs of a request, with messages of LangChain in the form of a recorded prompt."""
+
+    def plain(value: Any) -> Any:
+        some = value if isinstance(value, list) else [value]
+        if not some or not all(isinstance(one, BaseMessage) for one in some):
+            return value
+        return messages_of([one.model_dump() for one in some])
+
+    return {str(key): plain(value) for key, value in inputs.items()}

@@ -33,6 +33,7 @@ from vinelm.replay.plan_file import plan_file_of
 from vinelm.replay.plans import AnswerPlan, Follower, PlanAnswer, all_plans, figures
 from vinelm.replay.result import REQUESTS_USED, ReplayResult, StepResult, canary_lines, lines_to_paste
 from vinelm.replay.same import Sameness, named_function
+from vinelm.replay.traced import is_entry_of
 from vinelm.requests.protocols import Backend
 from vinelm.trie.verdict import LEAST_ROWS, MAX_LOSS, Advice, counted, require_max_loss
 
@@ -379,10 +380,8 @@ class ReplayRun:
 
     @staticmethod
     def _is_today(entry: Model, bill: StepBill) -> bool:
-        """Whether an entry is the model that answered most of the calls; a dated name is the same model."""
-        today = bill.models.most_common(1)[0][0].rpartition("/")[2]
-        own = entry.model_id.rpartition(":")[2].rpartition("/")[2]
-        return today in (entry.name, own) or (today.startswith(f"{own}-") and today[len(own) + 1 :].replace("-", "").isdigit())
+        """Whether an entry is the model that answered most of the calls."""
+        return is_entry_of(entry, bill.models.most_common(1)[0][0])
 
     def _own(self, step: StepRun) -> str | None:
         """The entry of the step's own model; None if it cannot be asked."""

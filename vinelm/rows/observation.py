@@ -178,6 +178,12 @@ class Observation:
         return (self.cost_usd if self.list_usd is None else self.list_usd) + self.tool_cost_usd
 
     @property
+    def asked_usd(self) -> float:
+        """Dollars of the invocation and its tools as it is bought: of calls that equal ones have answered, what those cost."""
+        is_equal = self.list_usd is not None and (self.is_timed or not self.cost_usd)
+        return self.served_usd if is_equal else self.cost_usd + self.tool_cost_usd
+
+    @property
     def model(self) -> str:
         """The model of this invocation."""
         return self.prefix[-1]

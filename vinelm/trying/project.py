@@ -7,8 +7,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vinelm import errors
 from vinelm.errors import ConfigError, InputError, WorkflowError
@@ -17,6 +18,10 @@ from vinelm.scaffold.project import WORKFLOW_FILE, make_project, models_for
 from vinelm.scaffold.target import project_folder, root_of
 from vinelm.scaffold.workflow_file import with_defaults
 
+if TYPE_CHECKING:
+    from vinelm.replay.traced import Traces
+
+REQUESTS_FILE = "requests.jsonl"
 _CHILD = "import sys; from vinelm.trying.project import write_apart; sys.exit(write_apart(*sys.argv[1:]))"
 
 
@@ -30,6 +35,20 @@ class FirstRun:
     models: str | None
     today: str | None
     apply: bool
+
+
+def with_requests(asked: FirstRun, recorded: Traces) -> FirstRun:
+    """Write the requests of traces beside the application, if it has no project yet, and return what names them.
+
+    Raises:
+        ConfigError: They have no inputs, or another file has that name.
+    """
+    here = Path.cwd()
+    folder = project_folder(root_of(asked.app, here), here)
+    if (here / WORKFLOW_FILE).exists() or (folder / WORKFLOW_FILE).exists():
+        return asked
+    recorded.write_rows(folder / REQUESTS_FILE)
+    return replace(asked, dataset=str(folder / REQUESTS_FILE))
 
 
 def project_of(asked: FirstRun, tell: Callable[[str], None]) -> Path:
@@ -49,7 +68,7 @@ def project_of(asked: FirstRun, tell: Callable[[str], None]) -> Path:
     if (folder / WORKFLOW_FILE).exists():
         return folder
     if asked.dataset is None:
-        raise ConfigError("a first run needs --dataset: requests, with their right answers where you have them")
+        raise ConfigError("a first run needs --dataset or --traces: requests, with their right answers where you have them")
     written = _written_apart(asked) if asked.apply else _write(asked)
     for path in written["edited"]:
         tell(f"changed {path}: vine.around(...) is around its models")

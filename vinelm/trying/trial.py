@@ -17,7 +17,7 @@ from vinelm.reports.plan_words import serving_lines
 from vinelm.scaffold.project import MODELS_FILE, WORKFLOW_FILE
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import MAX_LOSS, Verdict, require_max_loss, what_can_be_proven
-from vinelm.trying.project import FirstRun, note_today, project_of
+from vinelm.trying.project import FirstRun, note_today, project_of, with_requests
 
 if TYPE_CHECKING:
     from vinelm.api.profiling import Inputs
@@ -88,6 +88,7 @@ def try_app(
     app: str,
     *,
     dataset: str | Path | None = None,
+    traces: str | Path | None = None,
     label_field: str | Sequence[str] = (),
     budget_usd: float | None = None,
     models: str | None = None,
@@ -113,6 +114,9 @@ def try_app(
     Args:
         app: ``FILE.py:ATTRIBUTE``, as for ``vinelm init``.
         dataset: Requests, with their right answers where there are any: CSV, JSON lines, Parquet, or an export.
+        traces: Recorded LLM calls, as ``vinelm replay`` reads them: a file or a folder. Where a plan makes an equal call, the
+            recorded answer counts, and costs nothing. Without a dataset a first run takes their requests, too, and writes them
+            to ``requests.jsonl``.
         label_field: Column with the right answer. Repeatable. In Python one or several. None: it is looked for; where there is
             none, or a row's is empty, what runs today counts until a person has said otherwise.
         budget_usd: Never spend more than this, earlier runs included. In Python required for models that cost money.
@@ -151,11 +155,18 @@ def try_app(
     if max_loss is not None:
         require_max_loss(max_loss)
     labels = (label_field,) if isinstance(label_field, str) else tuple(label_field)
+    recorded = None
+    if traces is not None:
+        from vinelm.replay.traced import Traces
+
+        recorded = Traces.read(traces)
     asked = FirstRun(
         app=app, dataset=None if dataset is None else str(dataset), label_field=labels, models=models, today=today, apply=apply
     )
     begin, tell = on_step or _ignored, on_note or _ignored
     with interrupts_raised():
+        if recorded is not None and dataset is None:
+            asked = with_requests(asked, recorded)
         folder = project_of(asked, tell).resolve()
         with chdir(folder):
             begin(f"checking {WORKFLOW_FILE}")
@@ -173,8 +184,8 @@ def try_app(
             tell(what_can_be_proven(len(inputs.workflow.requests), allowed, labelled=is_labelled))
             begin(f"asking {len(inputs.catalog)} models")
             known = _buy(
-                inputs, workers, allowed, budget_usd=budget_usd, keep_going=keep_going, on_progress=on_progress,
-                on_single_models=on_single_models, on_note=tell,
+                inputs, workers, allowed, budget_usd=budget_usd, keep_going=keep_going, recorded=recorded,
+                on_progress=on_progress, on_single_models=on_single_models, on_note=tell,
             )  # fmt: skip
             begin("estimating")
             trie = _estimated(allowed, known)

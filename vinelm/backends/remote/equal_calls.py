@@ -14,19 +14,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Protocol
 
-from langchain_core.messages import AIMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import AIMessage, BaseMessage, message_to_dict, messages_from_dict
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from vinelm.backends.remote.inner import KEPT, InnerChat, setting_of
 from vinelm.backends.remote.meter import ModelRequest
-from vinelm.catalog import Model
+from vinelm.catalog import Catalog, Model
 from vinelm.errors import StoreError
 from vinelm.rows.observation import Usage
 
@@ -44,24 +45,69 @@ class KeepsCalls(Protocol):
         """Keep what a call was answered, durably."""
 
 
+class RecordedCalls(Protocol):
+    """Calls of a trace, to be found by equal calls.
+
+    Attributes:
+        hits: How many calls were found among them.
+    """
+
+    hits: int
+
+    @property
+    def line(self) -> str:
+        """What came of them, in one line."""
+
+    def answers(self, catalog: Catalog) -> Iterable[tuple[str, str]]:
+        """Yield the :func:`recorded_digest` of each call for each model that it was, and its :func:`recorded_text`."""
+
+
+class NothingKept:
+    """No answers: :class:`KeepsCalls` of whoever asks another process for them."""
+
+    def find(self, digest: str) -> str | None:
+        """Return None."""
+
+    def keep(self, digest: str, said: str) -> None:
+        """Keep nothing."""
+
+
 class EqualCalls:
     """Answers of repeatable calls, kept and under way. Thread-safe, and safe across event loops.
+
+    Attributes:
+        has_recorded: As below.
+        recorded_hits: How many calls were found among the recorded ones.
 
     Args:
         kept: What is kept.
         deterministic: Stages whose calls are repeatable at any temperature; may grow.
+        has_recorded: Answers of a trace are among the kept ones, under :func:`recorded_digest`. They answer equal prompts at
+            any temperature.
     """
 
-    def __init__(self, kept: KeepsCalls, deterministic: Collection[str] = ()) -> None:
+    def __init__(self, kept: KeepsCalls, deterministic: Collection[str] = (), *, has_recorded: bool = False) -> None:
         self._kept, self._deterministic = kept, deterministic
+        self.has_recorded, self.recorded_hits = has_recorded, 0
         self._lock = threading.Lock()
         self._waiting: dict[str, list[tuple[Future[str | None], bool]]] = {}
 
     def digest(self, stage: str, model: Model, inner: InnerChat, request: ModelRequest) -> str | None:
         """Return the digest of a call; None if it is not repeatable."""
+        if self.has_recorded and request.answers == 1:
+            found = recorded_digest(model.name, request.messages)
+            if self.is_recorded(found):
+                return found
         if request.answers != 1 or not (stage in self._deterministic or _is_cold(inner, request)) or not _is_told(inner):
             return None
         return digest_of(model, inner, request)
+
+    def is_recorded(self, digest: str) -> bool:
+        """Return whether a call is among the recorded ones, and count it."""
+        is_there = self._kept.find(digest) is not None
+        with self._lock:
+            self.recorded_hits += is_there
+        return is_there
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
         """Return what is kept of a call, once it is known.
@@ -122,6 +168,40 @@ def digest_of(model: Model, inner: InnerChat, request: ModelRequest) -> str:
     ]
     plain = json.dumps(told, default=repr, sort_keys=True)
     return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def recorded_digest(model: str, messages: Sequence[BaseMessage]) -> str:
+    """Return the digest of a recorded call: which model of the catalog is asked what. Of its settings a trace may not tell all.
+
+    Ids of tool calls, and how an answer comes in blocks, do not count.
+    """
+    told = [model, [_turn(message) for message in messages]]
+    plain = json.dumps(told, default=repr, sort_keys=True)
+    return f"recorded {hashlib.sha256(plain.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"
+
+
+def _turn(message: BaseMessage) -> list[Any]:
+    if isinstance(message, AIMessage):
+        return [message.type, str(message.text), [[call["name"], call["args"]] for call in message.tool_calls]]
+    blocks = [] if isinstance(message.content, str) else message.content
+    others = [one for one in blocks if not isinstance(one, str) and one.get("type") != "text"]
+    return [message.type, str(message.text), others]
+
+
+def recorded_text(message: AIMessage, model: str, usd: float, seconds: float | None, **tokens: int | None) -> str:
+    """Return a recorded answer as text to keep, as :func:`kept_text` does.
+
+    Args:
+        message: The answer.
+        model: Of the catalog.
+        usd: What the call cost.
+        seconds: What it took; None: not known.
+        **tokens: Fields of :class:`~vinelm.rows.observation.Usage`.
+    """
+    known = {name: count for name, count in tokens.items() if count is not None}
+    took = math.nan if seconds is None else seconds
+    usage = {"model": model, "cost_usd": usd, "list_usd": usd, "latency_s": took, **known}
+    return json.dumps({"message": message_to_dict(message), "info": None, "output": None, "usage": usage})
 
 
 def _class_of(inner: InnerChat) -> str:

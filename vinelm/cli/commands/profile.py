@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +20,10 @@ DEFAULT_WORKERS = 4
 
 @click.command("profile", short_help="Run a sample of requests along a sample of paths.")
 @click.argument("workflow")
-@declared("vinelm.api.profiling:profile", "requests", "execution")
+@declared("vinelm.api.profiling:profile", "requests", "execution", "recorded")
+@option(
+    "--traces PATH", "Recorded LLM calls, as `vinelm replay` reads them: an equal call has the recorded answer, for $0.", Path
+)
 @option(
     "--wait TIME",
     "How long to wait for one batch, such as 90m or 24h, with --batch-prices [default: 24h].",
@@ -53,6 +57,8 @@ def command(*, workflow: str, as_json: bool, quiet: bool, **given: Any) -> int |
     Example: vinelm profile app.py:workflow --models models.toml --budget-usd 20 --batch-prices --wait 12h
 
     Example: vinelm profile app.py:workflow --models models.toml --budget-usd 20 --sampler exhaustive --engine ray://auto --ship
+
+    Example: vinelm profile app.py:workflow --models models.toml --budget-usd 20 --traces traces/
     """
     from vinelm.api.profiling import profile, require_sound
     from vinelm.cli.profile_output import print_forecast, print_result, show
@@ -60,6 +66,10 @@ def command(*, workflow: str, as_json: bool, quiet: bool, **given: Any) -> int |
     from vinelm.traces import ObservationStore
 
     execution = _execution(given)
+    if (traces := given.pop("traces")) is not None:
+        from vinelm.replay.traced import Traces
+
+        given["recorded"] = Traces.read(traces)
     if (wait_s := given.pop("wait_s")) is not None:
         if not given["batch_prices"]:
             raise ConfigError("--wait has no effect without --batch-prices: give it, or leave --wait out")

@@ -74,6 +74,13 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     )
 
 
+def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the request and the inputs of an outermost observation that is no generation."""
+    is_outermost = not first(record.get("parentObservationId"), record.get("parent_observation_id"))
+    if (record.get("type") or "GENERATION") != "GENERATION" and is_outermost:
+        yield text(first(record.get("traceId"), record.get("trace_id"))), decoded(record.get("input"))
+
+
 def _usage(record: Mapping[str, Any]) -> CallTokens:
     """Tokens by category: ``input`` is usually without ``input_cached_tokens``, so that categories add up to ``total``."""
     details = mapping(first(record.get("usageDetails"), record.get("usage_details"), record.get("usage")))

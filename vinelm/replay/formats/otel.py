@@ -30,6 +30,26 @@ def is_record(record: Mapping[str, Any]) -> bool:
     return "attributes" in record and ("context" in record or "spanId" in record or "span_id" in record)
 
 
+def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the request and the inputs of each outermost span that is no model's: OpenInference's ``input.value``."""
+    for one in _spans(record):
+        attributes = _attributes(one.get("attributes"))
+        parent = first(one.get("parentSpanId"), one.get("parent_span_id"), one.get("parent_id"))
+        if not parent and attributes.get("openinference.span.kind") != "LLM" and "input.value" in attributes:
+            context = mapping(one.get("context"))
+            request = text(first(one.get("traceId"), one.get("trace_id"), context.get("trace_id")))
+            yield request, decoded(attributes["input.value"])
+
+
+def _spans(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    lists = [record[name] for name in ("resourceSpans", "scopeSpans", "spans") if isinstance(record.get(name), list)]
+    if not lists:
+        yield record
+    for one in lists[0] if lists else ():
+        if isinstance(one, Mapping):
+            yield from _spans(one)
+
+
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     """Yield the calls of models among the spans."""
     for name in ("resourceSpans", "scopeSpans", "spans"):

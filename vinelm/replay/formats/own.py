@@ -11,17 +11,27 @@ from vinelm.replay.formats.values import count, mapping, number, text
 
 MARK = "vinelm_call"
 """The key that says so; its value is the version of the form."""
+REQUEST_MARK = "vinelm_request"
+"""The same of a line with the inputs of a request."""
 _TEXTS = ("request", "call", "step", "model", "provider")
 _LISTS = ("messages", "tools")
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
     """Return whether the recorder wrote the record."""
-    return MARK in record
+    return MARK in record or REQUEST_MARK in record
+
+
+def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield a request and its inputs."""
+    if REQUEST_MARK in record:
+        yield text(record.get("request")), record.get("inputs")
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     """Yield the call. Unknown fields are left out; a field of another kind counts as not stated."""
+    if MARK not in record:
+        return
     found: dict[str, Any] = {"where": where}
     for name in (field.name for field in fields(LoggedCall) if field.name != "where"):
         value = record.get(name)

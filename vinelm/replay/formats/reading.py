@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, ModuleType
+from typing import Any
 
 from vinelm.errors import ConfigError
 from vinelm.io.file_kinds import unread
@@ -39,6 +40,7 @@ class TraceReading:
         formats: How many calls came in each form.
         bytes_done: Bytes of files that are read, packed ones as they lie on disk.
         bytes_total: Bytes of all files.
+        on_inputs: As :func:`read_calls` takes it.
     """
 
     files: int = 0
@@ -49,6 +51,7 @@ class TraceReading:
     formats: Counter[str] = field(default_factory=Counter)
     bytes_done: int = 0
     bytes_total: int = 0
+    on_inputs: Callable[[str, Any], None] | None = field(default=None, repr=False, compare=False)
 
     def note(self, where: str, why: str) -> None:
         """Count what could not be read."""
@@ -64,6 +67,7 @@ def read_calls(
     redact: Redact | None = None,
     reading: TraceReading | None = None,
     on_progress: Callable[[TraceReading], None] = lambda reading: None,
+    on_inputs: Callable[[str, Any], None] | None = None,
 ) -> Iterator[LoggedCall]:
     """Yield the LLM calls of traces, one at a time, in bounded memory.
 
@@ -78,6 +82,7 @@ def read_calls(
         redact: Is given each call before anything else is done with it, and returns what may be used of it.
         reading: Is kept up to date with what was read.
         on_progress: Is called every 1,000 records.
+        on_inputs: Is called with a request and what the application was given, where the trace says so.
 
     Raises:
         ConfigError: A path does not exist, nothing in a file can be read, there is no call at all, or ``redact`` fails.
@@ -86,6 +91,7 @@ def read_calls(
         raise ConfigError(f"unknown format {format!r}: it is one of {', '.join(FORMATS)}", code="trace-format")
     known = [(name, FORMATS[name]) for name in ([format] if format else FORMATS)]
     reading = reading if reading is not None else TraceReading()
+    reading.on_inputs = on_inputs
     named = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
     files = [(file, path.is_dir()) for path in named for file in _files(path)]
     reading.bytes_total = sum(file.stat().st_size for file, _ in files)
@@ -150,11 +156,15 @@ def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], read
             return
         name, reader = known[place]
         found: Iterable[LoggedCall] = list(reader.calls_of(record, where))
+        given = list(reader.inputs_of(record)) if reading.on_inputs is not None and hasattr(reader, "inputs_of") else []
     except (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError) as error:
         reading.note(where, f"not a record of a call ({type(error).__name__})")
         return
     if not found:
         reading.others += 1
+    for request, inputs in given:
+        assert reading.on_inputs is not None
+        reading.on_inputs(request, inputs)
     for call in found:
         reading.calls += 1
         reading.formats[name] += 1

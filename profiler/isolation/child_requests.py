@@ -1,0 +1,64 @@
+"""What children ask of the parent process beside their own channel: each request has a socket of its own, so that any may wait.
+
+A child makes a socket pair and sends one end to the parent with a line of JSON. The kernel closes the other end if the child
+dies, so that the parent learns of it wherever it waits.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+_LONGEST = 8192  # bytes of a request, which may hold a model's name and the shape of a prompt
+
+
+class ChildRequests:
+    """The parent's side; children inherit the socket ``theirs``. One daemon thread per request that is open.
+
+    Args:
+        answer: is given the socket of a request, which it closes, and the request.
+        name: of the threads.
+    """
+
+    def __init__(self, answer: Callable[[socket.socket, Mapping[str, Any]], None], name: str) -> None:
+        self._answer, self._name = answer, name
+        self._mine, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        threading.Thread(target=self._serve, daemon=True, name=f"vinelm {name}s").start()
+
+    def close(self) -> None:
+        """Take no further request."""
+        with suppress(OSError):
+            self._mine.shutdown(socket.SHUT_RDWR)
+        self._mine.close()
+        self.theirs.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self._mine, _LONGEST, 1)
+            except OSError:
+                return
+            if not data:
+                return
+            given = (socket.socket(fileno=descriptors[0]), json.loads(data))
+            threading.Thread(target=self._answer, args=given, daemon=True, name=f"vinelm {self._name}").start()
+
+
+def requested(theirs: socket.socket, request: Mapping[str, Any]) -> socket.socket:
+    """Send a request to the parent, and return the socket of its answer.
+
+    Raises:
+        OSError: the parent is gone.
+    """
+    mine, other = socket.socketpair()
+    with other:
+        try:
+            socket.send_fds(theirs, [json.dumps(request).encode()], [other.fileno()])
+        except OSError:
+            mine.close()
+            raise
+    return mine

@@ -1,0 +1,101 @@
+"""Equal calls across all children: what is kept, and who makes a call that others wait for, is known to the parent process.
+
+A child asks for a digest and gets the kept answer, or none. If it is to make the call, it sends what was answered on the same
+socket; a child that dies meanwhile leaves the call to the next one.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from vinelm.backends.remote.equal_calls import EqualCalls, NothingKept
+from vinelm.profiler.isolation.child_requests import ChildRequests, requested
+from vinelm.profiler.isolation.framing import receive, send
+
+
+class EqualCallsProxy(ChildRequests):
+    """The parent's side.
+
+    Args:
+        equal: what is kept and under way.
+        waiting: a context manager, given the unit's number, that is entered while one of its calls waits for another.
+    """
+
+    def __init__(self, equal: EqualCalls, waiting: Callable[[int], AbstractContextManager[None]]) -> None:
+        self._equal, self._waiting = equal, waiting
+        super().__init__(self._asked, "equal call")
+
+    def _asked(self, channel: socket.socket, request: Mapping[str, Any]) -> None:
+        digest = request["digest"]
+        with channel, suppress(OSError):
+            if "leads" not in request:
+                send(channel, {"is_recorded": self._equal.is_recorded(digest)})
+                return
+            with self._waiting(int(request["unit"])):
+                said = self._equal.ask(digest, leads=request["leads"]).result()
+            if said is not None or not request["leads"]:
+                send(channel, {"said": said})
+                return
+            told = None
+            try:
+                send(channel, {"said": None})
+                told = receive(channel)
+            finally:  # also where the child is gone, or has sent a part of it
+                self._equal.end(digest, None if told is None else told[0]["said"])
+            send(channel, {})  # it is durable
+
+
+class ProxiedEqualCalls(EqualCalls):
+    """The child's side, for one unit.
+
+    Args:
+        theirs: the parent's socket for requests.
+        unit: its number.
+        deterministic: as of :class:`EqualCalls`.
+        has_recorded: as of :class:`EqualCalls`.
+    """
+
+    def __init__(self, theirs: socket.socket, unit: int, deterministic: Collection[str], *, has_recorded: bool) -> None:
+        super().__init__(NothingKept(), deterministic, has_recorded=has_recorded)
+        self._theirs, self._unit = theirs, unit
+        self._led: dict[str, socket.socket] = {}
+
+    def is_recorded(self, digest: str) -> bool:
+        """See :class:`EqualCalls`."""
+        with requested(self._theirs, {"digest": digest}) as channel:
+            answer = receive(channel)
+        return answer is not None and bool(answer[0]["is_recorded"])
+
+    def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
+        """See :class:`EqualCalls`."""
+        future: Future[str | None] = Future()
+        channel = requested(self._theirs, {"unit": self._unit, "digest": digest, "leads": leads})
+
+        def wait() -> None:
+            answer = receive(channel)
+            said = None if answer is None else answer[0]["said"]
+            if leads and answer is not None and said is None and future.set_running_or_notify_cancel():
+                self._led[digest] = channel
+                future.set_result(None)
+                return
+            channel.close()
+            if not future.cancelled():
+                future.set_result(said)
+
+        threading.Thread(target=wait, daemon=True, name="vinelm equal call").start()
+        return future
+
+    def end(self, digest: str, said: str | None) -> None:
+        """See :class:`EqualCalls`."""
+        channel = self._led.pop(digest, None)
+        if channel is None:  # the parent was gone
+            return
+        with channel, suppress(OSError):
+            if said is not None:
+                send(channel, {"said": said})
+                receive(channel)  # it is durable before the call's price is settled
