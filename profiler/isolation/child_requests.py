@@ -1,4 +1,4 @@
-"""What children ask of the parent process beside their own channel: each request has a socket of its own, so that any may wait.
+"""What children ask of the parent process outside of their channel: each request has its own socket, so that any may wait.
 
 A child makes a socket pair and sends one end to the parent with a line of JSON. The kernel closes the other end if the child
 dies, so that the parent learns of it wherever it waits.

@@ -26,6 +26,7 @@ from vinelm.errors import FailureKind, WorkerDied, WorkflowError
 from vinelm.io.operating_system import ENDING
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome, UnitSetup, WorkflowSource
 from vinelm.profiler.isolation.child_process import Child, describe_exit, last_lines
+from vinelm.profiler.isolation.child_requests import ChildRequests
 from vinelm.profiler.isolation.equal_calls_proxy import EqualCallsProxy
 from vinelm.profiler.isolation.framing import receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import AdmitsAttempts, RateLimitProxy
@@ -65,7 +66,8 @@ class ProcessWorker:
         self._numbers = count()
         self._units: dict[int, Child] = {}
         self._is_closed = self._is_server_gone = False
-        self._equal, self._proxies = equal, [RateLimitProxy(rate_limiters, self._waiting)]
+        self._equal = equal
+        self._proxies: list[ChildRequests] = [RateLimitProxy(rate_limiters, self._waiting)]
         if equal is not None:
             self._proxies.append(EqualCallsProxy(equal, self._waiting))
         self._control, theirs = socket.socketpair()
@@ -89,8 +91,12 @@ class ProcessWorker:
 
     def _load(self, source: WorkflowSource, fingerprint: Mapping[str, str]) -> None:
         path = [entry or os.getcwd() for entry in sys.path]
-        hello = {"function": source.function, "arguments": dict(source.arguments), "limited": self._limited}
-        hello["has_recorded"] = self._equal is not None and self._equal.has_recorded
+        hello: dict[str, Any] = {
+            "function": source.function,
+            "arguments": dict(source.arguments),
+            "limited": self._limited,
+            "has_recorded": self._equal is not None and self._equal.has_recorded,
+        }
         send(self._control, {"path": path, **hello})
         frame = receive(self._control)
         if frame is None:

@@ -19,6 +19,9 @@ from local_openai import local_openai
 import vinelm
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, StoreError
+from vinelm.profiler import ExecutionConfig
+from vinelm.rows.observation import at_ordinary_prices
+from vinelm.traces import ObservationStore
 from vinelm.trie import Trie
 
 CATALOG = """[[model]]
@@ -247,3 +250,28 @@ def test_kill_9_buys_nothing_again_but_what_was_under_way(tmp_path):
         listed = DOCUMENTS * QUESTIONS * 2 * CALL_USD
         paid = sum(line["cost_usd"] for line in found.lines())
         assert paid + found.saved_usd == pytest.approx(listed)
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_profile_buys_them_once_and_takes_no_model_for_free(tmp_path, isolation, monkeypatch):
+    """Also where units that want the same call run side by side, in threads or in processes."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    execution = ExecutionConfig(isolation=isolation, workers=4)
+    settings = {"sampler": "exhaustive", "coverage": 1.0, "budget_usd": 5.0, "execution": execution}
+    with world(tmp_path, latency_s=0.1) as (_, counts):
+        found = vinelm.profile("test_equal_calls:workflow", tmp_path / "models.toml", tmp_path / "a.db", **settings)
+    assert max(counts().values()) == 1
+    assert counts().total() == DIFFERENT
+    assert (found.committed_usd, found.spent_usd) == pytest.approx((DIFFERENT * CALL_USD,) * 2)
+    assert found.exhaustive_usd == pytest.approx(2 * DOCUMENTS * QUESTIONS * CALL_USD)
+    with ObservationStore.open(tmp_path / "a.db") as store:
+        rows = store.observations()
+    assert [row.cost_usd for row in at_ordinary_prices(rows)] == pytest.approx([CALL_USD] * len(rows))
+    assert sum(row.cost_usd == 0.0 for row in rows) == DOCUMENTS * (QUESTIONS - 1)
+    assert all(row.latency_s >= 0.1 for row in rows)
+
+
+def test_a_profile_at_another_temperature_asks_each_call(tmp_path):
+    with world(tmp_path, temperature=0.7) as (catalog, counts):
+        vinelm.profile(workflow, catalog, tmp_path / "a.db", sampler="exhaustive", coverage=1.0, budget_usd=5.0)
+    assert counts().total() == 2 * DOCUMENTS * QUESTIONS

@@ -29,9 +29,9 @@ def one_zygote(kept_workers, monkeypatch):
 
     start = runner.make_worker
 
-    def make_worker(settings, units, fingerprint):
+    def make_worker(settings, units, fingerprint, equal):
         if settings.execution.isolation != "process":
-            return start(settings, units, fingerprint)
+            return start(settings, units, fingerprint, equal)
         key = repr(settings.execution)
         if key not in kept_workers:
             worker = start(settings, units, fingerprint)

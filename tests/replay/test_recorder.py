@@ -210,4 +210,7 @@ def test_a_file_that_is_there_is_appended_to(tmp_path):
     path = tmp_path / "calls.jsonl"
     for _ in range(2):
         graph(ask=Fake()).invoke({"texts": []}, config={"callbacks": [vinelm.VineRecorder(path)]})
-    assert len([json.loads(line) for line in path.read_text().splitlines()]) == 2
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [next(iter(line)) for line in lines] == ["vinelm_request", "vinelm_call"] * 2
+    assert lines[0]["inputs"] == {"texts": []}
+    assert lines[0]["request"] == lines[1]["request"] != lines[2]["request"]

@@ -119,7 +119,7 @@ class Traces:
     def answers(self, catalog: Catalog) -> Iterator[tuple[str, str]]:
         """Yield the digest of each recorded call, for each entry that is its model, and its answer with its dollars.
 
-        A prompt that was answered in different ways is left out: nobody knows which answer is whose.
+        A prompt that was answered in different ways is left out: which answer is meant is not known.
         """
         found: dict[str, dict[str, str]] = {}
         for call in (one for calls in self.calls.values() for one in calls):

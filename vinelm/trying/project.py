@@ -38,7 +38,7 @@ class FirstRun:
 
 
 def with_requests(asked: FirstRun, recorded: Traces) -> FirstRun:
-    """Write the requests of traces beside the application, if it has no project yet, and return what names them.
+    """Write the requests of traces next to the application, if it has no project yet, and return what names them.
 
     Raises:
         ConfigError: They have no inputs, or another file has that name.
