@@ -75,7 +75,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the request and the inputs of an outermost observation that is no generation."""
+    """Yield the request and the inputs of an outermost observation other than a generation."""
     is_outermost = not first(record.get("parentObservationId"), record.get("parent_observation_id"))
     if (record.get("type") or "GENERATION") != "GENERATION" and is_outermost:
         yield text(first(record.get("traceId"), record.get("trace_id"))), decoded(record.get("input"))

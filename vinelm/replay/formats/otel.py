@@ -31,7 +31,7 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the request and the inputs of each outermost span that is no model's: OpenInference's ``input.value``."""
+    """Yield the request and the inputs of each outermost span, unless a model's: OpenInference's ``input.value``."""
     for one in _spans(record):
         attributes = _attributes(one.get("attributes"))
         parent = first(one.get("parentSpanId"), one.get("parent_span_id"), one.get("parent_id"))
