@@ -45,7 +45,8 @@ def make_worker(
         equal: answers equal calls once; None: each is made. Nodes of a cluster make each.
     """
     execution = settings.execution
-    units.control.models.equal = equal
+    if equal is not None:
+        units.control.models.equal = equal
     if execution.isolation != "process":
         return LocalWorker(units)
     if execution.cluster is None and not can_fork():

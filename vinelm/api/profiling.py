@@ -122,7 +122,7 @@ def profile(
             store.
         keep_going: Go on even if all first rows of a stage fail alike, none of the first ten answers of what runs today is
             right, or nothing can be proven.
-        recorded: Recorded calls (:class:`vinelm.replay.traced.Traces`): where the run makes an equal one, the recorded answer
+        recorded: Recorded calls (:class:`vinelm.replay.Traces`): where the run makes an equal one, the recorded answer
             counts, for $0. None: each call is made.
         dry_run: Say what would be called, for how much and how long. Calls nothing. In Python the result has a ``forecast``.
         on_progress: Called after every new observation.

@@ -8,3 +8,4 @@ from .replaying import replay as replay
 from .result import ReplayResult as ReplayResult
 from .result import StepResult as StepResult
 from .same import Sameness as Sameness
+from .traced import Traces as Traces

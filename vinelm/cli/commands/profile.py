@@ -67,7 +67,7 @@ def command(*, workflow: str, as_json: bool, quiet: bool, **given: Any) -> int |
 
     execution = _execution(given)
     if (traces := given.pop("traces")) is not None:
-        from vinelm.replay.traced import Traces
+        from vinelm.replay import Traces
 
         given["recorded"] = Traces.read(traces)
     if (wait_s := given.pop("wait_s")) is not None:
