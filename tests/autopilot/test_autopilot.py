@@ -221,3 +221,27 @@ def test_feedback_sends_a_plan_back(proven):
     state = service.look()
     assert state.plan is None
     assert state.alarms[-1][1] == "fewer of its answers are right"
+
+
+@pytest.mark.parametrize("broken", ["state_of", "part_of", "recorded", "counted", "is_same", "passes"])
+def test_a_fault_of_the_autopilot_is_no_failure_of_the_request(proven, monkeypatch, broken):
+    service = proven()
+
+    def fails(*_):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(service.pilot, broken, fails)
+    assert {said.strip(".").lower() for said in service.ask(range(3000, 3040))} <= {"billing", "refund", "shipping", "other"}
+
+
+def test_a_plan_of_two_models_asks_today_where_they_differ(serve, tmp_path):
+    def salted(salt):
+        return lambda number: wrong(number) if differs(number, 0.15, salt) else truth(number)
+
+    service = serve(models(nano=salted(1), mini=salted(2), big=truth, dear=truth), max_loss=5.0, models=("nano", "mini"))
+    for start in range(0, 1200, 300):
+        service.ask(range(start, start + 300))
+        service.look()
+        while answered(tmp_path / "pilot.db"):
+            service.look()
+    assert service.look() is not None

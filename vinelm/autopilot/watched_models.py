@@ -84,16 +84,22 @@ class WatchedModels:
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
         """Return the chat model of an invocation: that of the plan which its request was drawn for, or today's, watched."""
+        try:
+            found = self._chosen(name, call, limits)
+        except Exception:  # a fault of ours, which no request may pay for: the application's own model answers
+            found = call
+        return self._models.chat_model(name, found, limits) if isinstance(found, CallContext) else found
+
+    def _chosen(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> CallContext | CascadeModel:
+        """How today's model is called, or the plan's chat model."""
         watch, step = self._watch, step_key(call.stage)
         state = watch.state_of(step)
         if state is not None and name != state.today:
-            return self._models.chat_model(name, call, limits)
+            return call
         part: Part = "today" if state is None else watch.part_of(state, call.key)
         plan = None if state is None else state.plan_of(part)
         if plan is None or not all(model in self.catalog for model in plan.models):
-            if state is not None and not (state.wants_units or state.plan):
-                return self._models.chat_model(name, call, limits)
-            return self._models.chat_model(name, self._watched(call, step, name), limits)
+            return call if state is not None and not (state.wants_units or state.plan) else self._watched(call, step)
         spent: list[float] = []
 
         def used(usage: Usage) -> None:
@@ -102,18 +108,17 @@ class WatchedModels:
 
         def ended(is_todays: bool) -> None:
             outcome = piloted.BELOW if part == "below" else piloted.ESCALATED if is_todays else piloted.PLAN
-            watch.counted(step, call.key, outcome, sum(spent))
+            _guarded(lambda: watch.counted(step, call.key, outcome, sum(spent)))
 
         inner = replace(call, on_usage=used)
 
         def make(model: str) -> BaseChatModel:
             return self._models.chat_model(model, inner, limits)
 
-        return bound_instance(
-            CascadeModel, PlanCall(plan, name, make=make, is_same=watch.is_same, passes=watch.passes, ended=ended)
-        )
+        plan_call = PlanCall(plan, name, make=make, is_same=watch.is_same, passes=watch.passes, ended=ended)
+        return bound_instance(CascadeModel, plan_call)
 
-    def _watched(self, call: CallContext, step: str, name: str) -> CallContext:
+    def _watched(self, call: CallContext, step: str) -> CallContext:
         """The call, with ears for what is asked, answered and paid."""
         watch, heard = self._watch, call.on_exchange
         usages: list[Usage] = []
