@@ -224,6 +224,15 @@ def goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def plain(found: Any) -> Any:
+    """The same for a file: what is not a finite number is null."""
+    if isinstance(found, dict):
+        return {name: plain(value) for name, value in found.items()}
+    if isinstance(found, list):
+        return [plain(value) for value in found]
+    return None if isinstance(found, float) and not math.isfinite(found) else found
+
+
 def lines(found: dict[str, Any]) -> Iterator[str]:
     rows = found["rows"]
     yield f"{found['streams']} streams of {found['requests']:,} requests, at most {100 * found['max_loss']:g} points lost\n"
@@ -263,7 +272,7 @@ def main() -> int:
         "--kept": (Path, "file of the blocks so far: the same line takes up a run that ended early", {"metavar": "FILE"}),
     }
     about = "folder with outcomes/, mixed/ and nl2sql/; files that it lacks are left out"
-    return study(__doc__, options, measure, lines, data=about)
+    return study(__doc__, options, measure, lines, page=plain, data=about)
 
 
 if __name__ == "__main__":
