@@ -45,7 +45,7 @@ OLD = {
     "calibrate": "engine calibrate",
 }
 """Names that work and are not shown, and what they stand for."""
-GROUPS = ("keys", "autopilot", "store", "engine", "fleet", "tools")
+GROUPS = ("keys", "store", "engine", "fleet", "tools", "autopilot")
 """The subcommands that have subcommands of their own."""
 _APART: set[Callable[..., Any]] = set()
 """Functions of commands that run with stdout apart."""

@@ -186,7 +186,7 @@ class ChatModelSource(Protocol):
 
 
 class BesideService(Protocol):
-    """What learns while a service runs which models may run in place of today's. ``vinelm.autopilot.Autopilot`` is one."""
+    """What learns while a service runs which models may run in place of today's: an autopilot."""
 
     def around(self, models: Any) -> ChatModelSource:
         """Begin, and return what makes the chat models from now on, around the resolver that makes them.

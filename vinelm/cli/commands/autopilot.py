@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from vinelm.cli.console import print_json, say, show_table
@@ -17,6 +20,14 @@ def command() -> None:
 
     Example: vinelm autopilot status pilot.db
     """
+
+
+def autopilot_of(store: str, asked: Mapping[str, Any]) -> Any:
+    """Return the autopilot of a service that a command begins; a loss in ``asked`` is a fraction."""
+    from vinelm.autopilot import Autopilot
+
+    points = {"max_loss": 100.0 * asked["max_loss"]} if "max_loss" in asked else {}
+    return Autopilot(store, **{**asked, **points})
 
 
 @command.command("status")

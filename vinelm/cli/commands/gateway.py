@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -137,10 +138,9 @@ def _autopilot(store: str | None, asked: Mapping[str, Any]) -> Any:
             name = next(iter(asked)).replace("_", "-")
             raise ConfigError(f"--{name} has no effect without --autopilot DB: name its store, or leave it out")
         return None
-    from vinelm.autopilot import Autopilot
+    from vinelm.cli.main import module_of
 
-    points = {"max_loss": 100.0 * asked["max_loss"]} if "max_loss" in asked else {}
-    return Autopilot(store, **{**asked, **points})
+    return import_module(module_of("autopilot")).autopilot_of(store, asked)
 
 
 def _models(named: str) -> Any:
