@@ -298,7 +298,7 @@ class Autopilot:
             return
         while self._calls:
             self._settle(self._calls.popleft())
-        places = []
+        places: list[tuple[str, str]] = []
         for place, (looked, _, _) in self._settling.items():
             if self._looks - looked < SETTLED_S and len(self._settling) - len(places) <= MOST_WAITING:
                 break
