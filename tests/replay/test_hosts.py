@@ -61,7 +61,7 @@ def test_a_lost_node_costs_the_bound_of_its_calls_and_no_answer(folder, cluster,
 
     def send(link, host, message):
         sent(link, host, message)
-        if host == 0 and len(link.sent) == 30:
+        if host == 0 and len(link.sent) >= 30:  # the first after so many, whichever host has that one
             link.drop(0)
 
     monkeypatch.setattr(FakeCluster, "send", send)
