@@ -11,7 +11,7 @@ from kit.worlds.replays import answered, differs, models, truth, wrong
 from vinelm import VineLM
 from vinelm.autopilot import Autopilot
 from vinelm.autopilot import autopilot as threads
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, StoreError
 
 
 @pytest.fixture
@@ -245,3 +245,28 @@ def test_a_plan_of_two_models_asks_today_where_they_differ(serve, tmp_path):
         while answered(tmp_path / "pilot.db"):
             service.look()
     assert service.look() is not None
+
+
+def test_a_pilot_that_loses_the_store_begins_again_from_what_is_kept(proven, monkeypatch):
+    service = proven()
+    pilot = service.pilot._pilot
+
+    def lost():
+        raise StoreError("another run holds it", code="store-hold-lost")
+
+    monkeypatch.setattr(pilot, "round", lost)
+    service.pilot._go_on()
+    assert service.pilot._pilot is None
+    assert service.look().share == 0.95
+    assert service.pilot._pilot is not pilot
+
+
+def test_a_plan_that_serves_records_no_more_than_it_compares(proven, monkeypatch):
+    monkeypatch.setattr(threads, "COMPARED_A_DAY", 3)
+    service = proven()
+    for state in service.pilot._states.values():
+        state.ended = "no better plan"
+    before = len(service.pilot._settling)
+    service.ask(range(6000, 6400))
+    service.pilot._write_waiting()
+    assert len(service.pilot._settling) - before == 3

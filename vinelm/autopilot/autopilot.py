@@ -6,7 +6,7 @@ import atexit
 import logging
 import os
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -41,6 +41,10 @@ ALPHA = 0.05
 LABELS = 100
 EVERY_S = 1.0
 """Seconds between two looks at the store: what is recorded is written, and what has changed is read."""
+PAUSE = 9.0
+"""A pause of the pilot, in multiples of the round before it."""
+COMPARED_A_DAY = 2000
+"""Calls of a step that a process records in a day while its plan serves and no better one is sought."""
 SAID_EVERY_S = 60.0
 """Seconds between two lines of the log that say that the store cannot be used."""
 STALE_S, STALE_LOOKS = 120.0, 20.0
@@ -127,6 +131,8 @@ class Autopilot:
         self._held = ExitStack()
         self._looks = 0
         self._said_s = -SAID_EVERY_S
+        self._next_s = 0.0
+        self._recorded_on: Counter[tuple[str, int]] = Counter()
         self._pid = os.getpid()
         self._piloted_at = 0.0
 
@@ -155,7 +161,7 @@ class Autopilot:
         self._made_tables()
         self._read()
         self._looking = Repeated(self._look, self._every_s, name="vinelm-autopilot-record")
-        self._piloting = Repeated(self._go_on, self._every_s, name="vinelm-autopilot", is_at_once=True)
+        self._piloting = Repeated(self._pace, self._every_s, name="vinelm-autopilot", is_at_once=True)
         atexit.register(self.close)
         return WatchedModels(models, self)
 
@@ -195,11 +201,9 @@ class Autopilot:
                 thread.stop()
         self._looks += SETTLED_S  # no further calls come
         self._look()
-        if self._pilot is not None:
-            self._pilot.close()
-        self._held.close()
+        self._let_go()
         self._store.close()
-        self._store = self._pilot = None
+        self._store = None
         atexit.unregister(self.close)
         return not self._calls
 
@@ -339,6 +343,12 @@ class Autopilot:
         state = self._states.get(step.key)
         if state is not None and (not state.wants_units or call.model != state.today):
             return
+        if state is not None and state.plan is not None and state.ended:
+            on = step.key, today_utc()
+            self._recorded_on = Counter({one: count for one, count in self._recorded_on.items() if one[1] == on[1]})
+            self._recorded_on[on] += 1
+            if self._recorded_on[on] > COMPARED_A_DAY:
+                return
         drawn, place = number_of(f"{call.request}\0{call.call}"), (step.key, call.request)
         known = self._settling.pop(place, None)
         if known is None:
@@ -360,6 +370,14 @@ class Autopilot:
         self._states = {key: StepState.of(found) for key, found in notes.get("steps", {}).items()}
         self._piloted_at = notes.get("piloted_at", 0.0)
 
+    def _pace(self) -> None:
+        """Pilot for a round, at most a tenth of the time: it shares its processor with requests."""
+        begun_s = time.monotonic()
+        if begun_s >= self._next_s:
+            self._go_on()
+            ended_s = time.monotonic()
+            self._next_s = ended_s + PAUSE * (ended_s - begun_s)
+
     def _go_on(self) -> None:
         """Pilot for a round, if no other process does."""
         try:
@@ -367,6 +385,9 @@ class Autopilot:
                 if self._pilot is not None or self._hold():
                     assert self._pilot is not None
                     self._pilot.round()
+        except StoreError as error:  # its lock may be lost, perhaps to another process: begin again from what is kept
+            self._let_go()
+            self._said(error)
         except VineLMError as error:
             self._said(error)
         except Exception as error:
@@ -393,3 +414,11 @@ class Autopilot:
             raise
         self._held = held
         return True
+
+    def _let_go(self) -> None:
+        """Pilot no more."""
+        pilot, self._pilot = self._pilot, None
+        if pilot is not None:
+            pilot.close()
+        with suppress(StoreError):
+            self._held.close()

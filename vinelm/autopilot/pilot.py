@@ -78,7 +78,8 @@ class Pilot:
         self.notes: dict[str, Any] = {"attempt": 0, "steps": {}, "day": -1, **self.kept.rows.notes()}
         self.steps = {key: StepState.of(found) for key, found in self.notes["steps"].items()}
         self._raisings: dict[str, Raising] = {}
-        self._read_to = 0
+        serving = [state.served_since for state in self.steps.values() if state.plan is not None]
+        self._read_to = min(serving, default=self.served.last_id())
         self._asker: Asker | None = None
         self._asker_day = -1
         self._seen: Any = None
