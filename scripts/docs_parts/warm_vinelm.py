@@ -192,8 +192,8 @@ def _ready(told: dict[str, Any], got: list[int], folder: Path) -> Callable[[], i
             sys.argv[:] = ["-c", *told["argv"][2:]]
             code = compile(told["argv"][1], "<string>", "exec")
             return lambda: exec(code, {"__name__": "__main__"}) or 0  # as `python -c` does
-        control, limits = map(int, told["argv"][2:])
-        return lambda: importlib.import_module(FORK_SERVER).main(control, limits) or 0
+        numbers = map(int, told["argv"][2:])
+        return lambda: importlib.import_module(FORK_SERVER).main(*numbers) or 0
     from vinelm.cli.main import main as vinelm_main
 
     sys.path[:] = [str(Path(executable).parent), *own, *base]
