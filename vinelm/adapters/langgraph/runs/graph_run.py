@@ -151,7 +151,6 @@ class GraphRun:
         guard: the policy's; under ``on_error="default"`` one that does not fail. Beside it stands an account that the request
             shares with others, if there is one; see :func:`~vinelm.money.bound_guard.with_account`.
         falls_back: whether another model may answer after a failed call.
-        key: names the request among those of all callers.
         is_rooted: whether a node of the root graph has found the run by its channels.
         request_account: what the request has paid, in all its runs; None without a cap per request or a checkpointer.
         outcomes: what its invocations have shown; nothing if the workflow declares no signals.
@@ -160,9 +159,9 @@ class GraphRun:
     """
 
     __slots__ = (
-        "__weakref__", "_default", "_is_resumed", "_lock", "_named", "_observers", "_own_guard", "_seen",
+        "__weakref__", "_default", "_is_resumed", "_key", "_lock", "_named", "_observers", "_own_guard", "_seen",
         "_shared_account", "_stand_in", "_superstep", "_turns", "_unwritten_usd", "clock", "context", "control",
-        "falls_back", "flow", "guard", "is_rooted", "key", "on_error", "outcomes", "path", "places", "policy", "reads",
+        "falls_back", "flow", "guard", "is_rooted", "on_error", "outcomes", "path", "places", "policy", "reads",
         "request_account", "stages", "trail",
     )  # fmt: skip
 
@@ -178,7 +177,6 @@ class GraphRun:
         account_of: Callable[[], CallGuard | None] | None = None,
     ) -> None:
         self.control, self.policy, self.context = control, policy, context
-        self.key = scoped(context.request_id or secrets.token_hex(8), str((context.configurable or {}).get("tenant") or ""))
         self.on_error = "raise" if default is None else policy.on_error
         self.falls_back = policy.falls_back
         self.clock = policy.clock
@@ -203,6 +201,7 @@ class GraphRun:
                 self.note_failure("the account", error)  # a cap wins: where the account is not known, no call is authorized
                 self.guard, self._own_guard = BoundGuard(None, None, self.note_failure), None
         self._named: tuple[str, ...] = ()
+        self._key: str | None = None
         template = policy.template
         self.flow = None if template is None else template.places
         self.path: tuple[str, ...] | None = None
@@ -219,6 +218,14 @@ class GraphRun:
         self._turns: dict[str, int] = {}
         tell = partial(_weakly, WeakMethod(self._observe)), partial(_weakly, WeakMethod(self._degrade))
         self.outcomes = RunOutcomes(signals, *tell, template) if signals else NO_OUTCOMES
+
+    @property
+    def key(self) -> str:
+        """Names the request among those of all callers: the same for all of its calls."""
+        if self._key is None:
+            tenant = str((self.context.configurable or {}).get("tenant") or "")
+            self._key = scoped(self.context.request_id or secrets.token_hex(8), tenant)
+        return self._key
 
     def show_request(self) -> None:
         """Have observers that know requests see this run as one, until it is over and nothing holds it any more."""
