@@ -12,6 +12,8 @@ from vinelm.autopilot import Autopilot
 from vinelm.autopilot import autopilot as threads
 from vinelm.catalog import Catalog
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def upstream(monkeypatch):
