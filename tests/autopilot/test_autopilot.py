@@ -252,6 +252,12 @@ def test_a_plan_of_two_models_asks_today_where_they_differ(serve, tmp_path):
         if (state := service.look()).plan is not None:
             break
     assert state.plan == {"kind": "agree", "models": ["nano", "mini"]}
+    for start in (2000, 2300, 2600):
+        service.ask(range(start, start + 300))
+        state = service.look()
+    assert state.share == 0.95
+    apart = [number for number in range(3000, 3200) if differs(number, 0.15, 1) != differs(number, 0.15, 2)]
+    assert service.ask(apart) == [truth(number) for number in apart]
 
 
 def test_a_pilot_that_loses_the_store_begins_again_from_what_is_kept(proven, monkeypatch):
