@@ -6,7 +6,8 @@ A stream is 20,000 requests of one step, drawn from a table with replacement, so
 model is the strongest of the table; the autopilot knows no label at the start. It records what runs today, asks up to five
 cheaper models the recorded prompts, races plans over their answers (`vinelm.proof`), asks persons where the leader differs
 (they know the recorded score), and raises what is proven (`vinelm.autopilot.raising`). The race and the levels are those of the
-product; how its calls are made is not part of the study (`proof_parts/streams.py`).
+product, but that the search for a better plan may use all labels that are left, not half of them; how calls are made is not
+part of the study (`proof_parts/streams.py`).
 
 - *plain*: nothing changes. Savings are over those of the best plan that loses nothing and differs in at most 6 % of the
   requests (9 % where there is none).
@@ -30,8 +31,10 @@ from typing import Any
 
 import numpy as np
 from proof_parts.plans import Plans, load_sources
-from proof_parts.streams import CHOOSING, Pilot, Source, figures
+from proof_parts.streams import Pilot, Source, figures
 from studies import Options, each, study, table
+
+from vinelm.replay.replaying import CHOOSING
 
 REQUESTS = 20_000
 SWAP_AT = 10_000
@@ -108,7 +111,6 @@ def rivals(plans: Plans, seed: int) -> dict[str, Any]:
     mean = seen.mean(axis=0)
     low = mean - Z * seen.std(axis=0) / FEW**0.5
     found = {}
-    fee = float(plans.model_usd[rows[:FEW]].sum())
     for name, passes in (("seems to lose nothing", mean >= 0.0), ("proven", low > -MAX_LOSS)):
         kept = passes & (saved >= SAVED)
         at = int(np.where(kept, saved, -1.0).argmax()) if kept.any() else -1
@@ -121,7 +123,7 @@ def rivals(plans: Plans, seed: int) -> dict[str, Any]:
     own = plans.score[right[0, : FEW // 4], at]
     is_worse = own.mean() + Z * max(own.std(), 1e-9) / (FEW // 4) ** 0.5 < 0.0
     found["canary by hand"] = [0.0, 0.0] if wanted[at] < 0.0 or is_worse else [float(saved[at]), float(plans.diff()[at])]
-    return {"ways": found, "fee": fee}
+    return {"ways": found}
 
 
 def measure(options: Options) -> dict[str, Any]:

@@ -11,19 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from proof_parts.plans import Plans, models_of, plans_of
 
+from vinelm.autopilot.pilot import MORE_SAVED, MOST_UNITS
 from vinelm.autopilot.raising import HOLDOUT, Raising
 from vinelm.evaluation import OutcomeTable
 from vinelm.proof import Ask, Ended, PlanFacts, Question, Race, choose_candidates
-
-CHOOSING = 150
-ROUNDS = (10, 30, 75, CHOOSING)
-"""Numbers of recorded requests after which it is asked whether a model is worth more."""
-MOST_UNITS = 4000
-"""Recorded requests of an attempt."""
-LEAST_SAME = 0.25
-MORE_SAVED = 0.08
-"""While a plan serves, others are proven that save so much more."""
-LEAST_SAVED = 0.2
+from vinelm.replay.replaying import CHOOSING, LEAST_SAME, LEAST_SAVED, ROUNDS
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,16 @@ import stat
 import pytest
 from kit.worlds.piloted import Service, equal
 from kit.worlds.replays import answered, differs, models, truth, wrong
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 
 from vinelm import VineLM
 from vinelm.autopilot import Autopilot
 from vinelm.autopilot import autopilot as threads
+from vinelm.autopilot import pilot as piloting
+from vinelm.autopilot.cascade import PlanCall
 from vinelm.errors import ConfigError, StoreError
+from vinelm.replay.plans import AnswerPlan
 
 
 @pytest.fixture
@@ -224,7 +229,7 @@ def test_feedback_sends_a_plan_back(proven):
     assert state.alarms[-1][1] == "fewer of its answers are right"
 
 
-@pytest.mark.parametrize("broken", ["state_of", "part_of", "recorded", "counted", "is_same", "passes"])
+@pytest.mark.parametrize("broken", ["state_of", "part_of", "recorded", "counted"])
 def test_a_fault_of_the_autopilot_is_no_failure_of_the_request(proven, monkeypatch, broken):
     service = proven()
 
@@ -283,3 +288,25 @@ def test_a_plan_that_serves_records_no_more_than_it_compares(proven, monkeypatch
     service.ask(range(6000, 6400))
     service.pilot._write_waiting()
     assert len(service.pilot._settling) - before == 3
+
+
+@pytest.mark.parametrize(("kind", "models"), [("agree", ("nano", "mini")), ("check", ("nano",))])
+def test_where_answers_cannot_be_compared_todays_model_answers(kind, models):
+    def fails(*_):
+        raise RuntimeError("the owner's function")
+
+    call = PlanCall(AnswerPlan(kind, models), "big", make=fails, is_same=fails, passes=fails, ended=fails)
+    deciding = call.deciding([])
+    for model in models:
+        assert deciding.next() == ("ask", model)
+        deciding.results[model] = ChatResult(generations=[ChatGeneration(message=AIMessage("billing"))])
+    assert deciding.next() == ("today", "")
+
+
+def test_an_attempt_whose_calls_are_used_up_ends(serve, monkeypatch):
+    monkeypatch.setattr(piloting, "MOST_UNITS", 20)
+    service = serve(models(nano=equal, big=truth))
+    service.ask(range(200))
+    service.look()
+    state = service.look()
+    assert (state.plan, state.ended) == (None, "20 calls have proven nothing")

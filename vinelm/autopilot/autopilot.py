@@ -50,7 +50,7 @@ SAID_EVERY_S = 60.0
 STALE_S, STALE_LOOKS = 120.0, 20.0
 """After this many seconds, and looks, without a pilot requests run today's model: no alarm would be heard."""
 MOST_WAITING = 10_000
-"""Calls that wait to be written; further ones are left out."""
+"""Calls that wait to be written: the oldest make room for further ones."""
 SETTLED_S = 20
 """A request that has made no call of a step for this number of looks has made its last: which of its calls counts is drawn."""
 REMEMBERED = 10_000
@@ -190,7 +190,7 @@ class Autopilot:
                 rows = ReplayRows(self._store)
                 if rows.is_new:
                     ServedRows(self._store).create()
-                    rows.create([], {"attempt": 0, "steps": {}, "catalog": ""})
+                    rows.create([], {"attempt": 0, "steps": {}})
 
     def close(self) -> bool:
         """Write what waits, and let another process pilot. Idempotent; the end of the process does it, too."""

@@ -20,7 +20,7 @@ from vinelm.replay.asking import Asker
 from vinelm.replay.bill import StepBill
 from vinelm.replay.kept import Kept, ReplayUnit, number_of
 from vinelm.replay.plans import Follower, PlanAnswer
-from vinelm.replay.replaying import CHOOSING, ReplayRun, StepRun
+from vinelm.replay.replaying import CHOOSING, LEAST_SAVED, ReplayRun, StepRun
 from vinelm.replay.same import Sameness
 from vinelm.requests.protocols import Backend
 from vinelm.traces import ObservationStore
@@ -29,8 +29,6 @@ from vinelm.traces.served.piloted import ServedRows
 
 MOST_UNITS = 4000
 """Recorded calls of an attempt that prove, at most."""
-LEAST_SAVED = 0.2
-"""Of a step's dollars, for the first plan."""
 MORE_SAVED = 0.08
 """While a plan serves, others are proven that save so much more."""
 LABELS_KEPT = 0.5
@@ -230,11 +228,14 @@ class Pilot:
         work.ask_in_turn([work.race(run, state.attempt)])
         assert run.race is not None
         end = run.race.next()
-        if not isinstance(end, Ended) or end.reason == "requests":
+        if not isinstance(end, Ended) or (end.reason == "requests" and run.race.requests < MOST_UNITS):
             return
         if end.reason != "proven":
-            why = f"{state.labels} labels have proven nothing" if end.reason == "labels" else "nothing can be proven any more"
-            self._end(state, why)
+            spent = {
+                "labels": f"{state.labels} labels have proven nothing",
+                "requests": f"{MOST_UNITS:,} calls have proven nothing",
+            }
+            self._end(state, spent.get(end.reason, "nothing can be proven any more"))
             return
         at = next(one for one in run.race.standings() if one.candidate == end.candidate)
         plan = run.plans[at.candidate]
@@ -242,9 +243,9 @@ class Pilot:
         state.below, state.plan, state.saved, state.proven = state.plan, plain(plan), at.saved, at.proven
         state.escalated = None if plan.kind == "alone" else [sum(one.model is None for _, one in done), len(done)]
         state.differing = [at.differing, at.requests]
-        state.served_attempt, state.served_since, state.level = state.attempt, self.served.last_id(), 0
-        self._raisings[run.bill.key] = self._raising(state)
-        state.share = self._raisings[run.bill.key].share
+        state.served_attempt, state.served_since = state.attempt, self.served.last_id()
+        self._raisings.pop(run.bill.key, None)  # of the plan before it
+        state.share = self._raising(run.bill.key, state).share
         # The next attempt is for plans that save more, on calls that come from now on; what has chosen chooses again.
         state.candidates, state.race_since = [], max(self.kept.units)
         run.open = []
@@ -252,9 +253,12 @@ class Pilot:
 
     # -- what serves ----------------------------------------------------------------------------------------------------------
 
-    def _raising(self, state: StepState) -> Raising:
-        ones = None if state.escalated is None else (state.escalated[0], state.escalated[1])
-        return Raising(self.settings.max_loss, ones, (state.differing[0], state.differing[1]))
+    def _raising(self, key: str, state: StepState) -> Raising:
+        """How far the step's plan has come; of a new one, or of a pilot that has just begun, from its proof on."""
+        if key not in self._raisings:
+            ones = None if state.escalated is None else (state.escalated[0], state.escalated[1])
+            self._raisings[key] = Raising(self.settings.max_loss, ones, (state.differing[0], state.differing[1]))
+        return self._raisings[key]
 
     def _count_served(self) -> None:
         """Count what the processes have served since the last round; a pilot that has just begun counts from the proof on."""
@@ -265,18 +269,14 @@ class Pilot:
                 continue
             if row["served_id"] <= state.served_since:
                 continue
-            raising = self._raisings.get(row["step"])
-            if raising is None:
-                raising = self._raisings[row["step"]] = self._raising(state)
+            raising = self._raising(row["step"], state)
             for letter in row["outcomes"]:
                 _COUNTED[letter](raising)
         for key, state in self.steps.items():
             if state.plan is None:
                 continue
-            raising = self._raisings.get(key)
-            if raising is None:
-                raising = self._raisings[key] = self._raising(state)
-            state.level, state.share = raising.level, raising.share
+            raising = self._raising(key, state)
+            state.share = raising.share
             if raising.alarm is not None:
                 self._begin(state, raising.alarm)
             else:

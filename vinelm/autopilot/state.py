@@ -33,8 +33,7 @@ class StepState:
         below: What was proven before it, and serves the other requests meanwhile.
         served_since: Rows of what was served with larger numbers are of this plan.
         served_attempt: The attempt that has proven it.
-        level: Its level (:data:`~vinelm.autopilot.raising.LEVELS`).
-        share: Share of new requests that it serves.
+        share: Share of new requests that it serves (:data:`~vinelm.autopilot.raising.LEVELS`).
         saved: Share of the step's dollars that it saves, by its proof.
         today_usd: Dollars of a call of today's model, the mean.
         proven: The smallest loss that its proof excludes, a fraction.
@@ -58,7 +57,6 @@ class StepState:
     below: dict[str, Any] | None = None
     served_since: int = 0
     served_attempt: int = 0
-    level: int = 0
     share: float = 0.0
     saved: float = 0.0
     today_usd: float = 0.0
