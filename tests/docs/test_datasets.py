@@ -1,4 +1,4 @@
-"""Every example of docs/datasets.md is read as it stands, and gives the same request."""
+"""Every example of docs/profiling.md is read as it stands, and gives the same request."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from vinelm.datasets import Columns, read_dataset
 from vinelm.datasets.reading import with_dataset
 from vinelm.requests.workflow import Request, Workflow
 
-PAGE = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "profiling.md").read_text(encoding="utf-8")
 FORMATS = PAGE.split("## Formats")[1].split("## From a row")[0]
 EXAMPLE = re.compile(r"`([\w.]+)`\)?(?:, with `([^`]*)`)?[^`\n]*:\n\n```(python)?\n(.*?)```", re.DOTALL)
 EXAMPLES = EXAMPLE.findall(FORMATS)

@@ -117,7 +117,7 @@ class VineLM(VineInterface, LongRunning):
         tool_store: the store to which the calls of all tools are written, off the request path: its path, created if it does
             not exist. ``vinelm tools mine`` reads it. By default none are kept.
         autopilot: learns while the service runs which cheaper models may run, and serves what it has proven
-            (docs/autopilot.md).
+            (docs/serve.md#autopilot-cheaper-models-while-you-serve).
     """
 
     def __init__(

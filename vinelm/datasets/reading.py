@@ -110,7 +110,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The columns that become the input and the labels of a request. Left out, the format decides (docs/datasets.md).
+    """The columns that become the input and the labels of a request. Left out, the format decides (docs/profiling.md).
 
     Args:
         inputs: (key of the request, column) of each input. Columns that are not named are then left out.
@@ -218,7 +218,7 @@ def read_dataset(
     """Read requests from CSV, JSON lines, JSON, Parquet, Arrow, a Hugging Face ``datasets`` folder, or an export.
 
     The format follows from the file's name (``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.ndjson``, ``.parquet``, ``.arrow``;
-    text also with ``.gz``); exports of LangSmith and Langfuse are told by their columns. See docs/datasets.md.
+    text also with ``.gz``); exports of LangSmith and Langfuse are told by their columns. See docs/profiling.md.
 
     Args:
         path: The file or folder.

@@ -137,7 +137,7 @@ def llm_judge(
 
     The judge's calls are paid from the profile's budget like any other: an upper bound is reserved before each. An equal answer
     to the same request is judged once. A reply without a verdict is asked for again, then the row has no score; the next run
-    asks for it again. See docs/datasets.md.
+    asks for it again. See docs/profiling.md.
 
     Args:
         model: A name of the catalog, ``"provider:model"`` whose list price is known, or a :class:`~vinelm.catalog.Model`.

@@ -23,7 +23,7 @@ def as_today(
     """Return a scorer for a :class:`~vinelm.Workflow` by which today's answer counts where a request has no label.
 
     An answer that is the same as that of what runs today is as good. One that differs counts as lost until a person has said
-    otherwise (``vinelm label``). See docs/datasets.md.
+    otherwise (``vinelm label``). See docs/profiling.md.
 
     Args:
         answer: ``answer(state)`` returns the answer in a final state: a text, or what JSON can hold. None: the keys that the

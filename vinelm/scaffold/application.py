@@ -269,7 +269,7 @@ def _of_code(target: Target) -> AppGraph:
     if not calls:
         raise WorkflowError(
             f"{target.spec} is a function without a graph, and {target.module.__name__} makes no LangChain chat model: let it "
-            "call vine.chat_model(...) and write its workflow file by hand (docs/langchain.md#plain-python-no-framework)"
+            "call vine.chat_model(...) and write its workflow file by hand (docs/frameworks.md#plain-python-no-framework)"
         )
     stages = tuple(dict.fromkeys(call.name for call in calls))
     first: Choice = dict.fromkeys(stages, frozenset())

@@ -29,7 +29,7 @@ Kind = Literal["graph", "maker", "config-maker", "vine-maker", "model-maker", "f
 ``vine-maker``, ``model-maker``: a function that is given LangGraph's config, a VineLM, or a chat model. ``function``,
 ``entrypoint``: code without a graph, which is not called."""
 LANGGRAPH_FILE = "langgraph.json"
-_NO_GRAPH = " (code without a graph needs a workflow file by hand: see docs/langchain.md#plain-python-no-framework)"
+_NO_GRAPH = " (code without a graph needs a workflow file by hand: see docs/frameworks.md#plain-python-no-framework)"
 
 
 @dataclass(frozen=True, kw_only=True)

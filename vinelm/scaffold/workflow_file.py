@@ -190,7 +190,7 @@ class WorkflowFile:
         yield "def score(request, state) -> bool:"
         if label is None:
             yield f"    # {TODO}: whether the answer is right, by a label or a rule. It is used offline only."
-            yield "    # Where there is no label, a model can judge: score=llm_judge(...), see docs/datasets.md."
+            yield "    # Where there is no label, a model can judge: score=llm_judge(...), see docs/profiling.md."
             yield '    raise NotImplementedError("say in workflow.py when an answer is right")'
             return
         if self._is_json:

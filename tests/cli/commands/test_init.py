@@ -186,7 +186,7 @@ def test_code_without_a_graph_is_not_run(folder, capsys):
     code = "from pathlib import Path\n\n\ndef answer(note: str) -> str:\n    Path('ran').touch()\n    return note\n"
     (folder / "plain_app.py").write_text(code)
     assert "is a function without a graph, and plain_app makes" in refused(capsys, "plain_app.py:answer", "--models", "openai")
-    assert "docs/langchain.md#plain-python-no-framework" in refused(capsys, "plain_app.py", "--models", "openai")
+    assert "docs/frameworks.md#plain-python-no-framework" in refused(capsys, "plain_app.py", "--models", "openai")
     assert not (folder / "ran").exists()
 
 
