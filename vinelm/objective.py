@@ -22,29 +22,28 @@ OnInfeasible = Literal["best_effort", "raise"]
 class Objective:
     """Maximize accuracy, or minimize cost or latency, within any combination of bounds.
 
-    Immutable. Equal objectives are interchangeable: one that is made anew for each request plans as fast as one that is
-    kept.
+    Immutable. Making an equal objective for each request is as fast as keeping one.
 
     Args:
         maximize: ``"accuracy"``; either this or ``minimize`` must be set.
         minimize: ``"cost"`` or ``"latency"``.
-        min_accuracy: Fraction in [0, 1]; met on average over requests (VineLM paper §4.3).
+        min_accuracy: Fraction in [0, 1], on average over requests (VineLM paper §4.3).
         max_cost_usd: Dollars per request, read as ``cost_budget`` says.
         max_latency_s: Seconds from the request's arrival to its answer, for each request.
-        cost_budget: ``"population"`` bounds the mean over requests, ``"per_request"`` the cost of each request that runs
-            the whole path, by the upper end of what is known of it.
+        cost_budget: ``"population"`` bounds the mean over requests; ``"per_request"`` each request, planned by the upper
+            end (95 %) of each call's dollars.
         risk: How the latency bound is read: ``"mean"`` (as in the paper), ``"mean+sd"`` (plus ``z`` standard deviations of
-            the remaining path) or ``"dp"`` (a stochastic dynamic program over the remaining time).
-        z: Standard deviations, >= 0, added with ``risk="mean+sd"`` (default 1); or with ``cost_budget="per_request"``, to the
-            mean in place of the upper end.
-        late_weight: With ``risk="dp"`` and ``maximize="accuracy"``: the number of correct answers in time that outweigh one
-            late answer, >= 0 (default 0.75). A larger weight gives fewer late answers and fewer correct ones.
-        confidence: Plan with the lower end of the one-sided accuracy interval of this level, in (0.5, 1). It needs
+            the remaining path) or ``"dp"`` (by the chance of being late: a stochastic program over the remaining time).
+        z: Standard deviations, >= 0: added with ``risk="mean+sd"`` (default 1). With ``cost_budget="per_request"`` they are
+            added to the mean, instead of the upper end.
+        late_weight: With ``risk="dp"`` and ``maximize="accuracy"``: how many correct answers outweigh one late answer, >= 0
+            (default 0.75). A larger weight gives fewer late answers and fewer correct ones.
+        confidence: Plan by the lower end of the one-sided accuracy interval of this level, in (0.5, 1). Needs
             ``maximize="accuracy"`` or ``min_accuracy``.
-        mix: Whether requests may be divided between two plans so that their mean meets a bound on a mean, ``max_cost_usd`` with
-            ``cost_budget="population"`` or ``min_accuracy``: see :attr:`mixes`.
+        mix: Whether requests may be divided between two plans so that their mean meets ``max_cost_usd`` (of a
+            ``"population"``) or ``min_accuracy``.
         on_infeasible: If no path meets the bounds: ``"best_effort"`` relaxes a bound, ``"raise"`` raises
-            :class:`InfeasibleError`, which names it. Without bounds it concerns requests for which no model is left.
+            :class:`InfeasibleError`, which names it. Without bounds: if no model is left for a request.
 
     Raises:
         ConfigError: A bound is NaN, negative or out of range, or a setting has no effect.
@@ -63,10 +62,7 @@ class Objective:
     mix: bool = True
     on_infeasible: OnInfeasible = "best_effort"
     shape: tuple[object, ...] = field(init=False, repr=False, compare=False)
-    """What the planner's lookup tables depend on: the settings, with each bound replaced by whether it is set.
-
-    Objectives that differ only in the values of their bounds have the same shape.
-    """
+    """Key of the planner's lookup tables: the settings, and which bounds are set, without their values."""
 
     def __post_init__(self) -> None:
         _one_of("maximize", self.maximize, (None, "accuracy"))

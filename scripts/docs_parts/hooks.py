@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cli_reference import cli_reference
+from field_tables import filled
 from layers_picture import layers_picture
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
@@ -87,6 +88,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     del files
     if page.file.inclusion.is_not_in_nav():
         page.meta["search"] = {"boost": 0.3}  # who searches for a word wants the page of the menu before the decision
+    markdown = filled(markdown)
     if page.file.src_uri == "cli.md":
         markdown += "\n" + cli_reference()
     if page.file.src_uri == "architecture.md":

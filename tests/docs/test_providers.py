@@ -1,7 +1,9 @@
 """The page on providers: its catalogs load, and it leaves no provider, no failure out."""
 
 import re
+import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
@@ -18,9 +20,18 @@ from vinelm.errors import FailureKind
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, CALLS, FIELDS = ((DOCS / name).read_text(encoding="utf-8") for name in ("providers.md", "serve.md", "fields.md"))
-LITELLM = FIELDS.partition("## LiteLLM")[2]
 CATALOGS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 NOT_OF_A_PROVIDER = {"unexpected_arm", "tool", "crash", "state", "budget"}
+
+
+@pytest.fixture(scope="module")
+def fields():
+    """The page on fields with its tables, as the site has it."""
+    sys.path.insert(0, str(DOCS.parent / "scripts" / "docs_parts"))
+    try:
+        yield import_module("field_tables").filled(FIELDS)
+    finally:
+        sys.path.pop(0)
 
 
 @pytest.mark.parametrize("text", CATALOGS)
@@ -38,16 +49,17 @@ def test_every_provider_has_its_row_and_every_remote_one_a_catalog():
     assert shown == set(PROVIDERS) - {"recorded", "simulated"}
 
 
-def test_every_key_setting_and_failure_is_named():
+def test_every_key_setting_and_failure_is_named(fields):
     keys = {"model" if name == "model_id" else name for name in Model.model_fields}
     names = keys | set(SETTINGS) | set(RateLimits.model_fields) | (set(get_args(FailureKind)) - NOT_OF_A_PROVIDER)
-    assert [name for name in sorted(names) if f"`{name}`" not in PAGE + CALLS + FIELDS.partition("## Workflow")[0]] == []
+    assert [name for name in sorted(names) if f"`{name}`" not in PAGE + CALLS + fields.partition("## Workflow")[0]] == []
 
 
-def test_what_litellm_has_is_named():
+def test_what_litellm_has_is_named(fields):
+    page = fields.partition("## LiteLLM")[2]
     prefixes = [name for name in ROUTES if name != "bedrock_converse"]
-    missing = [name for name in prefixes if f"{name}/" not in LITELLM]
-    missing += [name for name in (*LIMITS, *PRICES, *NOT_TAKEN) if f"`{name}`" not in LITELLM]
+    missing = [name for name in prefixes if f"{name}/" not in page]
+    missing += [name for name in (*LIMITS, *PRICES, *NOT_TAKEN) if f"`{name}`" not in page]
     assert missing == []
 
 

@@ -38,10 +38,18 @@ def _foreign(value: Any) -> str:
 
 
 class LongPromptRates(BaseModel):
-    """Rates, in dollars per million tokens, of all tokens of a call whose prompt is longer than ``above`` tokens.
+    """Rates for all tokens of a call with a long prompt, in dollars per million tokens.
 
-    A rate that is None is that of the price. Those of a prompt cache are sold as multiples of the input: where a dearer
-    ``input`` is named without them, they rise with it.
+    A rate that is None is that of the price. Cache rates are multiples of the input's: if only a higher ``input`` is given,
+    they rise with it.
+
+    Args:
+        above: The rates hold if the prompt has more tokens than this, >= 1.
+        input: Prompt tokens.
+        output: Completion tokens.
+        cached: Prompt tokens read from a prompt cache.
+        cache_write: Prompt tokens written to a prompt cache.
+        cache_write_1h: Prompt tokens written to it for an hour.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -69,21 +77,21 @@ class _Rates(NamedTuple):
 class Price(BaseModel):
     """The price of a model in dollars per million tokens.
 
-    A rate that is not named is taken at its dearer side, so that no call counts for less than its bill.
+    A rate that is not given counts at its most expensive, so that no call counts for less than its bill.
 
     Args:
         input: Dollars per million prompt tokens, >= 0.
         output: Dollars per million completion tokens, >= 0.
-        cached: Dollars per million prompt tokens that are read from a prompt cache; None charges them as ``input``.
-        cache_write: Dollars per million prompt tokens that are written to a prompt cache; None charges 1.25 times ``input``.
-        cache_write_1h: The same for an entry that is kept for an hour; None charges twice ``input``, or ``cache_write`` where
-            that is more.
+        cached: Dollars per million prompt tokens read from a prompt cache; None charges ``input``.
+        cache_write: Dollars per million prompt tokens written to a prompt cache; None charges 1.25 times ``input``.
+        cache_write_1h: The same for tokens that are kept for an hour; None charges twice ``input``, or ``cache_write`` if that
+            is more.
         audio: Dollars per million prompt tokens of sound; None charges 17 times ``input``.
         audio_out: Dollars per million completion tokens of sound; None charges 17 times ``output``.
-        cache_ttl_s: Seconds that a cached prefix is kept after its last use, > 0; None takes :data:`CACHE_TTL_S`. It charges
-            nothing: it says how often the prompt cache of a service is warm.
-        long_prompts: Other rates for long prompts, in ascending order of their thresholds.
-        call: Dollars per call, added to those of the tokens.
+        cache_ttl_s: Seconds that a cached prefix is kept after its last use, > 0; None takes 300. It charges nothing, and
+            says how often the prompt cache of a service is warm.
+        long_prompts: Other rates for long prompts, by ascending thresholds.
+        call: Dollars per call, in addition to those of the tokens.
         source: Where the figures come from.
         as_of: The day on which they were read.
     """
@@ -252,24 +260,23 @@ class Model(BaseModel):
     """One entry of a catalog. The same model on two endpoints is two entries (VineLM paper §4.5).
 
     Args:
-        name: The name in templates, tries and plans; unique in its catalog.
+        name: The name in plans and reports; unique in its catalog.
         provider: The backend that calls it.
-        model_id: The provider's name of the model.
-        price: Its price.
-        price_id: ``PROVIDER/MODEL`` under which ``price`` was looked up; None if the price was given.
-        engine: The endpoint whose load it shares with other entries.
+        model_id: The provider's id of the model.
+        price: Dollars per million tokens.
+        price_id: ``PROVIDER/MODEL`` of the list price; None if ``price`` was given.
+        engine: The endpoint whose load and limits it shares with other entries.
         api_base: The URL of the endpoint; None takes the provider's default.
-        api_key_env: The environment variable of the API key. The key itself is never stored.
-        max_tokens: The most completion tokens of one call, 1 to 100,000,000.
-        timeout_s: Seconds after which an attempt is given up, > 0, at most a day.
-        options: Passed to the provider's client as they are. A catalog refuses secrets in them.
-        trusted_counts: Whether the server's token counts are taken as they are, also where the text that arrived is longer than
-            so few tokens can be.
-        cache_points: Whether prompts are marked for the provider's cache: "auto" where counts of earlier calls promise that a
-            prefix is read often enough, "static" only the part that all calls of a stage share, "off" never. A prompt in which
-            the application has set a mark is left as it is.
-        group: The name that it shares with entries that serve the same model elsewhere; see
-            :class:`~vinelm.catalog.ReplicaGroup`. None for an entry that is a choice of its own.
+        api_key_env: The environment variable that holds the API key. The key itself is never stored.
+        max_tokens: The longest answer of a call in tokens, 1 to 100,000,000; a longer one is cut off and counts as failed.
+        timeout_s: Seconds of one attempt, from connecting to the last byte; > 0, at most a day.
+        options: Settings of the provider, passed on as they are. A catalog refuses secrets in them.
+        trusted_counts: Believe the server's token counts even if the text is longer than that many tokens can be.
+        cache_points: Which prefixes are marked for the provider's cache: ``"auto"`` those that are read often enough to pay,
+            ``"static"`` the part that all calls of a stage share, ``"off"`` none. Prompts with the app's own marks stay as
+            they are.
+        group: The name of the replicas that it belongs to: one model at several endpoints, which is one choice. None for
+            an entry of its own.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())

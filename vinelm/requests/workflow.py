@@ -54,35 +54,35 @@ class Workflow:
     """A LangGraph application with its dataset and scorer: what VineLM profiles.
 
     Args:
-        name: Names the workflow in stores and reports.
-        template: Its stages, branches and loops, and the models that they may use. Left out, it is read from the graph.
+        name: The name in stores and reports.
+        template: The stages, branches and loops, and the models that they may use. Left out, it is read from the graph.
         build: ``build(vine)`` returns the LangGraph graph, compiled or not, with its LLM nodes wrapped by ``vine.stage``. Or a
             function of the inputs, sync or async, that calls ``vine.chat_model`` and returns the state as a dict.
-        requests: The labelled requests; at least one, with unique ids.
-        score: ``score(request, state)`` returns whether the answer in the final state is correct, or a number in [0, 1] that
-            says how good it is; accuracies are then mean scores, and the stop rule cannot be the oracle. It must not spend
-            money or depend on time. Where requests have no label: ``vinelm.as_today``, or :func:`~vinelm.judging.llm_judge`.
+        requests: The requests: at least one, with unique ids.
+        score: ``score(request, state)`` returns whether the answer in the final state is correct, or a number in [0, 1]:
+            accuracies are then mean scores, and the stop rule cannot be the oracle. It must not spend money or depend on
+            time. For requests without labels: ``vinelm.as_today`` or :func:`~vinelm.judging.llm_judge`.
         inputs: ``inputs(request)`` returns the graph's input; None takes the row without ``labels``.
         labels: Keys of a row that the graph must not see.
-        context: ``context(request)`` returns the application's own ``context=`` of LangGraph, as its ``context_schema`` has it
-            (an instance or a dict), for the request's runs while it is profiled or verified.
+        context: ``context(request)`` returns LangGraph's ``context=`` for the request's runs while it is profiled or
+            verified: an instance of the graph's ``context_schema``, or a dict.
         configurable: ``configurable(request)`` returns what these runs find in ``config["configurable"]``, ``thread_id``
             included. Checkpoints of different runs never mix, whatever the ``thread_id``.
         writer: Writes answers for simulated models; None allows real models only.
-        simulated_preset: The simulated models that stand in where no catalog is named; None for the default preset.
-        models: The models where no catalog is named, in place of simulated ones: those whose answers are recorded.
-        answer_interrupt: ``answer_interrupt(request, value)`` returns what a node that calls LangGraph's ``interrupt(value)``
-            is resumed with while it is profiled; None refuses such nodes. Must return the same for the same arguments.
-        replay: Profile by replay even if the graph's checkpoints could be forked: each unit runs its request from the start,
-            and earlier invocations return their recorded answers. Needed where one node calls its model repeatedly.
+        simulated_preset: The simulated models used if no catalog is named; None takes the default preset.
+        models: The catalog used if none is named, instead of simulated models: models whose answers are recorded.
+        answer_interrupt: ``answer_interrupt(request, value)`` returns a person's answer to LangGraph's ``interrupt(value)``
+            while profiling; the same arguments must give the same answer. None refuses such nodes.
+        replay: Run each unit from the start, with recorded answers for earlier calls, even if checkpoints could be forked.
+            Needed if one node calls its model repeatedly.
         unrepeatable: Names of nodes and tools that must not run again when a request is replayed.
-        signal: What an invocation shows, for planning and without ground truth; see :class:`~vinelm.signals.Signals`.
-        signal_edges: Edges of the bins that a number returned by ``signal`` is put into.
+        signal: What a call shows without its label, for planning; see :class:`~vinelm.signals.Signals`.
+        signal_edges: Edges of the bins for a number returned by ``signal``.
         agree: ``agree(a, b)`` returns whether two answers are equal; see :class:`~vinelm.signals.Signals`.
         answer: Keys of the state that make an answer. Their values are kept in the store.
-        kind: What kind of request it is, known before its first call: ``kind(inputs)`` returns a label of the graph's input, or
-            the name of a field of the inputs or a column of the dataset. The 16 most frequent kinds are told apart where
-            plans are made; the others count as ``"other"``. None: all requests are of one kind.
+        kind: The type of a request, known before its first call: ``kind(inputs)`` returns a label, or the name of a field of
+            the inputs or of a column. Plans tell the 16 most frequent types apart; others count as ``"other"``. None: all
+            requests are of one type.
         resources: Digests, by label, of what else determines an answer (databases, prompt files). Part of the fingerprint.
 
     Raises:

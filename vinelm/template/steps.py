@@ -23,13 +23,13 @@ class Stage:
 
     Args:
         name: The name of its node in the graph.
-        models: The catalog names of the models allowed here; None allows every model of the catalog.
-        answerable: The workflow holds an answer once this stage and the tools after it have run. A request may end here if the
-            graph also has an exit here: a ``vine.route``, or an edge to END with no other stage behind it.
+        models: Names of the models allowed here; None allows every model of the catalog.
+        answerable: There is an answer once this stage and the tools after it have run. A request may end here if the graph
+            also has an exit here: a ``vine.route``, or an edge to END with no other stage behind it.
         default: The model that runs without a plan; None takes the first allowed one.
-        optional: The stage may be left out: once bound to a catalog, :data:`SKIP` is the last of its models.
-        verdict: Key of the state under which the stage writes what it thinks of the answer there, as a label such as ``"yes"``.
-            It writes no answer of its own. None: it is no judge.
+        optional: The stage may be skipped: :data:`SKIP` becomes the last of its models.
+        verdict: For a stage that judges the answer instead of writing one: the key of the state under which it leaves its
+            label, such as ``"yes"``.
 
     Raises:
         TemplateError: The name is empty, no model is allowed, a model is repeated, or the default is not allowed.
@@ -77,12 +77,12 @@ class Loop:
     Args:
         stages: The steps of one turn.
         times: The most turns.
-        memory: Merge histories that agree in their last ``memory`` (>= 1) choices of this template, so that a long loop does
-            not multiply them; an approximation (docs/estimators.md#merged-histories). None keeps all histories apart.
-        order: ``"ignored"`` merges histories that made the same choices in another order, which is exact where a later turn
-            does not see the answers of earlier ones.
-        early_exit: The step behind the loop may follow any turn. Otherwise it follows the last turn only, and an earlier turn
-            either goes on or ends the workflow. Has no effect on a loop that ends the template.
+        memory: Merge histories that agree in their last ``memory`` (>= 1) choices, so that a long loop does not multiply
+            them; an approximation (docs/estimators.md#merged-histories). None keeps all histories apart.
+        order: ``"ignored"`` merges histories with the same choices in another order; exact if no turn sees the answers of
+            earlier ones.
+        early_exit: The step behind the loop may follow any turn, not only the last one. Has no effect on a loop that ends the
+            template.
     """
 
     stages: tuple[Step, ...]
@@ -117,8 +117,8 @@ class Branch:
     """Steps of which the graph takes one arm, chosen by the application while the request runs.
 
     Args:
-        arms: The steps of each arm, by a name for reports. An arm rejoins behind the branch; ``()`` does so at once, and an arm
-            that ends with :data:`END` (or is ``END``) ends the workflow.
+        arms: The steps of each way, by a name for reports. It rejoins behind the branch: ``()`` at once. A way that ends with
+            :data:`END`, or is ``END``, ends the workflow.
 
     Raises:
         TemplateError: There are fewer than two arms, or steps follow an END.

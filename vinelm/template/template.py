@@ -47,10 +47,11 @@ class Template:
     Args:
         steps: Stages, loops, branches and parallel stages in the order of their first visit. At least one stage must be
             answerable.
-        stop: When a request leaves the workflow.
-        exits: The stages after which a plan can end a request, as the graph's edges say; empty where only the application ends
-            requests, so that plans lead to the last invocation; None: wherever there is an answer.
-        kinds: The kinds of requests that ``steps`` begins by telling apart (:func:`vinelm.template.kinds.of_kinds`).
+        stop: What ends a request: ``"workflow"``, the app's own check, or ``"oracle"``, the first correct answer (needs
+            labels, so for replay only).
+        exits: The stages after which a plan can end a request, as the graph's edges say; None: wherever there is an answer.
+            Empty if only the app ends requests.
+        kinds: The types of requests that ``steps`` tells apart first (:func:`vinelm.template.kinds.of_kinds`).
 
     Raises:
         TemplateError: A stage is declared twice outside of the arms of branches, or with different settings; none is

@@ -13,14 +13,14 @@ from vinelm.tools.call import History
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """Lets a request call its read-only tools before the application asks for them.
+    """Lets a request start read-only tools before the model asks for them.
 
     Args:
-        waste_usd: dollars that calls which nobody asks for may cost in expectation, >= 0, all of the request together.
-        at_once: calls under way at once that nobody has asked for yet, at least 1.
-        least_probability: from which a call is started, in (0, 1], even where calls cost nothing: each one loads the service.
-        join_s: seconds for which a call that the application makes waits for the same call that is under way, > 0. Then it is
-            made by itself: the one ahead may wait for what the request holds, such as a lock.
+        waste_usd: Dollars that unused prefetches of a request may cost in expectation, >= 0.
+        at_once: Prefetches of a request in flight at a time, at least 1.
+        least_probability: Start a call only if it is at least this likely to be used, in (0, 1]: even free calls cause load.
+        join_s: Seconds that the app's call waits for the same call in flight before it is made anyway, > 0: the prefetch may
+            be waiting for a lock that the request holds.
 
     Raises:
         ConfigError: a figure is out of range.

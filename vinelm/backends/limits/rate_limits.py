@@ -27,7 +27,13 @@ WINDOW_S = 60.0
 
 
 class RateLimits(BaseModel):
-    """The limits of an engine; None means no limit."""
+    """The limits of an engine; None means no limit.
+
+    Args:
+        requests_per_min: Calls that may start within a minute, >= 1.
+        tokens_per_min: Tokens of calls that start within a minute, >= 1.
+        concurrency: Calls in flight at a time, >= 1.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
