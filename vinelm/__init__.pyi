@@ -5,6 +5,7 @@ from .api.estimation import estimate as estimate
 from .api.planning import plan as plan
 from .api.profiling import profile as profile
 from .backends.offline.simulated import TextWriter as TextWriter
+from .backends.remote.call_cache import CallCache as CallCache
 from .batches.batch import batch as batch
 from .batches.result import BatchResult as BatchResult
 from .catalog.catalog import Catalog as Catalog

@@ -25,6 +25,7 @@ from vinelm.requests.workflow import Request
 from vinelm.signals import Outcome
 from vinelm.template import Template
 from vinelm.tools.speculation import Speculation, ToolCandidate
+from vinelm.trie.cache_hits import seconds_if_asked
 
 Mode = Literal["enforce", "observe", "off"]
 _MODES, _ON_ERROR = get_args(Mode), get_args(OnError)
@@ -513,13 +514,13 @@ class Session(StopRulePolicy):
     # -- time and money used, with the lock held -----------------------------------------------------------------
 
     def _excess_s(self, invocation: Invocation) -> float | None:
-        if invocation.failure is not None:
+        if invocation.failure is not None or any(usage.is_equal for usage in invocation.usages):
             return None
         try:
             node = self._replanner.node(invocation.prefix)
         except KeyError:
             return None
-        return invocation.latency_s - float(self.planner.annotated.latency_s[node])
+        return invocation.latency_s - seconds_if_asked(self.planner.annotated, node)
 
     def _used(self, prefix: tuple[str, ...] = ()) -> tuple[float, float]:
         """Seconds since the arrival, and dollars recorded here or spent on the prefix by another process."""

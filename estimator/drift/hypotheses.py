@@ -115,8 +115,8 @@ def shows(label: str, row: Observation) -> float | None:
 
 
 def dollars_of(row: Observation) -> float:
-    """Dollars of the invocation and the tools after it."""
-    return row.cost_usd + row.tool_cost_usd
+    """Dollars of the invocation and the tools after it; of calls that a cache has answered, what those answers cost."""
+    return row.asked_usd
 
 
 def seconds_of(row: Observation) -> float | None:

@@ -62,3 +62,17 @@ def test_what_is_no_priority_is_one_line(served, wrong):
     with pytest.raises(ConfigError, match="give a number from -100 to 100") as raised:
         served[0].context(priority=wrong)
     assert "\n" not in str(raised.value)
+
+
+def test_a_stage_has_one_of_its_own_beside_its_requests(heard):
+    vine = VineLM(TRIE.catalog, {"test": heard})
+    graph = StateGraph(State)
+    for name, priority in (("first", 0), ("second", 2), ("third", -100)):
+        graph.add_node(name, vine.stage(name, lambda state, model: {"turns": 1}, state=State, priority=priority))
+    graph.add_edge(START, "first")
+    graph.add_edge("first", "second")
+    graph.add_edge("second", "third")
+    graph.compile().invoke({}, context=vine.context(priority=-1))
+    assert heard.priorities == [-1.0, 1.0, -100.0]
+    with pytest.raises(ConfigError, match="give a number from -100 to 100"):
+        vine.stage("fourth", lambda state, model: {}, state=State, priority=101)

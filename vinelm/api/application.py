@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from vinelm.adapters.langchain.chat_model import VineInterface
@@ -42,6 +43,7 @@ from vinelm.signals.kind import Kind
 from vinelm.template import Template
 from vinelm.tools.speculation import Candidates, Speculation
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.cache_hits import with_hits
 from vinelm.trie.verdict import Verdict, require_max_loss
 from vinelm.vinefile import load_trie
 
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from vinelm.traces import StoreIdentity
 
 Node = Callable[..., Any]
+MOVED = 0.1
+"""How far a cache's share of hits has to move for plans to follow."""
 _LOG = logging.getLogger(__name__)
 MOST_OBJECTIVES = 1024
 """Objectives whose recommendation and whose correction are kept: callers name them."""
@@ -187,6 +191,9 @@ class VineLM(VineInterface, LongRunning):
         self.fallback = fallback
         self.labelled = labelled
         self._planners: ServedPlanners | None = None
+        self._annotated: AnnotatedTrie | None = None
+        self._hit_rates: dict[tuple[str, str], float] = {}
+        self._planning = Lock()
         self.correct_spend = correct_spend
         self._spend_control = lru_cache(MOST_OBJECTIVES)(self._new_control)
         self.fleet = None if fleet is None else ServedFleet(Fleet.of(fleet), self.models)
@@ -293,14 +300,15 @@ class VineLM(VineInterface, LongRunning):
                 "the workflow's own check (stop='workflow'); an evaluation of labelled requests passes labelled=True",
                 code="oracle-trie",
             )
-        planners = ServedPlanners(annotated, self.adapter, self.catalog)
+        rates = self._rates_for(annotated)
+        planners = ServedPlanners(with_hits(annotated, rates), self.adapter, self.catalog)
         if self._share is not None:
             from vinelm.api.canary import Canary  # an estimator's tests, which serving does without
 
             self._canary = Canary(self._share, self.max_loss, annotated, self.adapter.observers)
         if not self.catalog.is_embedded and (note := changed_prices_note(annotated.catalog, self.catalog, "the catalog")):
             _LOG.warning("%s", note)
-        self._planners = planners
+        self._planners, self._annotated, self._hit_rates = planners, annotated, rates
         self._advised.cache_clear()
         self._has_warned = False
         if self.adapter.template is None:
@@ -504,7 +512,29 @@ class VineLM(VineInterface, LongRunning):
         """
         if self._planners is None:
             raise ConfigError("no trie is loaded: call vine.load('....vine') before asking for a session")
+        if self.adapter.caches and self._planning.acquire(blocking=False):  # others plan as before meanwhile
+            try:
+                self._follow_hits()
+            finally:
+                self._planning.release()
         return self._planners.chosen(returns_earlier=returns_earlier)
+
+    def _rates_for(self, annotated: AnnotatedTrie) -> dict[tuple[str, str], float]:
+        """The rates of hits that plans over a trie know: none where a verdict or a canary is about the plans as they are."""
+        is_free = annotated.verdict is None or self.allow_unproven
+        return self.adapter.hit_rates if is_free and self._share is None else {}
+
+    def _follow_hits(self) -> None:
+        """Plan with the rates of hits as they are now, if one has moved."""
+        annotated, before = self._annotated, self._hit_rates
+        if annotated is None:
+            return
+        rates = self._rates_for(annotated)
+        if any(abs(rates.get(where, 0.0) - before.get(where, 0.0)) >= MOVED for where in {*rates, *before}):
+            made = ServedPlanners(with_hits(annotated, rates), self.adapter, self.catalog)
+            if self._annotated is annotated:  # no other trie was loaded meanwhile
+                self._planners, self._hit_rates = made, rates
+                self._advised.cache_clear()
 
     def _served_default(self, stage: str) -> str:
         """The stage's default; where the catalog lacks it, the first model of the stage that the catalog has."""

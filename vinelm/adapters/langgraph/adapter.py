@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, overload
 
+from langchain_core.caches import BaseCache
 from langchain_core.tools import BaseTool
 
 from vinelm.adapters.langgraph.nodes.finish import make_finish
@@ -20,12 +21,12 @@ from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns
 from vinelm.adapters.langgraph.runs.reads_finder import ReadsFinder
 from vinelm.adapters.langgraph.runs.run_context import (
     AMBIENT,
-    MOST_PRIORITY,
     ContextOwner,
     RunContext,
     attach,
     note_adapter,
     note_cap,
+    require_priority,
 )
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
@@ -33,6 +34,7 @@ from vinelm.adapters.langgraph.structure.tools_ahead import ToolsAhead
 from vinelm.adapters.tools.declaring import declare_tool
 from vinelm.adapters.tools.run_end import watch_graphs
 from vinelm.adapters.tools.undeclared import Watch, watch_tools
+from vinelm.backends.remote.call_cache import CallCache
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
@@ -78,6 +80,8 @@ class GraphInterface(OneProcess):
         optional: bool = False,
         eager: Callable[[Any], CallsInText] | None = None,
         deterministic: bool = False,
+        cache: CallCache | BaseCache | None = None,
+        priority: float = 0.0,
     ) -> Node: ...
     @overload
     def stage(
@@ -90,6 +94,8 @@ class GraphInterface(OneProcess):
         optional: bool = False,
         eager: Callable[[Any], CallsInText] | None = None,
         deterministic: bool = False,
+        cache: CallCache | BaseCache | None = None,
+        priority: float = 0.0,
     ) -> Callable[[Node], Node]: ...
     def stage(
         self,
@@ -101,6 +107,8 @@ class GraphInterface(OneProcess):
         optional: bool = False,
         eager: Callable[[Any], CallsInText] | None = None,
         deterministic: bool = False,
+        cache: CallCache | BaseCache | None = None,
+        priority: float = 0.0,
     ) -> Any:
         """Return a graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the planned model.
 
@@ -119,14 +127,25 @@ class GraphInterface(OneProcess):
                 the next piece and returns the ``(tool, arguments)`` that are complete with it. What it raises is passed over.
             deterministic: equal calls may have one answer whatever their temperature: ``batch``, ``profile`` and ``replay`` buy
                 it once (docs/batch.md#equal-calls). Calls at temperature 0 need not say so.
+            cache: where served calls look for the answer of an equal one, which then costs $0: any of LangChain's caches, or a
+                :class:`~vinelm.CallCache`. Each tenant has its own answers (docs/serve.md#cache).
+            priority: added to that of the request, from -100 to 100; see :meth:`context`.
 
         Raises:
             WorkflowError: ``fn`` cannot be wrapped, or is optional and chooses the next node itself.
-            ConfigError: the catalog lacks the default model.
+            ConfigError: the catalog lacks the default model, or the cache or the priority is none.
         """
         if fn is None:
             return lambda given: self.stage(
-                name, given, state=state, default=default, optional=optional, eager=eager, deterministic=deterministic
+                name,
+                given,
+                state=state,
+                default=default,
+                optional=optional,
+                eager=eager,
+                deterministic=deterministic,
+                cache=cache,
+                priority=priority,
             )
         label = f"stage {name!r}"
         asked = injected_parameters(fn, label, INJECTED)
@@ -140,6 +159,11 @@ class GraphInterface(OneProcess):
         self.adapter.declare(name, default, optional=optional)
         if deterministic:
             self.adapter.deterministic.add(name)
+        if cache is not None:
+            self.adapter.cache(name, CallCache.of(cache))
+        require_priority(priority)
+        if priority:
+            self.adapter.priorities[name] = float(priority)
         return make_stage(
             self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type, default=default, eager=eager
         )
@@ -502,10 +526,7 @@ def _run_context(  # noqa: PLR0917 - the arguments of two public methods
         raise ConfigError(f"speculate is a {type(speculate).__name__}: give vinelm.Speculation(waste_usd=, at_once=)")
     if speculate is not None or owner.tools.speculation is not None:
         owner.tools.require_reads()
-    if not (isinstance(priority, int | float) and abs(priority) <= MOST_PRIORITY):
-        raise ConfigError(
-            f"priority is {priority!r}: give a number from -{MOST_PRIORITY} to {MOST_PRIORITY}; higher goes first"
-        )
+    require_priority(priority)
     if not (policy is None or isinstance(policy, Policy)):
         raise ConfigError(f"policy is of {type(policy).__name__}: derive the class from vinelm.policies.Policy")
     made = RunContext(

@@ -76,7 +76,7 @@ class EqualCalls:
     """Answers of repeatable calls, kept and under way. Thread-safe, and safe across event loops.
 
     Attributes:
-        has_recorded: As below.
+        kept, has_recorded: As below.
         recorded_hits: How many calls were found among the recorded ones.
 
     Args:
@@ -87,7 +87,7 @@ class EqualCalls:
     """
 
     def __init__(self, kept: KeepsCalls, deterministic: Collection[str] = (), *, has_recorded: bool = False) -> None:
-        self._kept, self._deterministic = kept, deterministic
+        self.kept, self._deterministic = kept, deterministic
         self.has_recorded, self.recorded_hits = has_recorded, 0
         self._lock = threading.Lock()
         self._waiting: dict[str, list[tuple[Future[str | None], bool]]] = {}
@@ -104,7 +104,7 @@ class EqualCalls:
 
     def is_recorded(self, digest: str) -> bool:
         """Return whether a call is among the recorded ones, and count it."""
-        is_there = self._kept.find(digest) is not None
+        is_there = self.kept.find(digest) is not None
         with self._lock:
             self.recorded_hits += is_there
         return is_there
@@ -121,9 +121,16 @@ class EqualCalls:
             if others is not None:
                 others.append((future, leads))
                 return future
-            found = self._kept.find(digest)
-            if found is None and leads:
+            if leads:  # before it is looked up, which may take its time: an answer that is kept meanwhile is found
                 self._waiting[digest] = []
+        try:
+            found = self.kept.find(digest)
+        except BaseException:
+            if leads:
+                self._tell(digest, None)
+            raise
+        if leads and found is not None:
+            self._tell(digest, found)
         future.set_result(found)
         return future
 
@@ -132,7 +139,7 @@ class EqualCalls:
         try:
             if said is not None:
                 with suppress(StoreError):  # the price of the call cannot be written either, and that is told
-                    self._kept.keep(digest, said)
+                    self.kept.keep(digest, said)
         finally:
             self._tell(digest, said)
 

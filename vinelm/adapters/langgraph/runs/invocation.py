@@ -17,8 +17,10 @@ from vinelm.adapters.calls.fallback_model import REPEATABLE, FallbackModel, fail
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.path.path_channel import Entry, Note
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
+from vinelm.adapters.langgraph.runs.run_context import call_priority
 from vinelm.adapters.tools.read_ahead import Ahead
 from vinelm.backends.base import bound_instance
+from vinelm.backends.remote.call_cache import CachedCalls
 from vinelm.errors import CallError, FailureKind
 from vinelm.one_process import OneProcess
 from vinelm.requests.protocols import CallContext, CallsInText, ChatModelSource, Invocation
@@ -56,16 +58,20 @@ class InvocationScope(OneProcess):
         notes: what earlier invocations showed, to be written with the path's entry.
         ahead: what the model may start as it writes; None: nothing.
         own: the application's own chat model that makes the call.
+        equal: looks for answers of equal calls; None: each call is made.
+        priority: of the stage, added to that of the request.
     """
 
     __slots__ = (
         "_ahead",
+        "_equal",
         "_limits",
         "_lock",
         "_models",
         "_notes",
         "_observers",
         "_own",
+        "_priority",
         "_recorded",
         "_run",
         "_started_s",
@@ -93,8 +99,11 @@ class InvocationScope(OneProcess):
         notes: Sequence[Note] = (),
         ahead: Ahead | None = None,
         own: Any = None,
+        equal: CachedCalls | None = None,
+        priority: float = 0.0,
     ) -> None:
         self.stage, self._own = stage, own
+        self._equal, self._priority = equal, call_priority(run.context.priority, priority)
         self._ahead = ahead if ahead is not None and ahead.tools else None
         self._notes = notes
         self._run, self._models, self._limits = run, models, limits
@@ -119,11 +128,11 @@ class InvocationScope(OneProcess):
         self._started_s = run.clock.now()
         hears = bool(self._observed(lambda told: told.hears))
         on_gate: Callable[..., None] | None = None
-        priority: SupportsFloat = run.context.priority
+        priority: SupportsFloat = self._priority
         with run.noting("the fleet", path[:-1], self.stage):
             told, standing = run.policy.on_gate, run.policy.standing
             on_gate = None if told is None else _surviving(told, path)
-            priority = priority if standing is None else standing(self.stage, run.context.priority)
+            priority = priority if standing is None else standing(self.stage, self._priority)
         call = CallContext(
             stage=self.stage,
             prefix=path,
@@ -138,6 +147,7 @@ class InvocationScope(OneProcess):
             on_text=None if self._ahead is None else self._hearing,
             key=run.key,
             own=self._own,
+            equal=self._equal,
         )
         try:
             if not self.is_skipped:

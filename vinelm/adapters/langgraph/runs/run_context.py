@@ -124,7 +124,20 @@ class profiled_unit:  # noqa: N801 - used as a with-block
 
 
 MOST_PRIORITY = 100
-"""The highest priority of a request; the lowest is its negative."""
+"""The highest priority of a request, and of a call; the lowest is its negative."""
+
+
+def require_priority(priority: Any) -> None:
+    """:class:`ConfigError` for anything but a priority."""
+    if not (isinstance(priority, int | float) and abs(priority) <= MOST_PRIORITY):
+        raise ConfigError(
+            f"priority is {priority!r}: give a number from -{MOST_PRIORITY} to {MOST_PRIORITY}; higher goes first"
+        )
+
+
+def call_priority(of_request: float, of_stage: float) -> float:
+    """Return the priority of a call: of its request and its stage, added."""
+    return min(max(of_request + of_stage, -MOST_PRIORITY), MOST_PRIORITY)
 
 
 class ContextOwner:

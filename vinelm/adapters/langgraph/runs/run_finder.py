@@ -354,6 +354,8 @@ class RunFinder:
             notes=notes,
             ahead=ahead,
             own=options.get("own"),
+            equal=settings.cached_calls(stage, run.context),
+            priority=settings.priorities.get(stage, 0.0),
         )
 
     def _begin_trail(self, run: GraphRun, config: RunnableConfig | None) -> None:

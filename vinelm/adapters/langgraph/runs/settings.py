@@ -8,9 +8,11 @@ from langgraph.graph import END
 
 from vinelm.adapters.langgraph.runs.run_context import RunContext
 from vinelm.adapters.tools.tool_box import ToolBox
+from vinelm.backends.remote.call_cache import CachedCalls, CallCache
+from vinelm.backends.remote.equal_calls import EqualCalls
 from vinelm.catalog import Catalog
 from vinelm.policies import OnError
-from vinelm.requests.names import RunLabel
+from vinelm.requests.names import RunLabel, label_of
 from vinelm.requests.protocols import CallGuard, ChatModelSource
 from vinelm.signals import Signals
 from vinelm.signals.kind import Kind
@@ -36,6 +38,9 @@ class AdapterSettings:
         has_contexts, has_caps: see :class:`~vinelm.adapters.langgraph.runs.run_context.KnowsCaps`.
         declared: the stages wrapped so far, each with the default model that the application declared, or None.
         optional: those that may be skipped, each with the key of its verdict if it is a judge.
+        deterministic: those whose equal calls have one answer at any temperature.
+        caches: those whose served calls are looked up in a cache.
+        priorities: what is added to the priority of a stage's calls.
         agains, ends: where the edges wrapped so far lead when the request goes on, and when the policy ends it.
         has_finish: whether the application asked for the node that returns an earlier answer.
         returns_earlier: whether a request that the policy ends can return an earlier answer than the last one: answers are
@@ -63,6 +68,8 @@ class AdapterSettings:
         self.declared: dict[str, str | None] = {}
         self.optional: dict[str, str | None] = {}
         self.deterministic: set[str] = set()
+        self.caches: dict[str, EqualCalls] = {}
+        self.priorities: dict[str, float] = {}
         self.agains: list[str] = []
         self.ends: set[str] = set()
         self.has_finish = self.returns_earlier = False
@@ -71,6 +78,25 @@ class AdapterSettings:
     def catalog(self) -> Catalog:
         """The models that stages may run on."""
         return self.models.catalog
+
+    def cache(self, stage: str, cache: CallCache) -> None:
+        """Look up the served calls of a stage; stages with one cache know each other's calls under way."""
+        others = (one for one in self.caches.values() if one.kept is cache)
+        self.caches[stage] = next(others, None) or EqualCalls(cache, self.deterministic)
+
+    def cached_calls(self, stage: str, context: RunContext) -> CachedCalls | None:
+        """Return what answers equal calls of an invocation; None without a cache."""
+        equal = self.caches.get(stage)
+        return None if equal is None else CachedCalls(equal, label_of(self.tenant, context.configurable))
+
+    @property
+    def hit_rates(self) -> dict[tuple[str, str], float]:
+        """The share of the calls of a stage and model that its cache answers, where it is known."""
+        found: dict[tuple[str, str], float] = {}
+        for stage, equal in self.caches.items():
+            if isinstance(equal.kept, CallCache):
+                found |= {where: rate for where, rate in equal.kept.rates.items() if where[0] == stage}
+        return found
 
     def note_exits(self, again: Iterable[str] = (), end: str | None = None) -> None:
         """Note the places of an edge that asks the policy, or that the finish node was asked for."""

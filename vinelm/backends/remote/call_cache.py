@@ -1,0 +1,162 @@
+"""Answers of served calls, kept for equal calls later: ``vine.stage(cache=...)``, by the rules of equal calls in a batch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from langchain_core.caches import BaseCache, InMemoryCache
+from langchain_core.outputs import Generation
+
+from vinelm.backends.remote.equal_calls import EqualCalls
+from vinelm.backends.remote.inner import InnerChat
+from vinelm.backends.remote.meter import ModelRequest
+from vinelm.catalog import Model
+from vinelm.errors import ConfigError
+
+AGE_S = 7 * 86_400.0
+"""How old an answer may be that is used again, by default."""
+ANSWERS = 10_000
+"""Answers that a cache in memory keeps."""
+LEFT_ALONE_S = 30.0
+"""A cache that has failed is not asked for so long."""
+LEAST_ASKED = 50
+"""Calls of a stage and model after which its share of hits is known."""
+FORGET = 1_000
+"""Calls after which earlier ones count half."""
+_KIND = "vinelm equal calls"
+_LOG = logging.getLogger(__name__)
+
+Rates = Mapping[tuple[str, str], float]
+"""The share of the calls of a stage and model that the cache answers, in [0, 1)."""
+
+
+class CallCache:
+    """Keeps what the calls of stages were answered, and answers equal ones with it. Thread-safe.
+
+    A call that may have one answer, at temperature 0 or of a stage that is ``deterministic``, is looked up by its model,
+    messages, tools and settings. A hit costs $0. A cache that fails answers nothing, and the call is made. It is asked in the
+    thread, or on the event loop, of the call: give the client of a remote one a timeout.
+
+    Args:
+        place: where answers are: any of LangChain's caches, such as one that several processes share. None: in this process,
+            the latest 10,000.
+        age_s: seconds, > 0; older answers are not used.
+        across_tenants: a call may get the answer of another tenant's. By default each tenant has its own answers.
+
+    Raises:
+        ConfigError: ``place`` is not one of LangChain's caches, or ``age_s`` is not above 0.
+    """
+
+    def __init__(self, place: BaseCache | None = None, *, age_s: float = AGE_S, across_tenants: bool = False) -> None:
+        if not (place is None or isinstance(place, BaseCache)):
+            raise ConfigError(f"the cache is a {type(place).__name__}: give one of LangChain's, such as InMemoryCache()")
+        if not age_s > 0.0:
+            raise ConfigError(f"age_s is {age_s!r}: give seconds above 0")
+        self._place = InMemoryCache(maxsize=ANSWERS) if place is None else place
+        self._age_s, self.across_tenants = age_s, across_tenants
+        self._lock = threading.Lock()
+        self._counts: dict[tuple[str, str], list[float]] = {}
+        self._alone_until_s = -math.inf
+
+    @classmethod
+    def of(cls, cache: CallCache | BaseCache) -> CallCache:
+        """Return the cache itself, or one over LangChain's; :class:`ConfigError` for anything else."""
+        return cache if isinstance(cache, CallCache) else cls(cache)
+
+    # -- what is kept: vinelm.backends.remote.equal_calls.KeepsCalls --------------------------------------------------
+
+    def find(self, digest: str) -> str | None:
+        """Return what a call was answered; None where nothing is kept, it is too old, or the cache fails."""
+        if time.monotonic() < self._alone_until_s:
+            return None
+        try:
+            found = self._place.lookup(digest, _KIND)
+            told = json.loads(found[0].text) if found else None
+            if told is None or not time.time() - self._age_s <= told["kept_s"]:
+                return None
+            said: str = told["said"]
+            return said
+        except Exception as error:
+            self._fails(error)
+            return None
+
+    def keep(self, digest: str, said: str) -> None:
+        """Keep what a call was answered; a cache that fails keeps nothing."""
+        if time.monotonic() < self._alone_until_s:
+            return
+        try:
+            self._place.update(digest, _KIND, [Generation(text=json.dumps({"kept_s": time.time(), "said": said}))])
+        except Exception as error:
+            self._fails(error)
+
+    def _fails(self, error: Exception) -> None:
+        with self._lock:
+            self._alone_until_s = time.monotonic() + LEFT_ALONE_S
+        # Its text may name a key or an answer.
+        _LOG.warning("the cache of calls failed (%s): calls are made for %.0f s", type(error).__name__, LEFT_ALONE_S)
+
+    # -- what it is worth --------------------------------------------------------------------------------------------
+
+    def count(self, where: tuple[str, str], *, asked: int = 0, hits: int = 0) -> None:
+        """Count calls of a stage and model."""
+        with self._lock:
+            counts = self._counts.setdefault(where, [0.0, 0.0])
+            counts[0] += asked
+            counts[1] += hits
+            if counts[0] >= FORGET:
+                counts[:] = [one / 2 for one in counts]
+
+    @property
+    def rates(self) -> Rates:
+        """The share of calls that were answered from here, by stage and model, where at least 50 were asked for."""
+        with self._lock:
+            return {where: min(hits / asked, 0.99) for where, (asked, hits) in self._counts.items() if asked >= LEAST_ASKED}
+
+
+class CachedCalls:
+    """Equal calls of one invocation: as :class:`EqualCalls`, whose answers are those of the invocation's tenant.
+
+    Args:
+        equal: over a :class:`CallCache`.
+        tenant: whose the request is; empty without one.
+    """
+
+    __slots__ = ("_cache", "_equal", "_tenant", "_where")
+
+    def __init__(self, equal: EqualCalls, tenant: str) -> None:
+        cache = equal.kept
+        assert isinstance(cache, CallCache)
+        self._equal, self._cache, self._tenant = equal, cache, "" if cache.across_tenants else tenant
+        self._where = ("", "")
+
+    def digest(self, stage: str, model: Model, inner: InnerChat, request: ModelRequest) -> str | None:
+        """Return the digest of a call of this tenant; None if it is not repeatable."""
+        found = self._equal.digest(stage, model, inner, request)
+        if found is None:
+            return None
+        self._where = (stage, model.name)
+        self._cache.count(self._where, asked=1)
+        # A name of one tenant and a digest cannot be another tenant's, whatever he is called.
+        return hashlib.sha256(json.dumps([self._tenant, found]).encode()).hexdigest()[:40] if self._tenant else found
+
+    def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
+        """See :meth:`EqualCalls.ask`."""
+        future = self._equal.ask(digest, leads=leads)
+        future.add_done_callback(self._note)
+        return future
+
+    def end(self, digest: str, said: str | None) -> None:
+        """See :meth:`EqualCalls.end`."""
+        self._equal.end(digest, said)
+
+    def _note(self, future: Future[Any]) -> None:
+        if not future.cancelled() and future.exception() is None and future.result() is not None:
+            self._cache.count(self._where, hits=1)

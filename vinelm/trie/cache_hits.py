@@ -1,0 +1,53 @@
+"""What a cache of calls changes of a trie: an invocation whose calls it answers costs nothing and takes no time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from vinelm.trie.annotated_trie import AnnotatedTrie
+
+KEY = "cache_hits"
+"""In a trie's ``meta``: stage to model to rate."""
+
+
+def with_hits(annotated: AnnotatedTrie, rates: Mapping[tuple[str, str], float]) -> AnnotatedTrie:
+    """Return the trie whose dollars and seconds are those of invocations of which a cache answers some.
+
+    Args:
+        annotated: As it was estimated: each call is made. Seconds of tools are not known apart, and count as the model's.
+        rates: The share of the invocations that the cache answers, in [0, 1), by the stage's own name and model.
+    """
+    if not rates:
+        return annotated
+    told: dict[str, dict[str, float]] = {}
+    for (stage, model), rate in rates.items():
+        told.setdefault(stage, {})[model] = rate
+    trie, base = annotated.trie, annotated.template.base_stages
+    by_stage = np.array([[told.get(base.get(name, name), {}).get(model, 0.0) for model in trie.models] for name in trie.stages])
+    asked = 1.0 - np.where(trie.model < 0, 0.0, by_stage[trie.stage, trie.model])
+    changed: dict[str, Any] = {}
+    for mean, var in (("cost_usd", "cost_var"), ("latency_s", "latency_var")):
+        old, spread = getattr(annotated, mean), getattr(annotated, var)
+        changed[mean] = asked * old
+        changed[var] = asked * (spread + old**2) - changed[mean] ** 2
+    for name in ("cost_size_var", "latency_size_var"):
+        size_var = getattr(annotated, name)
+        if size_var is not None:
+            changed[name] = asked**2 * size_var
+    signals = None if annotated.signals is None else with_hits(annotated.signals, rates)
+    return replace(annotated, signals=signals, meta={**annotated.meta, KEY: told}, **changed)
+
+
+def seconds_if_asked(annotated: AnnotatedTrie, node: int) -> float:
+    """Return the seconds of a node's invocation whose calls are made, whatever a cache answers of the others."""
+    seconds, trie = float(annotated.latency_s[node]), annotated.trie
+    told: Mapping[str, Mapping[str, float]] = annotated.meta.get(KEY, {})
+    if not told or trie.model[node] < 0:
+        return seconds
+    title = trie.stages[trie.stage[node]]
+    stage = annotated.template.base_stages.get(title, title)
+    return seconds / (1.0 - told.get(stage, {}).get(trie.models[trie.model[node]], 0.0))
