@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from proof_parts.plans import Plans, models_of, plans_of
 
 from vinelm.autopilot.pilot import MORE_SAVED, MOST_UNITS
-from vinelm.autopilot.raising import HOLDOUT, Raising
+from vinelm.autopilot.raising import HOLDOUT, Raising, Took
 from vinelm.evaluation import OutcomeTable
 from vinelm.proof import Ask, Ended, PlanFacts, Question, Race, choose_candidates
 from vinelm.replay.replaying import CHOOSING, LEAST_SAME, LEAST_SAVED, ROUNDS
@@ -126,10 +126,11 @@ class Pilot:
             flight.usd[self.now, 0] = self.plans.today_usd[row]
             self._unit(row)
         if serving is not None and serving.alarm is None:
+            took = Took(float(flight.usd[self.now, 0]), 0.0)
             if at == self.served:
-                serving.served(has_escalated=bool(self.plans.escalates[row, at]))
+                serving.served(has_escalated=bool(self.plans.escalates[row, at]), figures=took)
             else:
-                serving.ran_as_today()
+                serving.ran_as_today(took)
                 if at < 0 and self.compares[self.now] < HOLDOUT / max(1.0 - share, HOLDOUT):
                     self._ask(self.now, self.served)
                     serving.compared(is_same=bool(self.plans.same[row, self.served]))
@@ -237,14 +238,15 @@ class Pilot:
         rows = [int(self.rows[unit]) for unit, _ in self.units[self.first : self.first + standing.requests]]
         rows += self.chosen
         escalates = self.plans.escalates[rows, at]
-        never = not (self.plans.asks[at].any(axis=1) & self.plans.escalates[:, at]).any()
+        saved = 1.0 - float(self.plans.usd[self.chosen, at].mean())
         self.below = self.served
         self.served = at
         self.serving = Raising(
-            self.max_loss, None if never else (int(escalates.sum()), len(rows)), (standing.differing, standing.requests)
-        )
+            self.max_loss, (int(escalates.sum()), len(rows)), (standing.differing, standing.requests), saved,
+            Took(float(self.plans.today_usd[rows].mean()), 0.0), has_below=self.below >= 0,
+        )  # fmt: skip
         self.attempt += 1
-        self._start(1.0 - float(self.plans.usd[self.chosen, at].mean()) + MORE_SAVED)
+        self._start(saved + MORE_SAVED)
 
 
 def figures(flight: Flight, plans: Plans, best: float) -> dict[str, Any]:

@@ -165,11 +165,33 @@ def test_a_cheap_model_that_fails_is_no_failure_of_the_request(proven):
 
     service = proven(models(nano=broken, big=truth))
     assert service.ask(range(3000, 3020)) == [truth(number) for number in range(3000, 3020)]
+    state = service.look()
+    assert state.plan is None
+    assert state.alarms[-1][1] == "its model fails more often"
+
+
+def test_what_a_stream_costs_is_counted_even_where_its_reader_leaves(proven):
+    service = proven()
+    chat = service.vine.chat_model("grade", default="big")
+    for number in range(3000, 3040):
+        next(iter(chat.stream([("user", f"Question {number}")])))
+    (counted,) = service.pilot._outcomes.values()
+    took = [found for letter, found in zip(counted.outcomes, counted.figures, strict=True) if letter == "p"]
+    assert len(took) > 30
+    assert sum(usd for usd, _ in took) == pytest.approx(counted.usd) == pytest.approx(0.001 * len(took))
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"max_loss": 0.0}, {"alpha": 1.0}, {"shadow_usd_per_day": 0.0}, {"labels": -1}, {"workers": 0}, {"check": "none"}],
+    [
+        {"max_loss": 0.0},
+        {"alpha": 1.0},
+        {"shadow_usd_per_day": 0.0},
+        {"labels": -1},
+        {"workers": 0},
+        {"check": "none"},
+        {"max_slowdown": 0.0},
+    ],
 )
 def test_impossible_settings_are_refused(tmp_path, options):
     with pytest.raises(ConfigError):

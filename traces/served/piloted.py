@@ -23,6 +23,7 @@ served = Table(
     Column("attempt", Integer, nullable=False, comment="number of the attempt whose plan is on its way; 0: none"),
     Column("day", Integer, nullable=False, comment="UTC day, counted from 1970"),
     Column("outcomes", String, nullable=False, comment="a letter for each call, in order: t, p, e, b, s, d, R, W, r, w"),
+    Column("figures", String, nullable=False, comment="dollars and seconds of each, as JSON; null where they are not compared"),
     Column("usd", Float, nullable=False, comment="dollars of the calls of plans"),
     Column("saved_usd", Float, nullable=False, comment="what today's model would have cost instead, less that"),
     comment="What an autopilot served, a row for some calls of a process.",

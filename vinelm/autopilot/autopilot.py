@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
+import math
 import os
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -58,15 +61,31 @@ REMEMBERED = 10_000
 _LOG = logging.getLogger("vinelm")
 
 
+@dataclass
+class Counted:
+    """What calls of a step were that wait to be written: a letter and figures each (None: compared with none)."""
+
+    outcomes: str = ""
+    figures: list[tuple[float, float | None] | None] = field(default_factory=list)
+    usd: float = 0.0
+    calls: int = 0
+
+    def followed_by(self, later: Counted) -> Counted:
+        """Return both in order."""
+        return Counted(
+            self.outcomes + later.outcomes, self.figures + later.figures, self.usd + later.usd, self.calls + later.calls
+        )
+
+
 class Autopilot:
     """Lets a service move to cheaper models by itself: nothing is served that is not proven, and what is served is watched.
 
     Hand it to :class:`~vinelm.VineLM`, or to the gateway. What runs today keeps running. The calls of each step are recorded
     in ``store``; cheaper models of the catalog are asked the recorded prompts, apart from requests and within a day's dollars;
     where their answers differ from today's, questions wait for ``vinelm label STORE``. A plan that is proven to lose less than
-    ``max_loss`` serves 5, 25, then 95 % of the requests. It goes back at an alarm: it escalates more or less often than in its
-    proof, it differs more or less often on the 5 % that still run today's model, or feedback shows it to be worse. Several
-    processes may share a store: one of them asks and decides.
+    ``max_loss`` serves 5, 25, then 95 % of the requests. It goes back at an alarm: it fails or escalates more or less often
+    than in its proof, it differs more or less often on the 5 % that still run today's model, feedback shows it to be worse, or
+    it saves less than half of what it should. Several processes may share a store: one of them asks and decides.
 
     Args:
         store: The file that keeps everything, prompts and answers included (mode 600), or ``postgresql://user@host/database``.
@@ -82,6 +101,8 @@ class Autopilot:
         ignore: Fields of structured output that do not matter.
         audit: Share of the same answers that are asked about, too; see :class:`~vinelm.replay.Sameness`.
         workers: Recorded prompts that are asked at a time.
+        max_slowdown: Mean seconds of a plan's calls in multiples of today's: slower plans are not tried, and one that becomes
+            slower goes back. None: seconds do not matter.
         draw_secret: What only you know, at least 16 characters: requests are drawn by a hash that begins with it. None: that
             of ``VINELM_DRAW_SECRET``, else one in a file next to the store.
         every_s: Seconds between two looks at the store.
@@ -105,13 +126,14 @@ class Autopilot:
         ignore: Sequence[str] = (),
         audit: float | None = None,
         workers: int = 4,
+        max_slowdown: float | None = None,
         draw_secret: str | None = None,
         every_s: float = EVERY_S,
     ) -> None:
         self.settings = PilotSettings(
             store=address_of(store), max_loss=max_loss / 100.0, alpha=alpha, shadow_usd_per_day=shadow_usd_per_day,
             labels=labels, models=tuple(models), same=same, check=None if check is None else named_function(check, "check"),
-            database=database, ignore=tuple(ignore), audit=audit, workers=workers,
+            database=database, ignore=tuple(ignore), audit=audit, workers=workers, max_slowdown=max_slowdown,
         )  # fmt: skip
         if not every_s > 0.0:
             raise ConfigError(f"every_s is {every_s}: give seconds > 0")
@@ -119,7 +141,7 @@ class Autopilot:
         self._same = self.settings.sameness()
         self._lock, self._turn = Lock(), Lock()
         self._calls: deque[LoggedCall] = deque(maxlen=MOST_WAITING)
-        self._outcomes: dict[tuple[str, int], list[Any]] = {}
+        self._outcomes: dict[tuple[str, int], Counted] = {}
         self._settling: OrderedDict[tuple[str, str], list[Any]] = OrderedDict()
         self._ran: OrderedDict[str, dict[str, bool]] = OrderedDict()
         self._states: Mapping[str, StepState] = {}
@@ -229,18 +251,21 @@ class Autopilot:
         if os.getpid() == self._pid:
             self._calls.append(call)
 
-    def counted(self, step: str, key: str, outcome: str, usd: float) -> None:
-        """Count what a call was, and what it cost."""
+    def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
+        """Count what a call was, and what it took; without seconds it was not drawn, and is compared with none."""
         state = self._states.get(step)
         if state is None or state.plan is None:
             return
         is_plan = outcome in (piloted.PLAN, piloted.ESCALATED)
         with self._lock:
-            row = self._outcomes.setdefault((step, state.served_attempt), ["", 0.0, 0])
-            row[0] += outcome
+            counted = self._outcomes.setdefault((step, state.served_attempt), Counted())
+            ran = self._ran.setdefault(key, {})
+            is_first = seconds is not None and step not in ran and math.isfinite(usd + seconds)
+            counted.outcomes += outcome
+            counted.figures.append((usd, seconds) if is_first else None)
             if outcome != piloted.TODAY:
-                row[1], row[2] = row[1] + usd, row[2] + 1
-            self._ran.setdefault(key, {})[step] = is_plan
+                counted.usd, counted.calls = counted.usd + usd, counted.calls + 1
+            ran[step] = is_plan
             while len(self._ran) > REMEMBERED:
                 self._ran.popitem(last=False)
 
@@ -274,8 +299,9 @@ class Autopilot:
                     right, wrong = (
                         (piloted.PLAN_RIGHT, piloted.PLAN_WRONG) if is_plan else (piloted.TODAY_RIGHT, piloted.TODAY_WRONG)
                     )
-                    row = self._outcomes.setdefault((step, state.served_attempt), ["", 0.0, 0])
-                    row[0] += right if score >= 0.5 else wrong
+                    counted = self._outcomes.setdefault((step, state.served_attempt), Counted())
+                    counted.outcomes += right if score >= 0.5 else wrong
+                    counted.figures.append(None)
 
     # -- the threads ---------------------------------------------------------------------------------------------------
 
@@ -317,21 +343,19 @@ class Autopilot:
                     ServedRows(store).add(self._served_row(*one) for one in outcomes.items())
         except StoreError:
             with self._lock:
-                for counted, (letters, usd, calls) in outcomes.items():
-                    row = self._outcomes.setdefault(counted, ["", 0.0, 0])
-                    row[0], row[1], row[2] = letters + row[0], row[1] + usd, row[2] + calls
+                for place, before in outcomes.items():
+                    self._outcomes[place] = before.followed_by(self._outcomes.get(place, Counted()))
             raise
         for place in places:
             del self._settling[place]
 
-    def _served_row(self, place: tuple[str, int], found: list[Any]) -> dict[str, Any]:
+    def _served_row(self, place: tuple[str, int], found: Counted) -> dict[str, Any]:
         step, attempt = place
-        letters, usd, calls = found
         state = self._states.get(step)
         usual = 0.0 if state is None else state.today_usd
         return {
-            "step": step, "attempt": attempt, "day": today_utc(), "outcomes": letters, "usd": usd,
-            "saved_usd": calls * usual - usd,
+            "step": step, "attempt": attempt, "day": today_utc(), "outcomes": found.outcomes,
+            "figures": json.dumps(found.figures), "usd": found.usd, "saved_usd": found.calls * usual - found.usd,
         }  # fmt: skip
 
     def _settle(self, call: LoggedCall) -> None:

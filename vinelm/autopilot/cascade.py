@@ -56,10 +56,14 @@ class PlanCall:
         """Return what decides about one call."""
         return Deciding(self, messages)
 
-    def end(self, model: str) -> None:
-        """Note whose answer the caller gets; "" for today's model."""
-        self.answered_by = model or self.today
-        self._ended(not model)
+    def begin(self, model: str) -> None:
+        """Note whose answer the caller gets."""
+        self.answered_by = model
+
+    def end(self) -> None:
+        """Tell that the call has been answered, and paid: its stream may have ended early."""
+        if self.answered_by:
+            self._ended(self.answered_by == self.today)
 
 
 class Deciding:
@@ -180,6 +184,9 @@ class CascadeModel(DelegatingChatModel):
             except FAILURES:
                 if is_begun or model == call.today:
                     raise
+            finally:
+                if is_begun:
+                    call.end()
 
     async def _astream(
         self,
@@ -207,6 +214,9 @@ class CascadeModel(DelegatingChatModel):
             except FAILURES:
                 if is_begun or model == call.today:
                     raise
+            finally:
+                if is_begun:
+                    call.end()
 
     def _asked(self, model: str, messages: list[BaseMessage], options: Mapping[str, Any]) -> ChatResult:
         call: PlanCall = self.binding
@@ -224,10 +234,11 @@ class CascadeModel(DelegatingChatModel):
 
     def _taken(self, step: PlanStep, result: ChatResult) -> ChatResult:
         call: PlanCall = self.binding
-        call.end(step.model if step.what == "take" else "")
+        call.begin(step.model if step.what == "take" else call.today)
+        call.end()
         return result
 
     def _begun(self, model: str, chunk: ChatGenerationChunk, chat: BaseChatModel) -> None:
         call: PlanCall = self.binding
         name_model(chunk, chat)
-        call.end("" if model == call.today else model)
+        call.begin(model)

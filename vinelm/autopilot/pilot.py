@@ -8,9 +8,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 
-from vinelm.autopilot.raising import HOLDOUT, Raising
+from vinelm.autopilot.raising import HOLDOUT, Raising, Took
 from vinelm.autopilot.settings import PilotSettings
 from vinelm.autopilot.state import StepState, plain
 from vinelm.catalog import Catalog
@@ -163,10 +164,12 @@ class Pilot:
         bill = StepBill(key, state.title, is_named=key.startswith("name:"))
         bill.models = Counter({state.today: len(units)})
         state.today_usd = sum(unit.cost_usd for unit in units) / len(units)
+        timed = [unit.latency_s for unit in units if unit.latency_s is not None]
+        state.today_s = sum(timed) / len(timed) if timed else 0.0
         bill.calls, bill.cost_usd = len(units), sum(unit.cost_usd for unit in units)
         run = work.study(bill, None, units, is_stream=True)
         run.dropped = dict(state.dropped)
-        run.labels, run.least_saved = state.labels, self._least_saved(state)
+        run.labels, run.least_saved, run.max_slowdown = state.labels, self._least_saved(state), self.settings.max_slowdown
         if state.candidates:
             work.take_up(run, {"candidates": state.candidates, "dropped": state.dropped, "labels": state.labels})
         return run
@@ -241,7 +244,7 @@ class Pilot:
         plan = run.plans[at.candidate]
         done: list[tuple[ReplayUnit, PlanAnswer]] = work.followed(plan, run.units[: run.choosing + at.requests])
         state.below, state.plan, state.saved, state.proven = state.plan, plain(plan), at.saved, at.proven
-        state.escalated = None if plan.kind == "alone" else [sum(one.model is None for _, one in done), len(done)]
+        state.escalated = [sum(one.model is None for _, one in done), len(done)]
         state.differing = [at.differing, at.requests]
         state.served_attempt, state.served_since = state.attempt, self.served.last_id()
         self._raisings.pop(run.bill.key, None)  # of the plan before it
@@ -256,8 +259,12 @@ class Pilot:
     def _raising(self, key: str, state: StepState) -> Raising:
         """How far the step's plan has come; of a new one, or of a pilot that has just begun, from its proof on."""
         if key not in self._raisings:
-            ones = None if state.escalated is None else (state.escalated[0], state.escalated[1])
-            self._raisings[key] = Raising(self.settings.max_loss, ones, (state.differing[0], state.differing[1]))
+            plan = state.plan_of("plan")
+            self._raisings[key] = Raising(
+                self.settings.max_loss, (state.escalated[0], state.escalated[1]), (state.differing[0], state.differing[1]),
+                state.saved, Took(state.today_usd, state.today_s), max_slowdown=self.settings.max_slowdown,
+                is_alone=plan is not None and plan.kind == "alone", has_below=state.below is not None,
+            )  # fmt: skip
         return self._raisings[key]
 
     def _count_served(self) -> None:
@@ -270,8 +277,8 @@ class Pilot:
             if row["served_id"] <= state.served_since:
                 continue
             raising = self._raising(row["step"], state)
-            for letter in row["outcomes"]:
-                _COUNTED[letter](raising)
+            for letter, found in zip_longest(row["outcomes"], json.loads(row["figures"])):
+                _COUNTED[letter](raising, None if found is None else Took(*found))
         for key, state in self.steps.items():
             if state.plan is None:
                 continue
@@ -306,7 +313,7 @@ class Pilot:
             done[key] = unit.unit_id
         if outcomes:
             row = {"step": key, "attempt": state.served_attempt, "day": self._day(), "outcomes": outcomes}
-            self.served.add([{**row, "usd": 0.0, "saved_usd": 0.0}])
+            self.served.add([{**row, "figures": "[]", "usd": 0.0, "saved_usd": 0.0}])
 
     def _end(self, state: StepState, why: str) -> None:
         """End an attempt that has proven nothing; a plan that serves stays."""
@@ -331,17 +338,17 @@ class Pilot:
         self.kept.rows.note(self.notes)
 
 
-_COUNTED: Mapping[str, Callable[[Raising], None]] = {
-    piloted.TODAY: lambda one: one.ran_as_today(),
-    piloted.BELOW: lambda one: one.ran_as_today(),
-    piloted.PLAN: lambda one: one.served(has_escalated=False),
-    piloted.ESCALATED: lambda one: one.served(has_escalated=True),
-    piloted.SAME: lambda one: one.compared(is_same=True),
-    piloted.DIFFERENT: lambda one: one.compared(is_same=False),
-    piloted.PLAN_RIGHT: lambda one: one.feedback(is_plan=True, score=1.0),
-    piloted.PLAN_WRONG: lambda one: one.feedback(is_plan=True, score=0.0),
-    piloted.TODAY_RIGHT: lambda one: one.feedback(is_plan=False, score=1.0),
-    piloted.TODAY_WRONG: lambda one: one.feedback(is_plan=False, score=0.0),
+_COUNTED: Mapping[str, Callable[[Raising, Took | None], None]] = {
+    piloted.TODAY: lambda one, took: one.ran_as_today(took),
+    piloted.BELOW: lambda one, took: one.ran_as_today(took),
+    piloted.PLAN: lambda one, took: one.served(has_escalated=False, figures=took),
+    piloted.ESCALATED: lambda one, took: one.served(has_escalated=True, figures=took),
+    piloted.SAME: lambda one, _: one.compared(is_same=True),
+    piloted.DIFFERENT: lambda one, _: one.compared(is_same=False),
+    piloted.PLAN_RIGHT: lambda one, _: one.feedback(is_plan=True, score=1.0),
+    piloted.PLAN_WRONG: lambda one, _: one.feedback(is_plan=True, score=0.0),
+    piloted.TODAY_RIGHT: lambda one, _: one.feedback(is_plan=False, score=1.0),
+    piloted.TODAY_WRONG: lambda one, _: one.feedback(is_plan=False, score=0.0),
 }
 
 

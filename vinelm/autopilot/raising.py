@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from vinelm.estimator.drift.e_process import EProcess, GroupComparison, ShareAbove
+from vinelm.trie.arrays import FloatArray
 
 HOLDOUT = 0.05
 """Share of the requests that run as today for good: only they show how today's model and the plan differ now."""
@@ -23,7 +24,24 @@ REFERENCE_Z = 1.5
 LAG = 1000
 """So many values later a value counts as the reference, too: what has changed by then has long raised an alarm."""
 
-Alarm = Literal["it escalates more or less often", "its answers differ more or less often", "fewer of its answers are right"]
+MOST = 3.0
+"""Dollars and seconds of a call count up to this multiple of today's mean."""
+
+Alarm = Literal[
+    "it escalates more or less often",
+    "its model fails more often",
+    "its answers differ more or less often",
+    "fewer of its answers are right",
+    "it saves less than half of what its proof saw",
+    "its calls take longer than is allowed",
+]
+
+
+class Took(NamedTuple):
+    """What one request's first call of a step took: dollars and seconds of all its models."""
+
+    usd: float
+    seconds: float
 
 
 class ShareWatch:
@@ -79,9 +97,13 @@ class Raising:
 
     Args:
         max_loss: Fraction of the answers that the plan may lose, for feedback.
-        escalated: Of how many requests of its proof the plan has asked today's model, and of how many (ones, seen); None for a
-            plan that never asks it.
+        escalated: Of how many requests of its proof today's model has answered, and of how many (ones, seen).
         differing: Likewise: answers that differ from today's.
+        saved: Fraction of the step's dollars that the plan saves by its proof.
+        today: What a call of today's model takes, the mean of those that were recorded.
+        max_slowdown: Mean seconds of the plan's calls that are allowed, in multiples of today's; None: any.
+        is_alone: Whether the plan is one model, which escalates only where it fails.
+        has_below: Whether a plan that was proven before serves the other requests until the last level.
 
     Attributes:
         level: Number of its level in :data:`LEVELS`.
@@ -90,17 +112,24 @@ class Raising:
     """
 
     max_loss: float
-    escalated: tuple[int, int] | None
+    escalated: tuple[int, int]
     differing: tuple[int, int]
+    saved: float
+    today: Took
+    max_slowdown: float | None = None
+    is_alone: bool = False
+    has_below: bool = False
     level: int = 0
     requests: int = 0
     alarm: Alarm | None = None
-    _escalations: ShareWatch | None = field(init=False)
+    _escalations: ShareWatch = field(init=False)
     _differences: ShareWatch = field(init=False)
     _worse: GroupComparison = field(init=False)
+    _dearer: GroupComparison = field(init=False)
+    _slower: GroupComparison = field(init=False)
 
     def __post_init__(self) -> None:
-        self._escalations = None if self.escalated is None else ShareWatch(*self.escalated)
+        self._escalations = ShareWatch(*self.escalated)
         self._differences = ShareWatch(*self.differing)
         self._begin(self.level)
 
@@ -109,15 +138,17 @@ class Raising:
         """Share of new requests that the plan serves; 0 after an alarm."""
         return LEVELS[self.level] if self.alarm is None else 0.0
 
-    def ran_as_today(self) -> None:
-        """Count a request that the plan was not drawn for."""
+    def ran_as_today(self, figures: Took | None = None) -> None:
+        """Count a call that the plan was not drawn for; ``figures`` of the first one of a request, None for others."""
+        self._took(False, figures)
         self._count()
 
-    def served(self, *, has_escalated: bool) -> None:
-        """Count a request that the plan has served; ``has_escalated``: today's model has answered it in the end."""
+    def served(self, *, has_escalated: bool, figures: Took | None = None) -> None:
+        """Count a call that the plan has served; ``has_escalated``: today's model has answered it in the end."""
+        self._took(True, figures)
         self._count()
-        if self._escalations is not None and self.alarm is None and self._escalations.add(has_escalated):
-            self.alarm = "it escalates more or less often"
+        if self.alarm is None and self._escalations.add(has_escalated):
+            self.alarm = "its model fails more often" if self.is_alone else "it escalates more or less often"
 
     def compared(self, *, is_same: bool) -> None:
         """Count a request that has run as today, and whose recorded prompt the plan was asked, too."""
@@ -126,8 +157,19 @@ class Raising:
 
     def feedback(self, *, is_plan: bool, score: float) -> None:
         """Count what somebody says of an answer of a request at the present level, in [0, 1]."""
-        if self.alarm is None and float(self._worse.add(is_plan, 1.0 - score)) >= math.log(1.0 / ALPHA):
+        if self.alarm is None and _is_sure(self._worse.add(is_plan, 1.0 - score)):
             self.alarm = "fewer of its answers are right"
+
+    def _took(self, is_plan: bool, figures: Took | None) -> None:
+        """Compare dollars and seconds with those of today's model, which has to answer all other requests for that."""
+        if figures is None or self.alarm is not None or (self.has_below and self.level + 1 < len(LEVELS)):
+            return
+        usd, seconds = self.today
+        if usd > 0.0 and _is_sure(self._dearer.add(is_plan, figures.usd, ratio=1.0 - self.saved / 2.0, most=MOST * usd)):
+            self.alarm = "it saves less than half of what its proof saw"
+        ratio, most = self.max_slowdown, MOST * seconds * (self.max_slowdown or 0.0)
+        if ratio and most and _is_sure(self._slower.add(is_plan, figures.seconds, ratio=ratio, most=most)):
+            self.alarm = "its calls take longer than is allowed"
 
     def _count(self) -> None:
         self.requests += 1
@@ -137,3 +179,8 @@ class Raising:
     def _begin(self, level: int) -> None:
         self.level, self.requests = level, 0
         self._worse = GroupComparison(LEVELS[level], margin=self.max_loss)
+        self._dearer, self._slower = GroupComparison(LEVELS[level]), GroupComparison(LEVELS[level])
+
+
+def _is_sure(log_wealth: FloatArray) -> bool:
+    return float(log_wealth) >= math.log(1.0 / ALPHA)

@@ -30,6 +30,7 @@ class PilotSettings:
     ignore: Sequence[str]
     audit: float | None
     workers: int
+    max_slowdown: float | None = None
 
     def __post_init__(self) -> None:
         require_max_loss(self.max_loss)
@@ -43,6 +44,8 @@ class PilotSettings:
             raise ConfigError(f"labels is {self.labels}: give how many questions persons are ready to answer, 0 or more")
         if self.workers < 1:
             raise ConfigError(f"workers is {self.workers}: give how many calls are made at a time, 1 or more")
+        if self.max_slowdown is not None and not (self.max_slowdown > 0.0 and math.isfinite(self.max_slowdown)):
+            raise ConfigError(f"max_slowdown is {self.max_slowdown}: give a multiple of today's seconds, such as 1.5")
         self.sameness()
 
     def sameness(self) -> Sameness:

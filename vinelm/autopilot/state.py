@@ -35,7 +35,7 @@ class StepState:
         served_attempt: The attempt that has proven it.
         share: Share of new requests that it serves (:data:`~vinelm.autopilot.raising.LEVELS`).
         saved: Share of the step's dollars that it saves, by its proof.
-        today_usd: Dollars of a call of today's model, the mean.
+        today_usd, today_s: Dollars and seconds of a call of today's model, the mean; 0 seconds where they are not known.
         proven: The smallest loss that its proof excludes, a fraction.
         entries: By model of the catalog: a digest of its entry, with its address and prices, as it was last seen.
         escalated, differing: What its proof has seen of it: how many of how many.
@@ -60,9 +60,10 @@ class StepState:
     share: float = 0.0
     saved: float = 0.0
     today_usd: float = 0.0
+    today_s: float = 0.0
     proven: float | None = None
     entries: dict[str, str] = field(default_factory=dict)
-    escalated: list[int] | None = None
+    escalated: list[int] = field(default_factory=lambda: [0, 0])
     differing: list[int] = field(default_factory=lambda: [0, 0])
     wants_units: bool = True
     alarms: list[list[str]] = field(default_factory=list)

@@ -43,8 +43,8 @@ class Watches(Protocol):
     def recorded(self, call: LoggedCall) -> None:
         """Keep a call of today's model."""
 
-    def counted(self, step: str, key: str, outcome: str, usd: float) -> None:
-        """Count what a call was, and what it cost."""
+    def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
+        """Count what a call was, and what it took; without seconds it was not drawn, and is compared with none."""
 
     def is_same(self, one: Message, other: Message) -> bool:
         """Return whether two answers are the same; may raise what the owner's function raises."""
@@ -100,15 +100,16 @@ class WatchedModels:
         plan = None if state is None else state.plan_of(part)
         if plan is None or not all(model in self.catalog for model in plan.models):
             return call if state is not None and not (state.wants_units or state.plan) else self._watched(call, step)
-        spent: list[float] = []
+        spent: list[Usage] = []
 
         def used(usage: Usage) -> None:
-            spent.append(usage.cost_usd)
+            spent.append(usage)
             call.on_usage(usage)
 
         def ended(is_todays: bool) -> None:
             outcome = piloted.BELOW if part == "below" else piloted.ESCALATED if is_todays else piloted.PLAN
-            _guarded(lambda: watch.counted(step, call.key, outcome, sum(spent)))
+            usd, seconds = sum(one.cost_usd for one in spent), sum(one.latency_s for one in spent)
+            _guarded(lambda: watch.counted(step, call.key, outcome, usd, seconds))
 
         inner = replace(call, on_usage=used)
 
@@ -133,7 +134,7 @@ class WatchedModels:
             usage = usages[-1] if usages else None
             if usage is None or usage.failure is not None or answer is None:
                 return
-            _guarded(lambda: watch.counted(step, call.key, piloted.TODAY, usage.cost_usd))
+            _guarded(lambda: watch.counted(step, call.key, piloted.TODAY, usage.cost_usd, usage.latency_s))
             _guarded(lambda: watch.recorded(_logged(call, messages, answer, asked, usage)))
 
         return replace(call, on_usage=used, on_exchange=exchanged)

@@ -194,6 +194,10 @@ class PlanComparison:
     latency_s: float | None
     today_s: float | None
 
+    def is_slower(self, than: float | None) -> bool:
+        """Return whether it takes more than this multiple of today's mean seconds; False where these are not known."""
+        return bool(than and self.latency_s and self.today_s and self.latency_s > than * self.today_s)
+
     def facts(self, name: str) -> PlanFacts:
         """Return what candidates are chosen by."""
         return PlanFacts(name=name, saved=min(self.saved, _ALL), differing=self.differing, seen=self.seen)

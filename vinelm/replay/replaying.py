@@ -83,6 +83,7 @@ class StepRun:
         open: Questions that wait for persons: whose answer to a unit is to be compared with the recorded one.
         is_stream: Units still come, in their own order, so that each of them counts, and no equal prompts are one.
         least_saved: Of its dollars: a plan that saves less does not race.
+        max_slowdown: A plan does not race whose seconds are more than this multiple of today's; None: they do not matter.
     """
 
     bill: StepBill
@@ -101,6 +102,7 @@ class StepRun:
     open: list[tuple[ReplayUnit, str]] = field(default_factory=list)
     is_stream: bool = False
     least_saved: float = LEAST_SAVED
+    max_slowdown: float | None = None
 
     @property
     def choosing(self) -> int:
@@ -486,7 +488,7 @@ class ReplayRun:
             if any(model in step.dropped for model in plan.models):
                 continue
             found = figures(self.follower, self.followed(plan, step.units[: step.choosing]))
-            if found.seen >= LEAST_SEEN:
+            if found.seen >= LEAST_SEEN and not found.is_slower(step.max_slowdown):
                 facts.append(found.facts(name))
         return choose_candidates(facts, margin=self.max_loss, labels=labels, least_saved=step.least_saved)
 

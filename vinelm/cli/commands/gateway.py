@@ -12,7 +12,7 @@ import click
 from vinelm.cli.console import say
 from vinelm.cli.inputs import objective_in
 from vinelm.cli.options import flag, objective_options, option
-from vinelm.cli.quantities import POINTS, USD, Count
+from vinelm.cli.quantities import POINTS, RATE, USD, Count
 from vinelm.cli.waiting import held
 from vinelm.errors import ConfigError
 
@@ -44,6 +44,7 @@ RECORD_FILE = "calls.jsonl"
 @option("--max-loss POINTS", "With --autopilot: what a step may lose [default: 1].", POINTS)
 @option("--shadow-usd-per-day USD", "With --autopilot: most dollars a day for asking recorded prompts [default: 2].", USD)
 @option("--labels N", "With --autopilot: questions that persons will answer, in all [default: 100].", Count())
+@option("--max-slowdown RATIO", "With --autopilot: a plan's seconds in multiples of today's [default: any].", RATE)
 @objective_options
 def command(
     *,
@@ -61,6 +62,7 @@ def command(
     max_loss: float | None,
     shadow_usd_per_day: float | None,
     labels: int | None,
+    max_slowdown: float | None,
     **given: Any,
 ) -> None:
     """Answer OpenAI's chat completions on http://HOST:PORT/v1, for every client that knows a base_url.
@@ -104,7 +106,7 @@ def command(
         if keys is not None:  # who names a file wants callers to need a key
             raise ConfigError(f"--keys {keys}: there is no key in it: `vinelm keys add NAME --keys {keys}` makes one")
         book = None
-    asked = {"max_loss": max_loss, "shadow_usd_per_day": shadow_usd_per_day, "labels": labels}
+    asked = {"max_loss": max_loss, "shadow_usd_per_day": shadow_usd_per_day, "labels": labels, "max_slowdown": max_slowdown}
     vine = VineLM(
         _models(models), trie=trie, evidence=evidence, allow_unproven=allow_unproven, fallback=trie is not None,
         autopilot=_autopilot(autopilot, {name: value for name, value in asked.items() if value is not None}),
