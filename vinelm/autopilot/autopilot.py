@@ -343,8 +343,8 @@ class Autopilot:
                     ServedRows(store).add(self._served_row(*one) for one in outcomes.items())
         except StoreError:
             with self._lock:
-                for place, before in outcomes.items():
-                    self._outcomes[place] = before.followed_by(self._outcomes.get(place, Counted()))
+                for counted, before in outcomes.items():
+                    self._outcomes[counted] = before.followed_by(self._outcomes.get(counted, Counted()))
             raise
         for place in places:
             del self._settling[place]
