@@ -52,5 +52,8 @@ def build(model: Any) -> Any:
     graph.add_node("test", test)
     graph.add_edge(START, "write")
     graph.add_edge("write", "test")
-    graph.add_conditional_edges("test", lambda state: END if finished(state) else "write")
+    graph.add_conditional_edges(
+        "test",
+        lambda state: END if finished(state) else "write",
+    )
     return graph

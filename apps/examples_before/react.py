@@ -81,7 +81,11 @@ MIDDLEWARE: list[Any] = [StatedAmount(), ModelCallLimitMiddleware(run_limit=5)]
 
 def build(model: Any) -> Any:
     """The agent, compiled."""
-    return create_agent(model, **AGENT, middleware=MIDDLEWARE)
+    return create_agent(
+        model,
+        **AGENT,
+        middleware=MIDDLEWARE,
+    )
 
 
 def _value(node: ast.expr) -> float:

@@ -1,11 +1,18 @@
-"""A small LangGraph app, ready for VineLM: answer with a number, check it, try again."""
+"""A small LangGraph app, ready for VineLM: answer, check, try again."""
 
 from pathlib import Path
 from typing import TypedDict
 
 from langgraph.graph import END, START, StateGraph
 
-from vinelm import Loop, Stage, Template, TextWriter, Workflow, read_dataset
+from vinelm import (
+    Loop,
+    Stage,
+    Template,
+    TextWriter,
+    Workflow,
+    read_dataset,
+)
 
 FIXES = 2  # the most times that an answer is fixed
 
@@ -16,8 +23,13 @@ class State(TypedDict, total=False):
     problem: str
 
 
-def solve(state: State, model):  # an LLM stage: VineLM hands in the chat model of its choice
-    return {"answer": model.invoke(f"Answer with a number only. {state['question']}").text.strip()}
+# an LLM stage: VineLM hands in the chat model of its choice
+def solve(state: State, model):
+    return {
+        "answer": model.invoke(
+            f"Answer with a number only. {state['question']}"
+        ).text.strip()
+    }
 
 
 def is_number(text: str) -> bool:
@@ -25,15 +37,23 @@ def is_number(text: str) -> bool:
 
 
 def check(state: State):  # a tool: an ordinary node
-    return {"problem": "" if is_number(state["answer"]) else "this is not a whole number"}
+    return {
+        "problem": ""
+        if is_number(state["answer"])
+        else "this is not a whole number"
+    }
 
 
 def fix(state: State, model):
-    prompt = f"{state['question']}\nYou said {state['answer']!r}: {state['problem']}. Answer with a number only."
+    prompt = (
+        f"{state['question']}\nYou said {state['answer']!r}: "
+        f"{state['problem']}. Answer with a number only."
+    )
     return {"answer": model.invoke(prompt).text.strip()}
 
 
-def finished(state: State) -> bool:  # the app's own check: it knows no labels
+# the app's own check: it knows no labels
+def finished(state: State) -> bool:
     return not state["problem"]
 
 
@@ -44,22 +64,32 @@ def build(vine):
     graph.add_node("fix", vine.stage("fix", fix))
     graph.add_edge(START, "solve")
     graph.add_edge("solve", "check")
-    graph.add_conditional_edges("check", vine.route(finished, again="fix", end="finish", times=FIXES))
+    graph.add_conditional_edges(
+        "check",
+        vine.route(finished, again="fix", end="finish", times=FIXES),
+    )
     graph.add_edge("fix", "check")
     graph.add_node("finish", vine.finish)  # may return an earlier answer
     graph.add_edge("finish", END)
     return graph
 
 
+template = Template((Stage("solve"), Loop((Stage("fix"),), times=FIXES)))
+dataset = read_dataset(Path(__file__).with_name("questions.jsonl"))
 workflow = Workflow(
     name="my-app",
-    template=Template((Stage("solve"), Loop((Stage("fix"),), times=FIXES))),
+    template=template,
     build=build,
-    requests=read_dataset(Path(__file__).with_name("questions.jsonl")).requests,
+    requests=dataset.requests,
     labels=("answer",),  # never shown to the graph
-    score=lambda request, state: state.get("answer") == request.data["answer"],
-    signal="status",  # what is seen of an answer without labels: the verdict of `finished`
-    agree=lambda one, other: is_number(one) and one == other,  # what is not a number agrees with nothing
+    score=lambda request, state: (
+        state.get("answer") == request.data["answer"]
+    ),
+    # what is seen of an answer without its label: the verdict of `finished`
+    signal="status",
+    # what is not a number agrees with nothing
+    agree=lambda one, other: is_number(one) and one == other,
     answer=("answer",),  # the keys of the state that make an answer
-    writer=TextWriter("answer"),  # only so that simulated models can stand in for real ones
+    # only so that simulated models can stand in for real ones
+    writer=TextWriter("answer"),
 )

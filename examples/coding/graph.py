@@ -52,5 +52,8 @@ def build(vine: Any) -> Any:
     graph.add_node("test", test)
     graph.add_edge(START, "write")
     graph.add_edge("write", "test")
-    graph.add_conditional_edges("test", vine.route(finished, again="write", end=END))
+    graph.add_conditional_edges(
+        "test",
+        vine.route(finished, again="write", end=END),
+    )
     return graph

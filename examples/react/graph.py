@@ -83,7 +83,11 @@ MIDDLEWARE: list[Any] = [StatedAmount(), ModelCallLimitMiddleware(run_limit=5)]
 
 def build(vine: Any) -> Any:
     """The agent, compiled."""
-    return create_agent(VineChatModel(vine=vine, stage="model"), **AGENT, middleware=[*MIDDLEWARE, VineMiddleware(vine)])
+    return create_agent(
+        VineChatModel(vine=vine, stage="model"),
+        **AGENT,
+        middleware=[*MIDDLEWARE, VineMiddleware(vine)],
+    )
 
 
 def _value(node: ast.expr) -> float:

@@ -35,7 +35,10 @@ def graph_over(databases: Databases) -> Any:
         graph.add_node("execute", stages.execute, input_schema=State)
         graph.add_edge(START, "write")
         graph.add_edge("write", "execute")
-        graph.add_conditional_edges("execute", vine.route(done, again="write", end=END))
+        graph.add_conditional_edges(
+            "execute",
+            vine.route(done, again="write", end=END),
+        )
         return graph
 
     return build

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import shutil
 import typing
 from pathlib import Path
@@ -257,9 +258,12 @@ def test_without_labels_the_verdict_says_that_todays_answers_count(project, capf
     judged, verdict_of = [], Judge.verdict
     monkeypatch.setattr(Judge, "verdict", lambda own, **settings: judged.append(len(own.rows)) or verdict_of(own, **settings))
     text = (project / "workflow.py").read_text(encoding="utf-8")
-    for old, new in (("import Loop, ", "import as_today, Loop, "), ("score=lambda", "score=as_today(),  # lambda")):
-        assert text.count(old) == 1
-        text = text.replace(old, new)
+    for old, new in (
+        (r"from vinelm import \(", "from vinelm import (as_today,"),
+        (r"score=lambda(.|\n)*?\),", "score=as_today(),"),
+    ):
+        text, found = re.subn(old, new, text)
+        assert found == 1
     (project / "workflow.py").write_text(text, encoding="utf-8")
     assert main(["try", "workflow.py:build", "--budget-usd", "0.03", "--quiet", "--json", "--max-loss", "7"]) == 0
     verdict = json.loads(capfd.readouterr().out)["verdict"]

@@ -53,10 +53,10 @@ def changed_lines(old, new):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_routing_took_at_most_three_lines(name):
+def test_routing_took_at_most_four_lines(name):
     folder = Path(inspect.getfile(examples)).parent / name
     old, new = (file.read_text().splitlines() for file in (BEFORE / f"{name}.py", folder / "graph.py"))
-    assert 1 <= changed_lines(old, new) <= 3
+    assert 1 <= changed_lines(old, new) <= 4
     assert not any("vine" in line.replace("vinelm.workflows", "") for line in old)
 
 
