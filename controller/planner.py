@@ -1,4 +1,4 @@
-"""The planner: which path a request should follow from where it is (VineLM paper §3.4 and §4.3)."""
+"""The planner: which path a request should follow from its position (VineLM paper §3.4 and §4.3)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Planner:
         return self._scan(request, frontier)
 
     def plan_first(self, objectives: Sequence[Objective], **asked: Any) -> Decision:
-        """Plan for the first of several objectives whose bounds a plan meets; if none does, for the last.
+        """Plan for the first of several objectives whose bounds can be met; if there is none, for the last.
 
         ``asked`` are the other arguments of :meth:`plan`.
 
@@ -137,7 +137,7 @@ class Planner:
         return self.plan(objectives[-1], **asked)
 
     def mixture(self, objective: Objective) -> Mixture | None:
-        """Return the two plans that the requests of an objective are divided between; None where one plan serves all.
+        """Return the two plans between which an objective's requests are divided; None if one plan serves all.
 
         The corners of the hull of all plans from the root on, at zero load, that meet every other bound of the objective.
         Found once for all objectives that differ only in the bound on the mean, on a trie of paths.
@@ -176,7 +176,7 @@ class Planner:
         return self._hulls[key]
 
     def hull_among(self, candidates: BoolArray | None, objective: Objective) -> Hull | None:
-        """Return the hull of the paths to some nodes that meet the bounds on each request; None if no path does.
+        """Return the hull of the paths to some nodes that meet the per-request bounds; None if no path does.
 
         Args:
             candidates: shape (n + 1,); None for all.
@@ -195,7 +195,7 @@ class Planner:
         return self.trie.arms(node).keys().isdisjoint((stage,) if isinstance(stage, str) else stage)
 
     def prepare(self, objective: Objective) -> None:
-        """Build the frontiers for objectives that differ from this one at most in the values of their bounds.
+        """Build the frontiers for all objectives that differ from this one only in the values of their bounds.
 
         Worth calling above some tens of thousands of nodes; without it, plans over such tries scan the whole subtree.
 
@@ -214,7 +214,7 @@ class Planner:
         self._cache.prepare(objective)
 
     def unplannable(self, objective: Objective) -> str | None:
-        """Return why no objective of this kind can be planned over this trie, as one line; None if it can."""
+        """Return in one line why no such objective can be planned over this trie; None if it can."""
         return too_large(self._size) if objective.risk == "dp" else None
 
     def prepare_in_background(self, objective: Objective) -> threading.Thread | None:
@@ -244,7 +244,7 @@ class Planner:
         return self._cache.n_ends
 
     def _scan(self, request: PlanRequest, frontier: Frontier | None) -> Decision:
-        """Compare all ends of the frontier or, without one, of the subtree; relax bounds if no end meets them all."""
+        """Compare all ends of the frontier (without one, of the subtree); relax bounds if no end meets them all."""
         if request.candidates is not None and request.candidates.shape != (self._size,):
             raise ConfigError(f"candidates has shape {request.candidates.shape}: this trie needs ({self._size},)")
         view = SubtreeView(self.metrics, request) if frontier is None else frontier.view(self.metrics, request)
@@ -259,7 +259,7 @@ class Planner:
         return PathDecision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
 
     def _in_time(self, view: SubtreeView, choice: Choice) -> Choice:
-        """The choice by the chances to be late if time is left and every other bound is met; else the given one."""
+        """The choice by the chances of being late, if time is left and every other bound is met; else the given one."""
         if set(choice.relaxed) - {LATENCY_CAP} or view.limit(LATENCY_CAP) <= 0.0:
             return choice
         return Choice(end_in_time(self._graph, view), choice.relaxed)

@@ -1,4 +1,4 @@
-"""Arms from counts alone, for the estimators without a model of the requests."""
+"""Branches from counts alone, for estimators without a model of the requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KIND_WEIGHT = 2.0
 
 
 def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
-    """Return the shares of the arms among the requests that go on, with right and with wrong answers apart.
+    """Return the shares of the branches among continuing requests, with right and with wrong answers apart.
 
     A node's shares are shrunken towards those of its stage, model and choice of arms, these towards those of the stage and
     choice, and those towards even shares. They do not depend on the models before, nor on the difficulty of the requests.
@@ -47,7 +47,7 @@ def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
 
 
 def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
-    """Numbers for (stage, choice of arms, arm), and for the same with the model that decided; shape (arms,) each."""
+    """Numbers for (stage, choice of branches, branch), and for the same with the deciding model; shape (arms,) each."""
     sets = sets_of_arms(trie, arms)[arms.source]
     stage, model = trie.stage[arms.source].astype(np.int64) + 1, trie.model[arms.source].astype(np.int64) + 1
     kind = (stage * (int(sets.max(initial=0)) + 1) + sets) * (len(trie.stages) + 1) + arms.stage
@@ -57,7 +57,7 @@ def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
 
 
 def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
-    """Return a number for the set of arms of each node, shape (n + 1,)."""
+    """Return a number for the set of branches of each node, shape (n + 1,)."""
     number = np.zeros(len(trie), np.int64)
     for order in range(int(arms.count.max(initial=0))):
         has = arms.count > order
@@ -68,7 +68,7 @@ def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
 
 
 def _shares(arms: Arms, kinds: tuple[Ints, Ints], taken: npt.NDArray[Any]) -> FloatArray:
-    """The share of each arm among those of its node."""
+    """The share of each branch among those of its node."""
     at = np.bincount(arms.source, taken, len(arms.count))[arms.source]
     share = 1.0 / arms.count[arms.source]
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""The arms of a trie: what leaves one node for one stage."""
+"""The branches of a trie: the edges from one node to one stage."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Arms:
         return len(self.source)
 
     def find(self, node: Ints, stage: Ints) -> Ints:
-        """Return the number of the arm from each node to each stage; both must exist."""
+        """Return the number of the branch from each node to each stage; both must exist."""
         width = int(self.stage.max(initial=0)) + 2
         key = self.source * width + self.stage
         return np.asarray(np.searchsorted(key, node * width + stage), np.int64)
 
 
 def arms_of(trie: Trie) -> Arms:
-    """Return the arms of a trie."""
+    """Return the branches of a trie."""
     width = len(trie.stages)
     key = trie.source.astype(np.int64) * width + trie.stage[trie.target]
     found, first_edge, of_edge = np.unique(key, return_index=True, return_inverse=True)
@@ -84,7 +84,7 @@ UNSEEN = 1e-6
 
 
 def with_kinds_counted(annotated: AnnotatedTrie, counts: Mapping[str, float]) -> AnnotatedTrie:
-    """Return a trie whose kinds of request have the shares of these counts; the same trie where it has no kinds.
+    """Return a trie whose request types have the shares of these counts; unchanged without types.
 
     What a profile buys need not be spread over kinds as requests are.
 

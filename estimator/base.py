@@ -144,7 +144,7 @@ def skipped_nodes(trie: Trie) -> BoolArray:
 
 
 def _of_tools_alone(cells: ObservationTable, skipped: BoolArray, values: FloatArray, found: MeanEstimate) -> MeanEstimate:
-    """The estimate where stages are left out: the mean of the tools behind each, whatever ran before; 0 without any."""
+    """The estimate for skipped stages: the mean of the tools after each, whatever ran before; 0 without any."""
     trie, arrays = cells.trie, {name: getattr(found, name).copy() for name in _OF_NODES}
     for stage in np.unique(trie.stage[skipped]):
         here = skipped & (trie.stage == stage)
@@ -161,7 +161,7 @@ _OF_NODES = ("mean", "var", "size_var", "mean_var", "along")
 
 
 def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
-    """Return the annotations where stages that are left out, and judges, change no answer.
+    """Return the annotations in which skipped stages and judges do not change the answer.
 
     P(right) behind one is what it was before it, among the requests that reach it. What the stage shows, and whether requests
     stop behind it, is left as it was estimated, with right and with wrong answers apart. Not where histories are merged: a node
@@ -194,7 +194,7 @@ def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
 
 def _moved(right: FloatArray, mass: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
-    """The right part of a mass whose node is right with another probability than before: right or wrong ones are scaled."""
+    """The right part of a mass whose node's probability of being right has changed: right or wrong ones are scaled."""
     less = right * np.divide(after, before, out=np.zeros_like(before), where=before > 0.0)
     wrong = (mass - right) * np.divide(1.0 - after, 1.0 - before, out=np.zeros_like(before), where=before < 1.0)
     return np.where(after <= before, less, np.clip(mass - wrong, 0.0, mass))

@@ -1,4 +1,4 @@
-"""Dollars by the rate of requests: what other requests left in a provider's prompt cache is warm only if they come often."""
+"""Adjusts dollars to a service's rate of requests: cached prompts of other requests are warm only if they come often."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_SCALE = 3.0
 
 @dataclass(frozen=True, eq=False)
 class CallRate:
-    """The rows of a profile with the dollars that a service pays, whose requests come less often. Pure.
+    """A profile's rows with the dollars of a service whose requests come less often. Pure.
 
     Hits on what the same request has sent before stay as they were charged. What other requests left in the cache, the part of
     a prompt that is the same for all, is warm with P = 1 - exp(-rate * TTL): the rate is that of the requests that reach the
@@ -60,8 +60,8 @@ class CallRate:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What ``meta`` of the trie says, as ``prompt_cache``: the rate, and the tokens that all requests have in common by
-        stage and model. Nothing where no row shows such tokens: the dollars then hold at any rate.
+        """The ``prompt_cache`` part of the trie's ``meta``: the rate, and the tokens common to all requests by stage and
+        model. Empty if no row has such tokens: then the dollars hold at any rate.
         """
         if not self._shared:
             return {}
@@ -84,7 +84,7 @@ class CallRate:
         return self._priced([self.per_hour * float(annotated.reach[node]) for _, node in nodes])
 
     def warm_rows(self) -> list[Observation]:
-        """Return the rows with the dollars of a service whose requests never end, which :meth:`applied` takes."""
+        """Return the rows with the dollars of a permanently busy service, for :meth:`applied`."""
         return self._priced([math.inf] * len(self.observations))
 
     def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
@@ -105,7 +105,7 @@ class CallRate:
         return replace(annotated, cost_usd=annotated.cost_usd + extra)
 
     def _cold_nodes(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
-        """What misses add to the nodes of a stage and model that are the first on what they have in common."""
+        """The cost of misses at the nodes of a stage and model that are the first to send the common part."""
         trie, entry = annotated.trie, self.catalog[annotated.trie.models[model]]
         common = self._shared.get((trie.stages[stage], entry.prompt_cache))
         if common is None:
@@ -118,7 +118,7 @@ class CallRate:
         return np.where(is_first, cold * entry.price.cache_saves_usd(common.tokens_in, common.tokens), 0.0)
 
     def _cold_rows(self, trie: Trie) -> FloatArray:
-        """What misses add at each node on the mean of the rows of its stage and model, shape (n + 1,)."""
+        """The cost of misses at each node, averaged over the rows of its stage and model, shape (n + 1,)."""
         added: dict[tuple[str, str], list[float]] = defaultdict(list)
         for cold, warm in zip(self.rows(), self.warm_rows(), strict=True):
             added[warm.stage, warm.model].append(cold.cost_usd - warm.cost_usd)
@@ -139,14 +139,14 @@ class CallRate:
 
     @cached_property
     def _prompts(self) -> list[_Prompt | None]:
-        """The prompt of each row; None where it is not known."""
+        """The prompt of each row; None if unknown."""
         rows = {(row.request_id, row.prefix): row for row in self.observations}
         seen: set[tuple[str, _Key]] = set()
         found = [_Prompt.of(row, rows, self.catalog, seen) for row in self.observations]
         return found if not self.prompts else [self._sharper(*pair) for pair in zip(self.observations, found, strict=True)]
 
     def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
-        """The prompt with what shapes say of it; itself where a row of its request on the same cache has none."""
+        """The prompt refined by shapes; unchanged if a row of its request on the same cache has none."""
         cells = [(row.request_id, row.prefix[:k]) for k in range(1, row.depth + 1)]
         if prompt is None or cells[-1] not in self._static:
             return prompt
@@ -178,7 +178,7 @@ class CallRate:
 
 
 def _cold(model: Model, per_hour: npt.ArrayLike) -> FloatArray:
-    """P(the requests, so many per hour, leave the cache cold): none came within its time to live on the replica of the call."""
+    """P(requests at this hourly rate leave the cache cold): none came within its time to live on the call's replica."""
     ttl_h = (model.price.cache_ttl_s or CACHE_TTL_S) / 3600.0
     return np.exp(-np.asarray(per_hour, np.float64) * ttl_h / len(entries_of(model)))
 
@@ -189,7 +189,7 @@ _Key = tuple[str, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """Prompt tokens that other requests make warm, of prompts with ``tokens_in`` on the mean.
+    """Prompt tokens kept warm by other requests, of prompts with ``tokens_in`` on average.
 
     ``is_chained``: an earlier stage of the same request sends them, too, so that they are warm if it has run on the same cache.
     Hits after it then go beyond what all requests have in common.
@@ -202,7 +202,7 @@ class _Common:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """The prompt of one call of a row, on the mean of its calls.
+    """The prompt of one call of a row, averaged over its calls.
 
     ``is_alone``: no other branch of the request ran this stage on this cache before. What such a branch left behind, the
     request's own text, no service finds.
@@ -226,7 +226,7 @@ class _Prompt:
     def of(
         cls, row: Observation, rows: Mapping[Cell, Observation], catalog: Catalog, seen: set[tuple[str, _Key]]
     ) -> _Prompt | None:
-        """The prompt of a row; None if it is not known. ``seen`` are the requests and keys of the rows before, and then its."""
+        """The prompt of a row; None if unknown. ``seen`` collects the requests and keys of earlier rows."""
         if row.tokens_cached is None or not row.tokens_in or not row.calls or not set(row.prefix) <= set(catalog):
             return None
         model = catalog[row.model]
@@ -248,7 +248,7 @@ class _Prompt:
         )
 
     def usd(self, charged_usd: float, shared: Mapping[_Key, _Common], requests_per_hour: float) -> float:
-        """The dollars of the row where the cache is warm as often as such a rate of requests makes it."""
+        """The row's dollars with the cache as warm as this rate of requests makes it."""
         price, common = self.model.price, shared.get(self.key)
         if self.static is not None:
             others = int(max(self.hit - self.held, 0))
@@ -273,7 +273,7 @@ def _sent(row: Observation | None) -> float:
 
 
 def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
-    """The common part of the prompts of each stage and cache; left out where no row has a hit on it."""
+    """The common part of the prompts of each stage and cache; left out if no row has a hit on it."""
     alone: dict[_Key, list[_Prompt]] = defaultdict(list)
     unknown = {prompt.key for prompt in prompts if prompt.static is None}
     by_shape: dict[_Key, list[_Prompt]] = defaultdict(list)
@@ -297,7 +297,7 @@ def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
 
 
 def _common(here: Sequence[_Prompt]) -> _Common | None:
-    """The common part of prompts whose shapes are known; None where no row has a hit on it that is not its own request's."""
+    """The common part of prompts with known shapes; None if no row has a hit on it from another request."""
     hits = [min(float(prompt.hit), prompt.static or 0.0) for prompt in here]
     foreign = [hit for hit, prompt in zip(hits, here, strict=True) if hit > prompt.held]
     if not foreign:

@@ -1,4 +1,4 @@
-"""Estimate dollars and seconds of one invocation per node from factors for depth x model, edge type, node and request size."""
+"""Estimates dollars and seconds of one invocation per node from factors for depth x model, edge type, node and request size."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class RequestSizes:
 
     @property
     def is_known(self) -> bool:
-        """True if some request has several rows, so that its size shows."""
+        """True if some request has several rows, from which its size can be estimated."""
         return self.noise < 1.0 or self.spread > 0.0
 
 
@@ -203,8 +203,8 @@ def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints,
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """``typical``: amount of each node for a request of size 1; ``mean_size``: of those that are predicted to reach it;
-    ``slope_error``: relative standard error of that mean by the slope of size on outcomes; shape (n + 1,) each.
+    """``typical``: amount of each node for a request of size 1; ``mean_size``: of requests predicted to reach it;
+    ``slope_error``: relative standard error of that mean from the slope of size on outcomes; shape (n + 1,) each.
     """
 
     sizes: RequestSizes
@@ -240,7 +240,7 @@ def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutco
 
 
 def _small_sample_inflation(free: int) -> float:
-    """Squared ratio of Student's 90 % interval to the normal one: inflates variances of few degrees of freedom."""
+    """Squared ratio of Student's 90 % interval to the normal one, for variances with few degrees of freedom."""
     return float(stdtrit(max(free, 1), 0.95) / ndtri(0.95)) ** 2
 
 

@@ -192,7 +192,7 @@ def _check_labels(row: Observation, rule: StopRule) -> None:
 
 
 def _right(rows: Sequence[Observation]) -> BoolArray | FloatArray:
-    """Right or wrong as booleans; scores as fractions if some row has one between 0 and 1."""
+    """Right or wrong as booleans; scores as fractions if some row has one strictly between 0 and 1."""
     scores = np.array([float(row.success or 0.0) if row.failure is None else 0.0 for row in rows], np.float64)
     is_plain = (scores == 0.0) | (scores == 1.0)
     return scores == 1.0 if is_plain.all() else scores

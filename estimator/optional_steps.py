@@ -1,4 +1,4 @@
-"""What an optional stage costs and does to the answer: requests that ran it against the same requests that left it out."""
+"""The cost and effect of an optional stage: requests that ran it, compared with the same requests without it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from vinelm.trie.arrays import FloatArray
 
 
 def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray]]:
-    """Return (yes answers, answers) of each node, shape (n + 1,), to: does it stop; is it right if it stops; if it goes on.
+    """Return (yes answers, answers) of each node, shape (n + 1,), to: does it stop; is it right if it stops; if it continues.
 
     Together they give the rates s, b = s P(right | stop) and a = b + (1 - s) P(right | no stop) under any stop rule. An
     accepted answer is never assumed to be right. Under the oracle stop the third answer is always no, and the second is no only
@@ -62,7 +62,7 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class ArmRates:
-    """The arms, as :class:`vinelm.trie.annotated_trie.AnnotatedTrie` has them: by the node that they lead to, or by edge.
+    """Rates of branches as :class:`vinelm.trie.annotated_trie.AnnotatedTrie` has them: by target node, or by edge.
 
     Args:
         arm: P(the stage comes next | the node before is reached); 1 at the root.
@@ -74,7 +74,7 @@ class ArmRates:
 
     @classmethod
     def of(cls, trie: Trie, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
-        """Spread rates of arms, shape (arms,), over the nodes or edges.
+        """Spread rates of branches, shape (arms,), over the nodes or edges.
 
         They are scaled, which mends rounding, so that those of a node sum to its P(goes on) and P(goes on, right).
         """

@@ -1,4 +1,4 @@
-"""Edge types (which prompt cache an invocation meets) and what they do to cached tokens, cost and latency."""
+"""Edge types (which prompt cache an invocation meets) and their effect on cached tokens, cost and latency."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict
 
 
 def follow_ups(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return per model the estimated dollars and seconds of a later invocation, after a switch and with the model kept.
+    """Return per model the estimated dollars and seconds of a later invocation, after a switch and without one.
 
     Means within a depth, averaged over the depths that have both edge types; models without such a depth are left out. Each row
     has the keys ``model`` and :data:`FIGURES`.

@@ -1,4 +1,4 @@
-"""Where observations stand in a trie: the node of each, and the cells above it on the path of its request."""
+"""Locates observations in a trie: the node of each, and the cells above it on its request's path."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def where_of(row: Observation) -> str:
 
 
 class _Walker:
-    """Walks down a trie along the stages that the rows of one request tell."""
+    """Walks down a trie along the stages named by one request's rows."""
 
     def __init__(self, rows: Sequence[Observation], trie: Trie) -> None:
         self._trie = trie
@@ -73,7 +73,7 @@ class _Walker:
         return node
 
     def _known_above(self, row: Observation) -> tuple[int, int]:
-        """Length and node of the longest prefix of the row whose own row was found before."""
+        """Length and node of the longest prefix of the row with an earlier row."""
         for length in range(len(row.prefix) - 1, 0, -1):
             node = self._nodes.get((row.request_id, row.prefix[:length]))
             if node is not None:
@@ -114,7 +114,7 @@ class _Walker:
 
 
 def cells_above(cells: Sequence[Cell]) -> Ints:
-    """Return for each cell the one of its request's longest observed prefix above it, as an index; -1 if there is none."""
+    """Return for each cell the index of its request's longest observed prefix above it; -1 if there is none."""
     index = {cell: i for i, cell in enumerate(cells)}
     found = np.full(len(cells), -1, np.int64)
     for i, (request, prefix) in enumerate(cells):
@@ -137,7 +137,7 @@ def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolAr
 
 
 def told_arms(trie: Trie, node: Ints, stop: BoolArray, arm: Ints, above: Ints) -> Ints:
-    """Return the arms, with those that the cell just below tells, and those of nodes with one arm; -1 where a request ended."""
+    """Return the branches, known from the next cell or because the node has one only; -1 where a request ended."""
     found = arm.copy()
     below = np.flatnonzero(above >= 0)
     below = below[trie.depth[node[below]] == trie.depth[node[above[below]]] + 1]

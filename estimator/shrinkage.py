@@ -66,7 +66,7 @@ def _shrunk_group_mean(
 
 
 def _per_row(count: npt.NDArray[Any]) -> float:
-    """The weight that one row has in ``count``, which is near 1."""
+    """The weight of one row in ``count``, near 1."""
     used = count[count > 0]
     return float(min(used.mean(), 1.0)) if len(used) else 1.0
 

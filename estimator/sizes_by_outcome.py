@@ -1,4 +1,4 @@
-"""The mean size of the requests that reach each node: those that get deep into a trie are harder, and often dearer."""
+"""The mean size of the requests that reach each node: those that get far into a trie are harder, and often more expensive."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class SizesByOutcome(Protocol):
 
     @property
     def unseen(self) -> FloatArray | None:
-        """Expected number of requests that reach each node unobserved, shape (n + 1,). None: observed amounts do not replace
-        predicted ones.
+        """Expected number of requests that reach each node unobserved, shape (n + 1,). None: observed amounts do not
+        replace predicted ones.
         """
 
     def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
@@ -74,7 +74,7 @@ class SizesByDifficulty:
         return self.posterior @ of_point, self.posterior @ change
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See :class:`SizesByOutcome`. What single requests show beyond their outcomes moves the sizes of their points."""
+        """See :class:`SizesByOutcome`. Single requests' outcomes shift the sizes of their points."""
         of_point, change = self._of_points(slope)
         own = self.posterior.T @ (factor - self.posterior @ of_point) / np.maximum(self.posterior.sum(axis=0), TINY)
         weight = self.mass + TINY * self.posterior.mean(axis=0)
@@ -149,7 +149,7 @@ class SizesByStops:
 
     @cached_property
     def _persistence(self) -> FloatArray:
-        """By how much each request went on more often than others do: a normal trait (logit scale, one Newton step)."""
+        """How much more often than others each request continued: a normal trait (logit scale, one Newton step)."""
         cells = self.cells
         stop = self._stop[cells.node]
         surprise = np.bincount(cells.request, stop - cells.stop, cells.n_requests)

@@ -1,4 +1,4 @@
-"""Makes the worker that an :class:`~vinelm.profiler.scheduling.settings.ExecutionConfig` asks for."""
+"""Makes the worker for an :class:`~vinelm.profiler.scheduling.settings.ExecutionConfig`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _sources(units: Units) -> list[tuple[Catalog, Mapping[str, Backend]]]:
 
 
 def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
-    """The rate limits by model; of a model with cache points, with what its cache holds."""
+    """The rate limits by model, combined with the cache's state for models with cache points."""
     from vinelm.backends.registry import prompt_admissions_of, rate_limiters_of
 
     found: dict[str, RateLimiter] = {}
@@ -89,7 +89,7 @@ def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
 
 
 class KeepingWorker:
-    """A worker that writes the checkpoint of a unit to its place as soon as the unit is over, on the unit's own thread.
+    """A worker that stores a unit's checkpoint as soon as the unit is over, on the unit's own thread.
 
     Else the run would write them one after another, while it holds up the other runs on the store.
 
@@ -114,7 +114,7 @@ class KeepingWorker:
 
 
 def keeping(worker: Worker, store: ObservationStore) -> Worker:
-    """Return a worker that also writes checkpoints, where the store keeps their contents elsewhere; else the worker itself."""
+    """Return a worker that also writes checkpoints if the store keeps them elsewhere; else the worker itself."""
     return worker if store.checkpoint_place is None else KeepingWorker(worker, store.checkpoint_place)
 
 

@@ -1,4 +1,4 @@
-"""Bring a store up to date with a changed workflow, dataset or catalog before a run, and say what that means.
+"""Brings a store up to date with a changed workflow, dataset or catalog before a run, and reports what that means.
 
 What rows showed (their signals, answers and classes) decides none of them: when ``signal``, ``answer`` or ``agree`` changes, it
 is made anew from the states that are kept, without a call. See docs/profiling.md#growing-a-store.
@@ -32,7 +32,7 @@ Note = Callable[[str], None]
 
 
 def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dict[str, RequestDigest]:
-    """Return the digests of the workflow's requests, and of further ones, by id.
+    """Return the digests of the workflow's requests and of further ones, by id.
 
     Args:
         workflow: its ``inputs`` is called with each request; where it raises, the input is unknown.
@@ -46,7 +46,7 @@ def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dic
 
 
 def scoring_part(workflow: Workflow, request: Request) -> Request:
-    """Return the request with what decides its rows: without labels where a judge scores them, which are compared apart."""
+    """Return the request with what decides its rows, without labels if a judge scores them, since these are compared apart."""
     judge = workflow.score
     if not isinstance(judge, LLMJudge):
         return request
@@ -63,13 +63,13 @@ def _input_digest(workflow: Workflow, request: Request) -> str | None:
 
 
 def with_settings_of(identity: StoreIdentity, store: ObservationStore) -> StoreIdentity:
-    """Return the identity with the settings (such as a seed) that the store was made with, where it has none of its own."""
+    """Return the identity with the store's settings (such as a seed) where it has none of its own."""
     settings = {part: value for part, value in store.identity.fingerprint.items() if part.startswith(SETTING)}
     return replace(identity, fingerprint={**settings, **identity.fingerprint})
 
 
 def kinds_of(workflow: Workflow, requests: Iterable[Request]) -> dict[str, str]:
-    """Return the kind of the workflow's requests, and of further ones, by id; empty where it declares none.
+    """Return the type of the workflow's requests and of further ones, by id; empty if it declares none.
 
     Raises:
         WorkflowError: ``kind`` raised, or gave what is no label. The message names the request.
@@ -81,7 +81,7 @@ def kinds_of(workflow: Workflow, requests: Iterable[Request]) -> dict[str, str]:
 def bring_up_to_date(
     rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest], kinds: Mapping[str, str] | None = None
 ) -> None:
-    """Give the store the identity of the run that begins; score rows again and recompute their signals where needed.
+    """Give the store the beginning run's identity; score rows again and recompute their signals if needed.
 
     Writes to the store, and makes no call of a model. Tells one line for each change that had an effect.
 
@@ -108,7 +108,7 @@ def bring_up_to_date(
 
 
 def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest]) -> Growth | None:
-    """The growth of the store, with rows scored again whose success another scorer or label decides; None without a change.
+    """The store's growth, plus rows to score again if the scorer or a label has changed; None without a change.
 
     A judge is not asked here: the rows that it scores stay, and are judged when money may be spent.
     """
@@ -142,12 +142,12 @@ def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Res
 
 
 def _has_reference(rows: KeptRows) -> bool:
-    """Whether rows keep answers to be compared with what runs today."""
+    """Whether rows keep answers for comparison with today's."""
     return isinstance(rows.units.workflow.score, AsToday)
 
 
 def _renew_kinds(rows: KeptRows, kinds: Mapping[str, str] | None) -> None:
-    """Write the kinds of requests as they are declared now. Requests that are no longer in the dataset keep theirs."""
+    """Write the requests' types as declared now. Requests no longer in the dataset keep theirs."""
     before = request_kinds(rows.store)
     now = {**before, **kinds} if kinds else {}
     if now == before:
@@ -162,14 +162,14 @@ def _renew_kinds(rows: KeptRows, kinds: Mapping[str, str] | None) -> None:
 
 
 def record_for(signals: Signals) -> SignalRecord:
-    """Return what tells one declaration from another."""
+    """Return a record that identifies a declaration."""
     signal = signals.signal if signals.signal is None or isinstance(signals.signal, str) else code_digest(signals.signal)
     agree = None if signals.agree is None else code_digest(signals.agree)
     return SignalRecord(signal=signal, edges=signals.edges, agree=agree, answer=signals.answer)
 
 
 def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
-    """Make signals, answers and classes of the rows anew as far as they are not what the workflow declares.
+    """Compute signals, answers and classes of the rows again, if they are not as the workflow now declares.
 
     ``has_restored``: whether rows that did not hold before are used again.
     """
@@ -189,7 +189,7 @@ def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
 
 
 def _classify(store: ObservationStore, signals: Signals, record: SignalRecord, on_note: Note | None = None) -> None:
-    """Compute the answer classes of all rows and note what they were made with.
+    """Compute the answer classes of all rows and record their declaration.
 
     Raises:
         WorkflowError: ``agree`` raised, or is not symmetric.
@@ -216,7 +216,7 @@ def classify_new(store: ObservationStore, signals: Signals | None, on_note: Note
 
 
 class _Renewal:
-    """Makes anew what rows show.
+    """Recomputes what rows show.
 
     Args:
         signals: what the workflow declares.
@@ -231,7 +231,7 @@ class _Renewal:
         self._needs_state = bool(signals.answer) or callable(signals.signal)
 
     def made_anew(self, every: Sequence[Observation]) -> SignalRecord:
-        """Write what the rows show, and return what it was made with."""
+        """Write what the rows show, and return the declaration behind it."""
         found: dict[Cell, Shown] = {}
         labels, lost = Labels(), 0
         for row, shown in self._evaluated(every):
@@ -249,7 +249,7 @@ class _Renewal:
             yield from zip(every, pool.map(self._of, every), strict=True)
 
     def _of(self, row: Observation) -> Shown | None:
-        """The row's label and answer; None if its state would tell and is not kept."""
+        """The row's label and answer; None if they need a state that is not stored."""
         cell = row.request_id, row.prefix
         if row.failure is not None:
             return Shown(with_error(replace(row, signal=None), self._signals).signal)
@@ -265,7 +265,7 @@ class _Renewal:
         return Shown(label, found.answer, found.answer_digest)
 
     def _kept(self, row: Observation) -> Shown:
-        """The rest of a row whose state is not kept: what is declared as before."""
+        """A row's remaining fields without its state: those declared as before."""
         before, now = self._before, self._now
         label, has_answer = None if callable(self._signals.signal) else self._verdict(row), True
         if before is None or (before.signal, before.edges) == (now.signal, now.edges):
@@ -275,7 +275,7 @@ class _Renewal:
         return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else self._compared(row, Shown(label))
 
     def _compared(self, row: Observation, shown: Shown) -> Shown:
-        """What a row shows, with the answer that is compared with what runs today."""
+        """What a row shows, with the answer that is compared with today's."""
         return shown._replace(answer=row.answer, answer_digest=row.answer_digest) if _has_reference(self._rows) else shown
 
     def _verdict(self, row: Observation) -> str | None:

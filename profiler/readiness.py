@@ -50,11 +50,11 @@ class SeenPrompts:
         self._states: dict[str, Mapping[str, Any]] = {}
 
     def begin(self, request_id: str, state: Mapping[str, Any]) -> None:
-        """Begin the run of a request with this state; what an earlier try has sent is forgotten."""
+        """Begin the run of a request with this state, dropping an earlier try's prompts."""
         self._seen[request_id], self._states[request_id] = [], state
 
     def end(self, request_id: str, state: Mapping[str, Any]) -> None:
-        """Note the state at the end, whose keys name messages."""
+        """Record the final state, whose keys name messages."""
         self._states[request_id] = {**self._states[request_id], **state}
 
     def seeing(self, call: CallContext) -> CallContext:
@@ -62,7 +62,7 @@ class SeenPrompts:
         return replace(call, on_prompt=partial(self._see, call))
 
     def layout(self) -> PromptLayout:
-        """Return what the prompts have in common."""
+        """Return the common parts of the prompts."""
         return layout_of(
             [
                 SeenPrompt(stage, request_id, tuple(_parts(messages, tools, self._states[request_id])))
@@ -117,7 +117,7 @@ class ToolRefusal:
 
 
 def tool_refusal(error: BaseException | None) -> ToolRefusal | None:
-    """Return the tool that an exception came from; None for one of another place, and for a mistake in the tool's code."""
+    """Return the tool that raised an exception; None if it came from elsewhere, or from a mistake in the tool's code."""
     if error is None or (isinstance(error, _FAULTS) and not str(error).startswith(_FOUND_NOTHING)):
         return None
     trace: TracebackType | None = error.__traceback__
@@ -148,7 +148,7 @@ class CheckItem:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All checks, in order; those that a failed one makes impossible are left out.
+    """All checks, in order; those made impossible by a failed one are left out.
 
     ``template_code`` is the code of a template that was read from the graph; None where the workflow has one of its own.
     ``questions`` are what only the author knows, and what a profile can do without: which model a stage runs today.
@@ -202,7 +202,7 @@ def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
 
 @dataclass(slots=True)
 class _Asks:
-    """What is left to the author, and what the application itself said."""
+    """What is left to the author, and what the application itself has told."""
 
     questions: list[str] = field(default_factory=list)
     today: dict[str, str] = field(default_factory=dict)
@@ -256,7 +256,7 @@ def _runs_today(
     called: Mapping[str, Iterable[str]],
     asks: _Asks,
 ) -> Iterator[CheckItem]:
-    """What each stage runs today: as stated, else as the application's own models said when the script called them."""
+    """What each stage runs today: as declared, else as the application's own models reported when the script called them."""
     unknown: list[Stage] = []
     for stage in template.stages:
         said, stated = list(called.get(stage.name, ())), stage.default or declared.get(stage.name)
@@ -279,7 +279,7 @@ def _runs_today(
 
 
 def _today(stages: Sequence[Stage]) -> str:
-    """What a plan is compared with is what the application does today, which only its author knows."""
+    """Check that the current setup is known: plans are compared with it, and only the author knows it."""
     names = ", ".join(stage.name for stage in stages)
     return f'which model runs today at {names}? Say it with its name in the catalog: Stage("{stages[0].name}", default=NAME)'
 
@@ -295,7 +295,7 @@ def _judge(judge: LLMJudge, catalog: Catalog) -> CheckItem:
 
 
 def _unasked(workflow: Workflow, judge: LLMJudge) -> Callable[[Request, Mapping[str, Any]], bool]:
-    """A scorer that builds what the judge would be sent, and asks nobody."""
+    """A scorer that builds the judge's prompt without asking it."""
 
     def score(request: Request, state: Mapping[str, Any]) -> bool:
         judge.messages(request, workflow.graph_input(request), state)
@@ -389,7 +389,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
 
 
 def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:
-    """The stage that the next unit runs: the one that the last row goes on to."""
+    """The stage of the next unit: the one to which the last row continues."""
     return template.following(len(rows), rows[-1].arm) if rows else template.first_stages[0]
 
 
@@ -401,7 +401,7 @@ def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tu
 
 
 def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequence[str], is_beyond: bool, is_stuck: bool) -> str:
-    """What the scripted answers did not lead to: stages, tools, and the end of a loop."""
+    """What the scripted answers did not reach: stages, tools, and the end of a loop."""
     tried = {row.stage for row in rows}
     others = [stage.name for stage in template.stages if stage.name not in tried]
     notes = [
@@ -426,7 +426,7 @@ def _failed(row: Observation, request: Request, error: BaseException | None) -> 
 
 
 def _placed(error: BaseException) -> str:
-    """An error with the last line of the application that it went through. No model was called: it shows no answer of one."""
+    """An error with its last line in the application. No model was called, so it shows no answer."""
     place = user_place(error)
     first = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}{'' if place is None else f' (at {place})'}"
@@ -454,7 +454,7 @@ def _scored(units: Units, request: Request, row: Observation, state: bytes | Non
 
 
 def _referred(workflow: Workflow, rows: Sequence[Observation]) -> Iterator[CheckItem]:
-    """The check of how answers are read where what runs today is the reference."""
+    """Check how answers are read if today's are the references."""
     score = workflow.score
     if not isinstance(score, AsToday):
         return
@@ -481,7 +481,7 @@ def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
 
 
 def _line(error: BaseException, otherwise: str) -> str:
-    """An error as one line: VineLM's own already are."""
+    """An error as one line; VineLM's own errors already are."""
     if isinstance(error, VineLMError):
         return str(error)
     return f"{otherwise} {_placed(error)}"

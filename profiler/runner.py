@@ -114,7 +114,7 @@ def profile(
 
 
 def _equal_calls(store: ObservationStore, units: Units, settings: ProfileSettings) -> EqualCalls:
-    """What answers equal calls of the run once, by answers that the store keeps, those of a trace among them."""
+    """Answers equal calls of the run once, from the store's answers and those of a trace."""
     kept = KeptCalls(store)
     if settings.recorded is not None:
         kept.keep_all(settings.recorded.answers(units.catalog))
@@ -122,7 +122,7 @@ def _equal_calls(store: ObservationStore, units: Units, settings: ProfileSetting
 
 
 def _beside_label(rows: KeptRows, wrong: Iterable[Cell]) -> str:
-    """A wrong answer beside its label, from its state, which is scored once more where units run; empty without a state."""
+    """A wrong answer with its label, from a state scored again where units run; empty without a state."""
     states = ((cell, rows.store.checkpoint(*cell)) for cell in wrong)
     cell, state = next(((cell, state) for cell, state in states if state is not None), (None, None))
     if cell is None:
@@ -151,21 +151,21 @@ def _sampler_of(
 
 
 def continued_share(workflow: Workflow) -> float:
-    """Return the share of the default sampler's paths that go on below a passed check: only signals tell what they are for."""
+    """Return the share of the default sampler's paths that continue below a passed check, which only signals can use."""
     return 0.0 if workflow.signals is None else CONTINUED_SHARE
 
 
 def _gate(
     settings: ProfileSettings, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], store: ObservationStore
 ) -> BatchGate | None:
-    """Where calls wait for batches, if the run buys in them; :class:`ConfigError` if it cannot."""
+    """The place where calls wait for batches, if the run uses them; :class:`ConfigError` if it cannot."""
     if settings.batch_prices is None:
         return None
     return gate_of(batched_models(workflow, catalog, backends), catalog, backends, settings.batch_prices)
 
 
 def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any], gate: BatchGate | None) -> RunState:
-    """Open the ledger, judge rows that wait for it, note the run's settings in the store, and read its rows."""
+    """Open the ledger, judge waiting rows, record the run's settings in the store, and read its rows."""
     store, units, settings = rows.store, rows.units, rows.settings
     ledger = Ledger(store, settings.limits, batches=None if gate is None else BatchRecords(store))
     records = RunRecords(store)
@@ -189,7 +189,7 @@ def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any]
 
 
 def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
-    """One line if rows of a stage that was broken so far were retired: the run executes them again, and what they cost stays.
+    """One line if rows of a broken stage were retired, so that the run executes them again; their price stays.
 
     Also all rows, if each of them failed and the last profile ended with that.
     """
@@ -207,7 +207,7 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
 
 
 def _require_reference(workflow: Workflow, template: Template) -> None:
-    """Refuse requests without labels where it is not known what runs today, or how its answer is read."""
+    """Refuse requests without labels if the current setup, or how its answer is read, is unknown."""
     reference = workflow.score
     if not isinstance(reference, AsToday) or all(reference.is_labelled(request) for request in workflow.requests):
         return
@@ -250,7 +250,7 @@ _STORED_ELSEWHERE = ("template", "catalog", "request_ids")  # the first two in t
 
 
 def settings_of(sampler: Sampler, requests: Sequence[Request]) -> dict[str, Any]:
-    """Return what decides the order of a run's cells, as plain JSON.
+    """Return the settings that decide the order of a run's cells, as plain JSON.
 
     The sampler's class, every public setting of it that is a plain value or a dataclass (as its text), and a digest of the
     request ids.
@@ -266,7 +266,7 @@ def _without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Describe how two runs' settings differ, in a few words; None if they do not. ``before`` was read from JSON."""
+    """Describe in a few words how two runs' settings differ; None if they do not. ``before`` was read from JSON."""
     names = [name for name in dict.fromkeys((*now, *before)) if before.get(name) != now.get(name)]
     words = [
         "other requests" if name == "requests" else f"{name} {_word(now.get(name))} instead of {_word(before.get(name))}"

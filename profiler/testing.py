@@ -1,4 +1,4 @@
-"""The contract of samplers, as tests: subclass it and give it a way to make one."""
+"""The contract of samplers, as tests: subclass it and provide a way to make one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def outcome(template: Template, request_id: str, prefix: tuple[str, ...]) -> Obs
 
 
 def observe(template: Template, paths: Sequence[RequestPath], earlier: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Return what a sampler is given after it proposed these paths: each cell along them once, in order."""
+    """Return a sampler's input after it proposed these paths: each cell along them once, in order."""
     rows = {(row.request_id, row.prefix): row for row in earlier}
     for request_id, choices, *_ in paths:
         path = tuple(map(str, choices))  # of a linear template
@@ -57,7 +57,7 @@ class SamplerContract:
     request_ids = tuple(f"q{i}" for i in range(6))
 
     def make_sampler(self, template: Template, catalog: Catalog, request_ids: Sequence[str]) -> Sampler:
-        """Return a new sampler; called again it must return an equal one."""
+        """Return a new sampler; every call must return an equal one."""
         raise NotImplementedError
 
     def _new(self) -> Sampler:
@@ -85,11 +85,11 @@ class SamplerContract:
                 assert all(model in (stage.models or ()) for model, stage in zip(path, stages, strict=False))
 
     def test_equal_samplers_propose_the_same(self) -> None:
-        """Settings and observations are all that counts."""
+        """Only settings and observations may matter."""
         assert list(self._rounds(self._new())) == list(self._rounds(self._new()))
 
     def test_a_round_depends_on_its_observations_alone(self) -> None:
-        """Not on what was asked before, nor on how far earlier rounds were read."""
+        """Not on earlier requests to the sampler, nor on how much of earlier rounds was read."""
         for round_, observations, paths in list(self._rounds(self._new())):
             fresh = self._new()
             assert list(islice(fresh.propose(round_, observations), PATHS)) == paths

@@ -1,4 +1,4 @@
-"""The clock of a request: real time, virtual seconds that pass only in :meth:`Clock.sleep`, or one that cannot fail."""
+"""The clock of a request: real time, virtual seconds that only pass in :meth:`Clock.sleep`, or one that cannot fail."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class VirtualClock:
 
 
 class WorkClock:
-    """Real time, and virtual seconds on top of it for what only pretends to wait: simulated models before real tools."""
+    """Real time plus virtual seconds for simulated waiting: simulated models before real tools."""
 
     def __init__(self) -> None:
         self._began_s, self._slept_s = time.monotonic(), 0.0
@@ -60,7 +60,7 @@ class WorkClock:
 
 
 class SteadyClock:
-    """Reads ``clock``; after its first failure, real time from its last reading on. Never raises."""
+    """Reads ``clock``; after its first failure, continues with real time. Never raises."""
 
     __slots__ = ("_clock", "_last_s", "_lost_at_s")
 
@@ -91,7 +91,7 @@ class SteadyClock:
 
 
 class SteadyWallClock(SteadyClock, WallClock):
-    """The same for real time: backends wait on it without blocking the event loop."""
+    """A clock for real time, on which backends wait without blocking the event loop."""
 
     __slots__ = ()
 

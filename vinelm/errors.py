@@ -80,19 +80,19 @@ class StageBroken(VineLMError):
 
 
 class WorkerDied(VineLMError):
-    """A process that VineLM started for its work died, by nobody's request. The run can be resumed."""
+    """A worker process died without being asked to. The run can be resumed."""
 
     default_code = "worker-died"
 
 
 class FleetUnreachable(VineLMError):
-    """The Redis of a fleet does not answer, or has lost what it is needed for. The process goes on alone."""
+    """The Redis of a fleet does not answer, or has lost its data. The process continues alone."""
 
     default_code = "fleet-unreachable"
 
 
 class JournalUnavailable(VineLMError):
-    """The journal of a fleet's dollars cannot be read or written: none are leased meanwhile."""
+    """The journal of a fleet's dollars cannot be read or written: no dollars are leased meanwhile."""
 
     default_code = "journal-unavailable"
 

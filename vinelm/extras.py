@@ -34,7 +34,7 @@ def required_extra(extra: str, what: str) -> Iterator[None]:
 
 
 def require_extra(extra: str, what: str, *libraries: str) -> None:
-    """Raise where a library is not installed, without importing it: before an expensive step, or for a whole package.
+    """Raise if a library is not installed, without importing it: before an expensive step, or for a whole package.
 
     Args:
         extra: The name in ``vinelm[...]`` that installs the libraries.

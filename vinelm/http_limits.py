@@ -1,4 +1,4 @@
-"""What one client of an HTTP service may take: connections, bytes and seconds. Uvicorn bounds none of the seconds itself."""
+"""Limits of an HTTP client: connections, bytes and seconds. Uvicorn limits none of the seconds itself."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def bounded_protocol(limits: HttpLimits, told: Told = _plain) -> type[H11Protoco
 
 
 class _BoundedProtocol(H11Protocol):
-    """One connection. A timer ends it while the head is read, and another while the client does not take the answer."""
+    """One connection, ended by a timer while its head is read and while the client does not take the answer."""
 
     bounds = HttpLimits()
     tell: Told = staticmethod(_plain)
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a request, or refuse the connection where too many are open."""
+        """Wait for a request, or refuse the connection if too many are open."""
         super().connection_made(transport)
         if len(self.connections) > self.bounds.connections:
             text = json.dumps(self.tell(503, "too many connections")).encode()
@@ -70,7 +70,7 @@ class _BoundedProtocol(H11Protocol):
             self._end_after(self.bounds.head_s)
 
     def data_received(self, data: bytes) -> None:
-        """Read; the head's time no longer counts once the request begins to be answered."""
+        """Read data; the head's timer stops once the answer begins."""
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:  # the head of the next request trickles in
             if self._deadline is None and not self.transport.is_closing():
@@ -79,12 +79,12 @@ class _BoundedProtocol(H11Protocol):
             self._keep()
 
     def pause_writing(self) -> None:
-        """Wait for a client that is behind in reading its answer."""
+        """Wait for a client that reads its answer too slowly."""
         super().pause_writing()
         self._end_after(self.bounds.answer_s)
 
     def resume_writing(self) -> None:
-        """Go on: the client has caught up."""
+        """Resume: the client has caught up."""
         super().resume_writing()
         self._keep()
 
@@ -94,7 +94,7 @@ class _BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what cannot be read as everything else is refused: in JSON. Called while the error is handled."""
+        """Refuse unreadable requests in JSON, like all other refusals. Called while the error is handled."""
         error = sys.exc_info()[1]
         status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
         text = f"request line and headers are longer than {self.bounds.head_bytes} bytes" if status == 431 else "Bad Request"

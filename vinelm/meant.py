@@ -1,4 +1,4 @@
-"""What somebody meant who wrote nearly the right thing: names with a slip, and quantities with their signs."""
+"""Guesses what was meant by nearly correct input: misspelt names, and quantities with their signs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNITS_S = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "ms": 0.001, "s": 1.0}
 
 
 def did_you_mean(given: object, known: Iterable[object]) -> str:
-    """Return `` (did you mean 'x'?)`` for the known name that ``given`` may be a slip of; an empty text if none is near."""
+    """Return `` (did you mean 'x'?)`` for the known name closest to ``given``; an empty text if none is near."""
     by_lower = {str(name).lower(): str(name) for name in known}
     near = get_close_matches(str(given).lower(), by_lower, n=1)
     return f" (did you mean {by_lower[near[0]]!r}?)" if near else ""
@@ -32,12 +32,12 @@ def fraction_of(text: str) -> float:
 
 
 def points_of(text: str) -> float:
-    """Return points of accuracy such as ``3``, ``3 points`` or ``3%``; :class:`ValueError` if it is none."""
+    """Parse points of accuracy such as ``3``, ``3 points`` or ``3%``; raises :class:`ValueError`."""
     return number_of(_POINTS.sub("", text))
 
 
 def dollars_of(text: str) -> float:
-    """Return dollars such as ``0.002``, ``$5``, ``5 USD``, ``$1,000`` or ``20 cents``; :class:`ValueError` if it is none."""
+    """Parse dollars such as ``0.002``, ``$5``, ``5 USD``, ``$1,000`` or ``20 cents``; raises :class:`ValueError`."""
     plain = _THOUSANDS.sub("", text.strip())
     if found := _CENTS.fullmatch(plain):
         return float(found[1]) / 100.0
@@ -47,7 +47,7 @@ def dollars_of(text: str) -> float:
 
 
 def seconds_of(text: str, *, is_bare_allowed: bool = True) -> float:
-    """Return the seconds of ``5``, ``5s``, ``250ms``, ``1h30m`` or ``7 d``; :class:`ValueError` if it is no duration.
+    """Parse seconds such as ``5``, ``5s``, ``250ms``, ``1h30m`` or ``7 d``; raises :class:`ValueError`.
 
     Args:
         text: The duration.
@@ -63,12 +63,12 @@ def seconds_of(text: str, *, is_bare_allowed: bool = True) -> float:
 
 
 def count_of(text: str) -> int:
-    """Return a whole number such as ``1000``, ``1,000`` or ``1_000``; :class:`ValueError` if it is none."""
+    """Parse a whole number such as ``1000``, ``1,000`` or ``1_000``; raises :class:`ValueError`."""
     return int(_THOUSANDS.sub("", text.strip()))
 
 
 def number_meant(value: object) -> str:
-    """Return `` (did you mean 5.0?)`` for a text that was written where a number belongs; an empty text for all else."""
+    """Return `` (did you mean 5.0?)`` for a text given instead of a number; an empty text otherwise."""
     if not isinstance(value, str):
         return ""
     for read in (fraction_of, dollars_of, seconds_of):
@@ -87,5 +87,5 @@ def fraction_meant(value: object) -> str:
 
 
 def number_of(text: str) -> float:
-    """Return a number such as ``0.5`` or ``1,000``; :class:`ValueError` if it is none."""
+    """Parse a number such as ``0.5`` or ``1,000``; raises :class:`ValueError`."""
     return float(_THOUSANDS.sub("", text.strip()))

@@ -1,4 +1,4 @@
-"""The demand of one request on the planner: a target and any bounds (docs/architecture.md#objectives)."""
+"""The objective of one request: a target and any bounds (docs/architecture.md#objectives)."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Objective:
         return self.mix and self._mean_bound is not None
 
     def drawn(self, bound: float) -> Objective:
-        """Return the objective of a request that follows one plan of a mixture: the plan that is best within this bound.
+        """Return the objective of a request that follows one plan of a mixture: the best plan within this bound.
 
         Args:
             bound: In place of the bound on the mean, in dollars or as a fraction. Another bound on a mean is met by the
@@ -205,7 +205,7 @@ _NUMBERS = ("min_accuracy", "max_cost_usd", "max_latency_s", "z", "late_weight",
 
 
 def _number(name: str, value: object) -> None:
-    """Require a number or None: neither a text nor a truth value, nor an integer beyond every float."""
+    """Require a number or None: not a text, a bool, or an integer too large for a float."""
     if value is None or type(value) is float:
         return
     if isinstance(value, bool) or not isinstance(value, Real):

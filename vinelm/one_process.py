@@ -1,4 +1,4 @@
-"""Objects that count what is called through them in this process."""
+"""Objects that count calls made through them in this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class OneProcess:
-    """Base of objects of which there is one in a process: a copy is the object itself, with the same caps, accounts and meters.
+    """Base of per-process singletons: a copy is the object itself, with the same caps, accounts and meters.
 
     Frameworks copy what an application gives them. A second object would count, and allow, the same dollars once more.
     """
@@ -28,7 +28,7 @@ class OneProcess:
 
 
 def refuse_pickle(made: object, protocol: object = None) -> NoReturn:
-    """Raise :class:`~vinelm.errors.NotPicklable`: another process would count, and allow, the same dollars once more."""
+    """Raise :class:`~vinelm.errors.NotPicklable`: another process would allow the same dollars again."""
     raise NotPicklable(
         f"a {type(made).__name__} cannot be pickled: its calls, caps and prices are counted in this process; make it in the "
         "process that uses it (VineLM(models=..., trie=...).chat_model(...))"

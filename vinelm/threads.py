@@ -1,4 +1,4 @@
-"""Daemon threads, which keep no process alive: a function that runs beside its caller, and one that is called repeatedly."""
+"""Daemon threads, which keep no process alive: for a single call, or for repeated ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _started(run: Callable[[], None], name: str) -> Thread:
 
 
 def beside(run: Callable[[], T], *, name: str) -> Future[T]:
-    """Run a function in a thread of its own, which cannot be ended; the future gets what it returns, or whatever it raises."""
+    """Run a function in a separate thread, which cannot be ended; the future gets its result or exception."""
     made: Future[T] = Future()
 
     def work() -> None:
@@ -31,7 +31,7 @@ def beside(run: Callable[[], T], *, name: str) -> Future[T]:
 
 
 class Repeated:
-    """Calls a function every so many seconds, in a thread of its own, until it is stopped.
+    """Calls a function periodically in a separate thread, until stopped.
 
     Args:
         run: Ends the thread if it raises.
@@ -46,7 +46,7 @@ class Repeated:
         self._thread = _started(self._work, name)
 
     def stop(self, *, waits: bool = True) -> None:
-        """Call it no more, after the call under way, which is waited for if ``waits``. Idempotent."""
+        """Stop calling, after the current call, which is waited for if ``waits``. Idempotent."""
         self._ended.set()
         if waits:
             self._thread.join()

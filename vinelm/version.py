@@ -1,3 +1,3 @@
-"""The version of the package: in its own file, so that every room may read it."""
+"""The version of the package, in a separate file that every package may read."""
 
 __version__ = "0.1.0"

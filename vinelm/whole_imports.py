@@ -28,7 +28,7 @@ class _Waiting:
 
 @contextmanager
 def whole_import() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block, which only imports; without effect outside of the main thread."""
+    """Let Ctrl-C wait for the end of the block, which only imports; no effect outside of the main thread."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or isinstance(handler, _Waiting) or threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Find workflows by name: those of the package, or ``module:attribute`` for your own."""
+"""Finds workflows by name: those of the package, or ``module:attribute`` for your own."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def load_workflow(
     limit: int | None = None,
     labelled: bool = True,
 ) -> Workflow:
-    """Load the workflow that ``spec`` names; one that is there already is returned. Importing the module runs its code.
+    """Load the workflow that ``spec`` names; an object is returned unchanged. Importing the module runs its code.
 
     Args:
         spec: a name from :func:`available`, or ``module:attribute``; of the working folder also ``module.py:attribute``. The

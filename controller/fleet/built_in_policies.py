@@ -1,4 +1,4 @@
-"""The policies that are built in, and the one that a name or a file means.
+"""The built-in policies, and the lookup of a policy by name or file.
 
 Each is a pure function of the view, over columns: a fleet has a hundred thousand rows.
 """
@@ -46,7 +46,7 @@ def balance(view: FleetView) -> Orders:
 
 
 def hol(view: FleetView) -> Orders:
-    """Send nothing to a replica whose calls hang: what waits in its group's line goes to the others (head-of-line blocking)."""
+    """Send nothing to a replica whose calls hang: its group's waiting calls go to the others (head-of-line blocking)."""
     age_s, others_s, _ = _ages(view)
     blocked = (age_s > BLOCKED_S) & (age_s > BLOCKED_RATIO * others_s) & _is_replica(view)
     return Orders(weights=_named(view, np.zeros_like(age_s), blocked))
@@ -69,7 +69,7 @@ def affinity(view: FleetView) -> Orders:
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """The numbers as evenly spread ones (the finish of SplitMix64)."""
+    """Hash numbers to evenly spread ones (the finish of SplitMix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
@@ -88,7 +88,7 @@ def lpt(view: FleetView) -> Orders:
 
 
 def slack(view: FleetView) -> Orders:
-    """Least slack first: deadline - elapsed - expected rest - what calls wait for the engine now. Late requests come first."""
+    """Least slack first: deadline - elapsed - expected rest - the engine's current wait. Late requests come first."""
     queued = view.state == LiveState.QUEUED
     load_s = (_by_engine(view, view.waited_s) / np.maximum(view.count_by_engine(), 1))[view.engine]
     # A waiting call grows older in its line anyway, so what counts is its slack as it came: it does not change.
@@ -99,7 +99,7 @@ def slack(view: FleetView) -> Orders:
 
 
 def shares(view: FleetView) -> Orders:
-    """Give each process a part of the common limits by what it has under way, and none less than one invocation's."""
+    """Give each process a part of the common limits by its calls in flight, at least one invocation's worth."""
     live = np.bincount(view.process, minlength=len(view.processes)) + 1.0
     return Orders(shares=dict(zip(view.processes, live.tolist(), strict=True)))
 
@@ -113,7 +113,7 @@ FUNCTION = "policy"
 
 
 def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean seconds that the calls on each engine have run, the same of its group's other engines, and their ratio's error.
+    """Mean age of the calls on each engine and on its group's other engines, and the error of their ratio.
 
     Each has shape (number of engines,); 0 seconds without calls. The error is as of exponential times: relative, one standard.
     """
@@ -149,7 +149,7 @@ def _from_mean(seconds: FloatArray) -> FloatArray:
 
 
 def _known(seconds: FloatArray) -> FloatArray:
-    """Unknown ones as the mean of the others; 0 if none is known."""
+    """Replace unknown values by the mean of the others; 0 if none is known."""
     unknown = np.isnan(seconds)
     return np.where(unknown, seconds[~unknown].mean() if not unknown.all() else 0.0, seconds)
 

@@ -107,7 +107,7 @@ class LiveInvocations:
         return slot
 
     def queue(self, slot: int, engine: str | None = None) -> None:
-        """Note that the invocation waits for rate limits from now on: those of ``engine``, or as before if None."""
+        """Record that the invocation waits for the rate limits of ``engine``, or of the same one as before if None."""
         with self._lock:
             if self._state[slot] != _QUEUED:
                 self._state[slot], self._queued_at[slot] = _QUEUED, self._now()
@@ -115,7 +115,7 @@ class LiveInvocations:
                     self._engine[slot] = self._names["engine"].place(engine)
 
     def run(self, slot: int, engine: str | None = None) -> None:
-        """Note that the invocation was sent: to ``engine``, or to the one that it has waited for if None."""
+        """Record that the invocation was sent to ``engine``, or to the one that it has waited for if None."""
         with self._lock:
             if engine is not None:
                 self._engine[slot] = self._names["engine"].place(engine)
@@ -150,7 +150,7 @@ class LiveInvocations:
         return Snapshot(self.process, columns, names, self.groups)
 
     def _find_rests(self) -> None:
-        """Ask for the rests that are not known yet, without the lock: a plan over a large trie may take a while."""
+        """Compute missing remaining times without the lock, since planning over a large trie may take a while."""
         with self._lock:
             unknown = dict(self._unknown)
         found = {slot: _rest_of(rest) for slot, rest in unknown.items()}
@@ -161,7 +161,7 @@ class LiveInvocations:
                     self._rows["rest_s"][slot], self._rows["rest_usd"][slot] = rest_s, rest_usd
 
     def _use(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
-        """Make this the table; the columns that single invocations change are kept at hand, which is ten times as fast."""
+        """Make this the table. Columns that single invocations change are cached, which is ten times as fast."""
         self._rows = rows
         self._state, self._queued_at = rows["state"], rows["queued_at"]
         self._sent_at, self._engine = rows["sent_at"], rows["engine"]
@@ -181,7 +181,7 @@ def _rest_of(rest: Rest) -> tuple[float, float]:
 
 
 class _Vocabulary:
-    """Names with their places. Those beyond what a column can count share the place of the empty name."""
+    """Names with their indices. Names beyond a column's range share the index of the empty name."""
 
     def __init__(self) -> None:
         self.names = [""]
@@ -198,5 +198,5 @@ class _Vocabulary:
 
 
 def session_number(conversation: str, tenant: str = "") -> int:
-    """Return the number by which the fleet knows a tenant's conversation: 64 bits of a hash; no text leaves the process."""
+    """Return the fleet's number for a tenant's conversation: 64 bits of a hash; no text leaves the process."""
     return int.from_bytes(blake2b(scoped(conversation, tenant).encode(), digest_size=8).digest(), "little")

@@ -1,4 +1,4 @@
-"""This process as a member of the fleet: one thread that publishes, reads the others, and looks after the leases."""
+"""This process as a member of the fleet: one thread publishes, reads the others, and maintains the leases."""
 
 from __future__ import annotations
 
@@ -87,16 +87,16 @@ class FleetMember:
 
     @property
     def processes(self) -> int:
-        """Number of processes that live, this one included."""
+        """Number of live processes, including this one."""
         return len(self._neighbours) + 1
 
     @property
     def rank(self) -> int:
-        """The number of live processes before this one; all count in the same order."""
+        """This process's index among the live processes, in an order common to all."""
         return self._rank
 
     def catalogs(self) -> dict[str, str]:
-        """Return the digest of what each other process was given; empty for one that has not said it."""
+        """Return the digest of each other process's settings; empty if not published."""
         return self._neighbours.catalogs()
 
     @property
@@ -140,7 +140,7 @@ class FleetMember:
             self._thread.join(timeout_s)
 
     def round(self) -> bool:
-        """Publish, do the chores, read the others; return whether Redis has answered. The thread does it by itself."""
+        """Publish, do the chores and read the others; returns whether Redis has answered. Called by the thread."""
         self._version += 1
         try:
             snapshot = self.live.snapshot()
@@ -161,7 +161,7 @@ class FleetMember:
         return True
 
     def survived_round(self) -> bool:
-        """The same whatever fails: after a defect of ours the process goes on alone, as without an answer."""
+        """A round that survives any failure: after a defect the process continues alone, as without an answer."""
         try:
             return self.round()
         except Exception as error:
@@ -180,12 +180,12 @@ class FleetMember:
             chore.go_alone(self._link)
 
     def _survive(self, error: Exception) -> None:
-        """Go alone after a defect of ours, and outlive what else fails then."""
+        """Go alone after an internal failure, ignoring further ones."""
         self.is_alone, self.failure = True, type(error).__name__
         _outliving(self._go_alone)
 
     def _leave(self) -> None:
-        """Close the chores, each whatever becomes of the others, and delete what was published."""
+        """Close the chores, each independently, and delete what was published."""
         for chore in self.chores:
             _outliving(chore.close, self._link)
         _outliving(self._link.withdraw, self.live.process)
@@ -211,6 +211,6 @@ class FleetMember:
 
 
 def _outliving(do: Callable[..., object], *what: object) -> None:
-    """Do it; where it fails, what comes after it goes on."""
+    """Run it, and continue with what follows even if it fails."""
     with suppress(Exception):
         do(*what)

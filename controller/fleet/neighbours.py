@@ -1,4 +1,4 @@
-"""The published state of processes, as another one sees it: its age counts from when *that* saw the change."""
+"""The published state of processes as seen by another: a state's age counts from when the reader saw it change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GONE_AFTER_S = 3.0
 
 
 def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
-    """Return the number of invocations by engine, and the digest of the process's catalog: what all processes read of each."""
+    """Return the number of invocations by engine and the digest of the process's catalog, which every process reads."""
     engines, columns = snapshot.vocabularies["engine"], snapshot.columns
     counts = np.bincount(columns["engine"], minlength=len(engines))
     queued = np.bincount(columns["engine"][columns["state"] == LiveState.QUEUED], minlength=len(engines))
@@ -31,7 +31,7 @@ def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
 
 @dataclass(slots=True)
 class _Seen:
-    """One process: the version last seen, when it was first seen, its invocations by engine, and the digest of its catalog."""
+    """One process: the last version, when it was first seen, its invocations by engine, and its catalog's digest."""
 
     version: int
     at: float
@@ -40,7 +40,7 @@ class _Seen:
 
 
 class Neighbours:
-    """The processes that live. Not thread-safe: one thread updates, :attr:`live` may be read by all.
+    """The live processes. Not thread-safe: one thread updates, any thread may read :attr:`live`.
 
     Times are seconds of one monotonic clock of this process.
     """
@@ -51,7 +51,7 @@ class Neighbours:
         self._seen: dict[str, _Seen] = {}
 
     def update(self, found: Mapping[str, tuple[int, bytes]], now: float) -> None:
-        """Note what was read at ``now``: version and summary by process. Old versions and damaged summaries change nothing."""
+        """Record what was read at ``now``: version and summary by process. Old versions and damaged summaries are ignored."""
         for name, (version, load) in found.items():
             known = self._seen.get(name)
             if known is None or version > known.version:
@@ -62,7 +62,7 @@ class Neighbours:
         self.expire(now)
 
     def expire(self, now: float) -> None:
-        """Forget those that have published nothing new for too long."""
+        """Forget processes that have published nothing new for too long."""
         self._seen = {name: seen for name, seen in self._seen.items() if now - seen.at < GONE_AFTER_S}
         total: dict[str, int] = {}
         for seen in self._seen.values():
@@ -75,7 +75,7 @@ class Neighbours:
         return {name: (seen.version, seen.at) for name, seen in self._seen.items()}
 
     def catalogs(self) -> dict[str, str]:
-        """Return the digest of each process's catalog; empty for a process that has not said it."""
+        """Return the digest of each process's catalog; empty if not published."""
         return {name: seen.catalog for name, seen in self._seen.items()}
 
     def __len__(self) -> int:
@@ -129,7 +129,7 @@ class FleetReader:
         return self._snapshots[name][0] if name in self._snapshots else -1
 
     def catalogs(self) -> int:
-        """Return how many different catalogs the processes of the last view have; 0 if none has said it."""
+        """Return how many different catalogs the processes of the last view have; 0 if none is published."""
         return len({digest for digest in self._neighbours.catalogs().values() if digest})
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class FleetReader:
 
 @lru_cache(maxsize=256)  # a process whose calls are where they were says the same again
 def _summary(load: bytes) -> tuple[Mapping[str, int], str] | None:
-    """Invocations by engine, and the digest of the catalog; None if these bytes do not say it."""
+    """Invocations by engine and the catalog's digest; None if these bytes are invalid."""
     try:
         found = json.loads(load)
         live = {str(engine): max(int(counts[0]), 0) for engine, counts in found["live"].items()}

@@ -17,7 +17,7 @@ SessionArray = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class SessionPriorities(Mapping[int, float]):
-    """Conversation to priority; a mapping that is made of arrays. Immutable.
+    """Conversation to priority, a mapping backed by arrays. Immutable.
 
     Args:
         session: numbers of conversations, shape (n,), as :attr:`FleetView.session` has them. Where one is repeated, its
@@ -64,7 +64,7 @@ class SessionPriorities(Mapping[int, float]):
         return len(self.session)
 
     def __add__(self, other: SessionPriorities) -> SessionPriorities:
-        """Return the sums; a conversation that one of them lacks has 0 there."""
+        """Return the sums; missing conversations count as 0."""
         if not len(self) or not len(other):
             return self if len(self) else other
         if np.array_equal(self.session, other.session):
@@ -80,7 +80,7 @@ MOST_PRIORITY = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Orders:
-    """Orders for engines, calls and processes. Anything not named stays as it is without orders. Immutable.
+    """Orders for engines, calls and processes. Anything not named behaves as without orders. Immutable.
 
     Orders steer; none of them makes a request fail, or wait where there is room.
 
@@ -119,12 +119,12 @@ class Orders:
         return self.sessions
 
     def priority(self, session: int, tenant: str, stage: str) -> float:
-        """Return the steps of priority of a call, from -100 to 100, beside those of its request."""
+        """Return a call's priority steps from -100 to 100, in addition to its request's."""
         total = self.sessions.get(session, 0.0) + self.tenants.get(tenant, 0.0) + self.stages.get(stage, 0.0)
         return min(max(total, -MOST_PRIORITY), MOST_PRIORITY)
 
     def __add__(self, other: Orders) -> Orders:
-        """Return what both say: weights and shares multiply, priorities add up, of two pins the second counts."""
+        """Return the combined orders: weights and shares multiply, priorities add up, the second pin wins."""
         return Orders(
             weights=_products(self.weights, other.weights),
             pins={**self.pins, **other.pins},
@@ -140,7 +140,7 @@ FleetPolicy = Callable[[FleetView], Orders]
 
 
 def combined(policies: Iterable[FleetPolicy]) -> FleetPolicy:
-    """Return the policy that says what all of these say; see :meth:`Orders.__add__`."""
+    """Return the policy that adds up the orders of these; see :meth:`Orders.__add__`."""
     all_of_them = tuple(policies)
 
     def policy(view: FleetView) -> Orders:
@@ -164,7 +164,7 @@ CODE = "fleet-orders"
 
 
 def check_orders(orders: object, view: FleetView) -> Orders:
-    """Return what a policy made of a view, if it can be installed.
+    """Return a policy's result for a view, if it can be installed.
 
     Raises:
         ConfigError: it is not :class:`Orders`; it names an engine, a process or a conversation that the view does not have; a

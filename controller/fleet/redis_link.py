@@ -1,4 +1,4 @@
-"""The connection to Redis: every command with a short timeout, every error as one of ours. Nothing else imports redis."""
+"""The connection to Redis: every command has a short timeout, every error becomes one of ours. Nothing else imports redis."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class RedisLink:
         self._pipelined(send, is_atomic=True)
 
     def withdraw(self, process: str) -> None:
-        """Delete what this process has published: it ends in good order."""
+        """Delete what this process has published, when it ends regularly."""
 
         def send(pipe: Any) -> None:
             pipe.srem(f"{self.prefix}processes", process)
@@ -122,7 +122,7 @@ class RedisLink:
         return found
 
     def rows(self, processes: Sequence[str]) -> dict[str, bytes]:
-        """Return the snapshots of these processes, without those that have expired."""
+        """Return these processes' snapshots that have not expired."""
         found = zip(processes, self._fields(processes, "rows"), strict=True)
         return {name: rows for name, (rows,) in found if rows is not None}
 
@@ -147,12 +147,12 @@ class RedisLink:
         return {name.decode(): value for name, value in self._answer(lambda: self._redis.hgetall(self.prefix + key)).items()}
 
     def fields(self, key: str, *names: str) -> list[bytes | None]:
-        """Return these fields of a hash of the fleet (without the prefix); None for each that it does not have."""
+        """Return these fields of a hash of the fleet (without the prefix); None for missing ones."""
         found: list[bytes | None] = self._answer(lambda: self._redis.hmget(self.prefix + key, names))
         return found
 
     def evicts_anything(self) -> str:
-        """Return the policy by which a full Redis may delete keys that have no time to live; "" if it never does."""
+        """Return the policy by which a full Redis may delete keys without expiry; "" if it never does."""
         memory = self._answer(lambda: self._redis.info("memory"))
         policy = str(memory.get("maxmemory_policy", ""))
         return policy if int(memory.get("maxmemory", 0)) and policy.startswith("allkeys") else ""
@@ -171,7 +171,7 @@ class RedisLink:
         self._redis.close()
 
     def __del__(self) -> None:
-        """A link that nobody closed leaves no connection behind."""
+        """Close the connection of a link that was not closed."""
         with suppress(Exception):
             self._redis.close()
 
@@ -202,7 +202,7 @@ class RedisLink:
 
 
 def _problem(error: Exception) -> tuple[str, str]:
-    """What the Redis that raised this does, and how to mend it: one that refuses runs, and its address is right."""
+    """What is wrong with the Redis that raised this, and how to mend it; it runs, and its address is right."""
     text = str(error)
     for pattern, said, mend in _REFUSALS:
         if re.search(pattern, f"{type(error).__name__} {text}"):

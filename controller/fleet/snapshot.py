@@ -1,4 +1,4 @@
-"""One process's live invocations as it publishes them, and how a fleet sends columns: as a JSON header and raw arrays."""
+"""One process's live invocations as published, and the encoding of columns: a JSON header and raw arrays."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LENGTH = 4
 
 
 def to_bytes(about: Mapping[str, Any], columns: Iterable[np.ndarray[Any, Any]], magic: bytes = b"") -> bytes:
-    """Return a header and columns of equal length as bytes, so that nothing is done by row."""
+    """Return a header and columns of equal length as bytes, without work per row."""
     header = json.dumps(about, separators=(",", ":")).encode()
     raw = (np.ascontiguousarray(column).tobytes() for column in columns)
     return b"".join([magic, len(header).to_bytes(_LENGTH, "little"), header, *raw])
@@ -56,7 +56,7 @@ def to_bytes(about: Mapping[str, Any], columns: Iterable[np.ndarray[Any, Any]], 
 def from_bytes(
     raw: bytes, rows: str, kinds: Iterable[np.dtype[np.generic]], magic: bytes = b""
 ) -> tuple[dict[str, Any], list[np.ndarray[Any, Any]]]:
-    """Read what :func:`to_bytes` wrote; the arrays are read-only windows on ``raw``.
+    """Read the result of :func:`to_bytes`; the arrays are read-only views of ``raw``.
 
     Args:
         raw: the bytes.
@@ -112,7 +112,7 @@ class Snapshot:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Snapshot:
-        """Read what :meth:`to_bytes` wrote; the arrays are read-only windows on ``raw``.
+        """Read the result of :meth:`to_bytes`; the arrays are read-only views of ``raw``.
 
         Raises:
             VineLMError: these are no such bytes, or of another version of VineLM.

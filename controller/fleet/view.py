@@ -1,4 +1,4 @@
-"""The work under way in the whole fleet at one moment: one row per live invocation, as columns."""
+"""The work in flight in the whole fleet at one moment: one row per live invocation, as columns."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class FleetView:
         return np.bincount(chosen, minlength=len(self.engines))
 
     def where(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> FleetView:
-        """Return the rows where ``chosen``, shape (n,), is true; the vocabularies stay."""
+        """Return the rows with ``chosen``, shape (n,), true; the vocabularies stay."""
         return FleetView(**{f.name: _rows(getattr(self, f.name), chosen) for f in fields(self)})
 
 

@@ -86,7 +86,7 @@ class BackgroundLoadMonitor:
 
 
 class _Reading:
-    """The last reading of a source. ``is_answered`` is set unless a reading is under way."""
+    """The last reading of a source. ``is_answered`` is set unless a reading is in flight."""
 
     def __init__(self) -> None:
         self.is_answered = Event()

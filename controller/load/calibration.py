@@ -67,14 +67,14 @@ class Experiment:
 
     @property
     def calls(self) -> int:
-        """The number of calls, including a first one that is not measured."""
+        """The number of calls, including an unmeasured first one."""
         return 1 + self.repeats * sum(1 + others for others in set(self.levels))
 
 
 def calibrate_endpoint(
     experiment: Experiment, *, clock: Clock | None = None, on_run: Callable[[int, int], object] | None = None
 ) -> Calibration:
-    """Run the experiment and fit a monotone curve. Spends money: it makes :attr:`Experiment.calls` calls.
+    """Run the experiment and fit a monotone curve. Spends money on :attr:`Experiment.calls` calls.
 
     The first call is not measured because it opens the connection and some engines compile on it; if it fails, nothing else is
     sent. Runs whose measured call fails are left out. An interrupt ends the experiment and keeps the measurements if they
@@ -119,7 +119,7 @@ def calibrate_endpoint(
 
 
 def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str]) -> float | None:
-    """Make one run. Returns the seconds of the measured call, None if it failed; appends each failure to ``failures``."""
+    """Make one run. Returns the seconds of the measured call, or None if it failed; appends failures to ``failures``."""
     if experiment.flush is not None:
         experiment.flush()
 
@@ -141,7 +141,7 @@ def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str])
 
 @contextmanager
 def _noted(failures: list[str], is_raised: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Append how a call failed. Messages of foreign exceptions may contain a prompt or a key: only their type is kept."""
+    """Append how a call failed. Foreign exceptions' messages may contain a prompt or key: only their type is kept."""
     try:
         yield
     except is_raised:

@@ -109,7 +109,7 @@ def requests_in_metrics(text: str) -> float:
 
 
 def _samples(text: str) -> list[tuple[str, dict[str, str], float]]:
-    """Name, labels and value of each sample of the gauges; other lines, which are most of a page, are not parsed."""
+    """Name, labels and value of the gauges' samples; other lines, most of a page, are not parsed."""
     lines = [line for line in text.split("\n") if line.startswith(_GAUGES)]
     if any(len(line) > MOST_LINE for line in lines):
         raise VineLMError(f"the engine's metrics have a line of more than {MOST_LINE:,} characters: is it an engine?")

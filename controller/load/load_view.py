@@ -57,7 +57,7 @@ class SessionLoad:
         self._in_flight.append((path, engine))
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Report that it ended, after ``excess_s`` seconds more than at zero load (None: it failed, or this is not known)."""
+        """Report that it ended, ``excess_s`` seconds slower than at zero load (None: it failed, or unknown)."""
         self._finished(invocation.prefix, excess_s)
 
     def interrupted(self, path: tuple[str, ...]) -> None:
@@ -65,7 +65,7 @@ class SessionLoad:
         self._finished(path, None)
 
     def _finished(self, path: tuple[str, ...], excess_s: float | None) -> None:
-        """A call whose start was not reported here is ignored: the branches of a fan-out are one invocation."""
+        """Ignore a call whose start was not reported here: the branches of a fan-out are one invocation."""
         engine, monitor = self._engine_of.get(path[-1]), self._monitor
         if monitor is None or engine is None:
             return

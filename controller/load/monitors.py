@@ -23,7 +23,7 @@ LEAST_CALLS, MOST_CALLS = 5, 64
 
 @dataclass(slots=True)
 class _OwnCalls:
-    """Our own calls on one engine: the number in flight, and the recent ones' latency in excess of zero load."""
+    """Our own calls on one engine: the number in flight, and recent latencies above zero load."""
 
     in_flight: int = 0
     recent: deque[tuple[float, float]] = field(default_factory=deque)
@@ -54,7 +54,7 @@ class _OwnCalls:
 
 
 class InFlightLoadMonitor:
-    """A :class:`~vinelm.requests.protocols.LoadMonitor` from our own calls alone. It sees other traffic only through our
+    """A :class:`~vinelm.requests.protocols.LoadMonitor` from our own calls alone, which sees other traffic only in our
     latencies.
 
     The delay of an engine is the larger of two estimates: the slowdown curve at our calls in flight, and the mean excess
@@ -149,7 +149,7 @@ class ReportedLoadMonitor:
         self._lock = threading.Lock()
 
     def report(self, engine: str, requests: float) -> None:
-        """Record that the engine holds ``requests`` requests now, waiting ones included.
+        """Record that the engine now has ``requests`` requests, including waiting ones.
 
         Raises:
             VineLMError: ``requests`` is negative or not finite.
@@ -189,7 +189,7 @@ class ReportedLoadMonitor:
 
 
 class EnginePoller:
-    """Asks engines for their number of requests at regular intervals, each engine in a daemon thread of its own.
+    """Polls engines for their number of requests at regular intervals, each engine in a separate daemon thread.
 
     A slow engine delays no other; the reports of a failing one become stale. Start it once; as a context manager it starts and
     stops itself.
@@ -224,7 +224,7 @@ class EnginePoller:
         ]
 
     def stop(self) -> None:
-        """Stop the threads after the questions under way."""
+        """Stop the threads after their current polls."""
         for one in self._asking:
             one.stop(waits=False)
 

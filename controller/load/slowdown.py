@@ -1,4 +1,4 @@
-"""The slowdown of an engine by the requests that it holds: a monotone curve fitted to measurements (VineLM paper §5.4)."""
+"""An engine's slowdown by its number of requests: a monotone curve fitted to measurements (VineLM paper §5.4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vinelm.io.reading import read_text
 
 @dataclass(frozen=True, slots=True)
 class SlowdownCurve:
-    """Extra seconds of one invocation as a piecewise linear function of the number of other requests in its engine.
+    """Extra seconds of one invocation: a piecewise linear function of the number of other requests in its engine.
 
     Beyond the last point the last segment continues.
 
@@ -47,7 +47,7 @@ class SlowdownCurve:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> SlowdownCurve:
-        """Make a curve from what :meth:`to_dict` returned."""
+        """Make a curve from the result of :meth:`to_dict`."""
         return cls(tuple(map(float, plain["requests"])), tuple(map(float, plain["extra_s"])))
 
 
@@ -76,7 +76,7 @@ def fit_slowdown(requests: Sequence[float], latency_s: Sequence[float]) -> Slowd
 
 
 def spread_curve(curves: Sequence[SlowdownCurve]) -> SlowdownCurve:
-    """Return the curve of engines that share their requests evenly: the mean of theirs. There is at least one."""
+    """Return the mean curve of at least one engine, for engines that share their requests evenly."""
     points = sorted({requests for curve in curves for requests in curve.requests})
     extra_s = (sum(curve.at(requests) for curve in curves) / len(curves) for requests in points)
     return SlowdownCurve(tuple(len(curves) * requests for requests in points), tuple(extra_s))

@@ -1,4 +1,4 @@
-"""The source of load that an application names, as sessions may read it."""
+"""The load source named by an application, for sessions to read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load_source(
     others: Callable[[], Mapping[str, int]] | None = None,
     groups: Mapping[str, Collection[str]] | None = None,
 ) -> LoadSource | LoadMonitor | None:
-    """Return the source that is meant: a path is read as a file of slowdown curves, applied to our own calls in flight.
+    """Return the load source: a path is read as a file of slowdown curves, applied to our own calls in flight.
 
     Args:
         load: a function, a monitor, the path of a file that ``vinelm engine calibrate`` wrote, or None.
@@ -56,5 +56,5 @@ def never_blocks(source: LoadSource | LoadMonitor | None) -> bool:
 
 
 def without_blocking(source: LoadSource | LoadMonitor | None) -> LoadSource | LoadMonitor:
-    """Return a source with the same readings that is never waited for; for None the latencies of our own calls."""
+    """Return a source with the same readings that never blocks; for None the latencies of our own calls."""
     return InFlightLoadMonitor() if source is None else BackgroundLoadMonitor(source)

@@ -1,4 +1,4 @@
-"""The planner's result: what runs next, the plan behind it, and why."""
+"""The planner's result: the next model, the plan behind it, and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", 
 
 
 def spare(limit: float, used: float) -> float:
-    """Return what a bound leaves; nothing where that is rounding, as at the corner that a mixture's part is asked for."""
+    """Return what a bound leaves; nothing if that is mere rounding, as at a mixture's corner."""
     left = limit - used
     return left if abs(left) > 1e-12 * abs(limit) else 0.0
 
@@ -57,7 +57,7 @@ class Alternative:
 
 
 class BoundUse(NamedTuple):
-    """A bound of the objective, and what of it was used before the request's node and at the plan's end.
+    """A bound of the objective, and its use before the request's node and at the plan's end.
 
     None where no single number says it: a plan with several ends, or a floor.
     """
@@ -69,7 +69,7 @@ class BoundUse(NamedTuple):
 
 @dataclass  # not frozen: setting the fields of a frozen object takes as long as the rest of a plan
 class Decision(Expected):
-    """The plan for a request at one moment: run ``next_model`` now and then what the plan says. Do not modify.
+    """The plan for a request at one moment: run ``next_model`` now, then follow the plan. Do not modify.
 
     Everything beyond the fields is computed when first read.
 
@@ -116,11 +116,11 @@ class Decision(Expected):
 
     @abstractmethod
     def goes_on(self, node: int, stage: str) -> bool:
-        """Whether the plan runs a model where the application goes on from ``node``, which it reaches, to ``stage``."""
+        """Whether the plan runs a model if the application continues from ``node``, which it reaches, to ``stage``."""
 
     @abstractmethod
     def next_for(self, stage: str | None) -> str | None:
-        """Return the model that runs next if ``stage`` comes (None: the only one that may); None where the request ends."""
+        """Return the next model if ``stage`` comes (None: the only one that may); None if the request ends."""
 
     @property
     @abstractmethod
@@ -140,7 +140,7 @@ class Decision(Expected):
     @property
     @abstractmethod
     def steps(self) -> list[dict[str, Any]]:
-        """The plan as a tree of JSON types: stage, model (None: the end), probability, and the steps after it."""
+        """The plan as a tree of JSON types: stage, model (None: the end), probability, and the following steps."""
 
     @property
     @abstractmethod
@@ -155,11 +155,11 @@ class Decision(Expected):
     @property
     @abstractmethod
     def mean_rest_s(self) -> float:
-        """Expected seconds below ``node`` at zero load, without any margin; NaN where they are not known."""
+        """Expected seconds below ``node`` at zero load, without margins; NaN if unknown."""
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether to serve the plan in place of what runs today; None where the trie has no verdict."""
+        """Whether to serve the plan instead of the current setup; None if the trie has no verdict."""
         return recommended(self.metrics.annotated, self.request.objective, lambda: self.path_cost_usd)
 
     @property
@@ -180,7 +180,7 @@ class Decision(Expected):
     @property
     @abstractmethod
     def reason(self) -> str:
-        """One line that says what the plan is and which bound matters."""
+        """One line with the plan and the bound that matters."""
 
     @property
     def sentences(self) -> str:
@@ -190,7 +190,7 @@ class Decision(Expected):
     @property
     @abstractmethod
     def ahead(self) -> tuple[float, float, float]:
-        """Accuracy, dollars and seconds to come for a request that is at ``node`` and has not ended."""
+        """Remaining accuracy, dollars and seconds of a request at ``node`` that has not ended."""
 
     @abstractmethod
     def lines(self, limit: int | None = None) -> list[str]:
@@ -198,11 +198,11 @@ class Decision(Expected):
 
     @abstractmethod
     def alternatives(self) -> list[Alternative]:
-        """Return ending the request now, if that is allowed, then every next model, each with the best plan that begins so."""
+        """Return ending the request now, if allowed, then every next model with the best plan that begins with it."""
 
     @abstractmethod
     def candidates(self) -> dict[str, Any]:
-        """Return the alternatives, and what else was compared, as JSON types."""
+        """Return the alternatives and other comparisons, as JSON types."""
 
     @abstractmethod
     def explain(self) -> str:
@@ -214,7 +214,7 @@ class Decision(Expected):
 
     @property
     def _now(self) -> dict[str, Any]:
-        """What runs next, as JSON types."""
+        """The next step, as JSON types."""
         return {"next_model": self.next_model}
 
     def to_dict(self) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class Decision(Expected):
 
     @property
     def parts(self) -> tuple[tuple[float, Decision], ...]:
-        """The plans that requests are divided between, each with the share of the requests that follow it."""
+        """The plans between which requests are divided, with their shares."""
         return ((1.0, self),)
 
     def _repr_html_(self) -> str:
@@ -258,7 +258,7 @@ _MOST_LINES = 3
 
 
 def told_apart(one: Decision, other: Decision) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words of two different plans that stand side by side.
+    """Return distinguishable words for two different plans side by side.
 
     One line may be that of both, such as the name of the one model that both use: then the lines of their trees in which they
     differ follow it.

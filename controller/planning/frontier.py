@@ -1,4 +1,4 @@
-"""The Pareto frontier of the ends below one node, and the search for the best end within the present limits.
+"""The Pareto frontier of the ends below one node, and the search for the best end within the current limits.
 
 The frontier holds every end that can be the best for some values of the bounds and some load, sorted best first by the
 objective's target. So the first end that meets all bounds is the plan, and nothing is rebuilt when bounds or load change. Of a
@@ -81,7 +81,7 @@ class BlockIndex:
         return sum(values.nbytes for values in (*self.bounded, *self.least, *visits, self.position, self.earliest))
 
     def first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
-        """Position of the first end whose quantities are within the limits, -1 if there is none."""
+        """Position of the first end within the limits, -1 if there is none."""
         best, low, high = _NONE, 0, FIRST
         while low < len(self.earliest) and self.earliest[low] < best:
             # Blocks are sorted by their best end. Once an end is found, blocks that begin after it cannot hold a better one,
@@ -100,13 +100,13 @@ class BlockIndex:
         return best if best < _NONE else -1
 
     def _first_in(self, blocks: npt.NDArray[np.intp], limits: Sequence[float], delay_s: FloatArray | None) -> int:
-        """The same among the ends of these blocks; ``_NONE`` if there is none."""
+        """As above among the ends of these blocks; ``_NONE`` if there is none."""
         fits = within([values.take(blocks, 0) for values in self.bounded], limits, delay_s)
         return int(self.position.take(blocks, 0)[fits].min(initial=_NONE))
 
 
 def within(bounded: Sequence[FloatArray], limits: Sequence[float], delay_s: FloatArray | None) -> BoolArray:
-    """Where each quantity is within its limit; ``delay_s`` is added to the first, latency."""
+    """Mask of quantities within their limits; ``delay_s`` is added to the first, latency."""
     fits: BoolArray = (bounded[0] if delay_s is None else bounded[0] + delay_s) <= limits[0]
     for i in range(1, len(limits)):
         fits &= bounded[i] <= limits[i]
@@ -150,7 +150,7 @@ def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray
 
 
 def _dominated(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> BoolArray:
-    """Where one of the last ``LAGS`` items of the same group is no worse in every key."""
+    """Mask of items that one of the last ``LAGS`` items of the same group beats or equals in every key."""
     size = len(keys[0])
     dominated = np.zeros(size, np.bool_)
     for lag in range(1, min(LAGS, size - 1) + 1):

@@ -77,7 +77,7 @@ class FrontierStore:
 
 
 class ShapeFrontiers(NamedTuple):
-    """The stores that answer objectives of one shape, without load and under load; None where every plan scans the subtree.
+    """The stores for objectives of one shape, without and under load; None if every plan scans the subtree.
 
     ``is_live``: the target depends on the load, so the best end of a frontier is not its first feasible one.
     """
@@ -88,7 +88,7 @@ class ShapeFrontiers(NamedTuple):
 
 
 class FrontierCache:
-    """The frontier stores of one planner, found by :attr:`Objective.shape`: the values of bounds do not matter."""
+    """The frontier stores of one planner, by :attr:`Objective.shape`: the values of bounds do not matter."""
 
     def __init__(self, metrics: PathMetrics) -> None:
         self._metrics = metrics

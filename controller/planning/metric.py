@@ -57,7 +57,7 @@ Quantity = Metric | Remaining
 
 
 def metric_of(quantity: Quantity) -> Metric:
-    """The metric that the quantity is made of."""
+    """The metric behind the quantity."""
     return quantity.metric if isinstance(quantity, Remaining) else quantity
 
 

@@ -1,4 +1,4 @@
-"""The planner's result for all requests of one objective where they are divided between two plans."""
+"""The planner's result for an objective whose requests are divided between two plans."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vinelm.trie.arrays import FloatArray
 
 @dataclass
 class MixedDecision(Decision):
-    """Some requests follow one plan, the others another one: the mean over both meets the bound.
+    """Some requests follow one plan, the others another; the mean over both meets the bound.
 
     Expected figures lie between those of the two plans, at the share. ``next_model`` is that of the plan that more requests
     follow; a request follows its own, see :meth:`Objective.drawn`.
@@ -117,13 +117,13 @@ class MixedDecision(Decision):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """See :attr:`Decision.path`: what both plans begin with."""
+        """See :attr:`Decision.path`: the common beginning of both plans."""
         pairs = zip(self.low.path, self.high.path, strict=False)
         return tuple(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """See :attr:`Decision.steps`: those of both plans, each with the probability that a request follows it."""
+        """See :attr:`Decision.steps`: those of both plans, each with the share of its requests."""
         return [
             {**step, "probability": share * float(step["probability"])} for share, plan in self.parts for step in plan.steps
         ]
@@ -148,7 +148,7 @@ class MixedDecision(Decision):
 
     @cached_property
     def slack(self) -> dict[str, float]:
-        """See :attr:`Decision.slack`. The bound that is mixed for has none left."""
+        """See :attr:`Decision.slack`. The bound of the mixture has none left."""
         objective = self.request.objective
         found: dict[str, float] = {}
         if objective.min_accuracy is not None:
@@ -177,7 +177,7 @@ class MixedDecision(Decision):
         return f"{text}; so {self.binding} = {limit:g}{UNITS[self.binding]} is met exactly"
 
     def alternatives(self) -> list[Alternative]:
-        """See :meth:`Decision.alternatives`: of one plan after the other."""
+        """See :meth:`Decision.alternatives`: those of each plan in turn."""
         return [found for _, plan in self.parts for found in plan.alternatives()]
 
     def candidates(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ class MixedDecision(Decision):
 
     @property
     def _mean_cap(self) -> str | None:
-        """The cost cap where it bounds a mean."""
+        """The cost cap, if it bounds a mean."""
         objective = self.request.objective
         return COST_CAP if objective.max_cost_usd is not None and objective.cost_budget == "population" else None
 

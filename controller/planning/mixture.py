@@ -22,7 +22,7 @@ LEAST_SHARE = 1e-6
 
 
 class Mixture(NamedTuple):
-    """The two plans that the requests of one objective are divided between.
+    """The two plans between which an objective's requests are divided.
 
     Args:
         low: The objective that leads to the cheaper plan.
@@ -58,7 +58,7 @@ class Hull:
 
     @classmethod
     def of(cls, cost_usd: FloatArray, value: FloatArray) -> Hull:
-        """Return the hull of plans with these dollars and values, at least one of them; shape (plans,)."""
+        """Return the hull of at least one plan with these dollars and values; shape (plans,)."""
         corners: list[tuple[float, float]] = []
         # By rising dollars; a point that makes the last corner lie below the line to it takes its place (a monotone chain).
         for at in np.lexsort((-value, cost_usd)).tolist():
@@ -71,7 +71,7 @@ class Hull:
         return cls(*(tuple(values) for values in zip(*corners, strict=True)))
 
     def mixture(self, objective: Objective) -> Mixture | None:
-        """Return how an objective that :attr:`~Objective.mixes` divides its requests; None where one plan serves them all.
+        """Return how an objective that :attr:`~Objective.mixes` divides its requests; None if one plan serves them all.
 
         That is so at a corner, beyond the last one, and where no mixture meets every bound on a mean.
         """
@@ -100,5 +100,5 @@ class Hull:
 
 
 def _is_below(low: tuple[float, float], middle: tuple[float, float], high: tuple[float, float]) -> bool:
-    """Whether the middle one of three points lies on the line between its neighbours, or below it."""
+    """Whether the middle one of three points is on or below the line between its neighbours."""
     return (middle[1] - low[1]) * (high[0] - low[0]) <= (high[1] - low[1]) * (middle[0] - low[0])

@@ -1,4 +1,4 @@
-"""Classes of objectives: those that differ only in the values of their bounds share the planner's lookup tables."""
+"""Classes of objectives: objectives that differ only in the values of their bounds share the planner's lookup tables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ObjectiveClass:
         return cls(target, objective.confidence, (*bounds, *floor), has_load and has_time)
 
     def dominance_keys(self, metrics: PathMetrics, ends: IntArray) -> list[FloatArray]:
-        """Arrays over the ends, smaller is better: an end dominates a later one if it is no worse in each of them.
+        """Arrays over the ends, smaller is better: an end dominates a later one if it is no worse in each array.
 
         Then it meets every bound that the other meets, from whatever node. Variances are keys of their own: they add up along
         a path, standard deviations do not. The target is no key because the ends are sorted by it.

@@ -73,7 +73,9 @@ class PathDecision(Decision):
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """The plan from the root as a tree of JSON types: stage, model (None: the end), probability, and the steps after it."""
+        """The plan from the root as a tree of JSON types: stage, model (None: the end), probability, and the following
+        steps.
+        """
         found: list[dict[str, Any]] = []
         trie = self.metrics.trie
         # From the end, so that each step holds those after it.
@@ -84,7 +86,7 @@ class PathDecision(Decision):
 
     @cached_property
     def figures(self) -> Figures:
-        """What is expected from the root on: dollars discounted by early stops, seconds of a whole path."""
+        """The expected figures from the root: dollars discounted by early stops, seconds of a whole path."""
         at = self.target
         seconds = float(self.metrics.mean(Metric.LATENCY)[at])
         return Figures(float(self.annotated.accuracy[at]), float(self.metrics.mean(Metric.COST)[at]), seconds, seconds)
@@ -166,7 +168,7 @@ class PathDecision(Decision):
 
     @cached_property
     def reason(self) -> str:
-        """One line that says what the plan is and which bound is binding."""
+        """One line with the plan and the binding bound."""
         path = " → ".join(self.path[len(self.metrics.trie.prefix(self.node)) :])
         plan = "end here" if self.stop else f"plan {path}"
         text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in total"
@@ -208,7 +210,7 @@ class PathDecision(Decision):
         return self.next_model
 
     def lines(self, limit: int | None = None) -> list[str]:
-        """See :meth:`Decision.lines`: one line says all."""
+        """See :meth:`Decision.lines`: a single line."""
         return [self.words]
 
     @property
@@ -222,7 +224,7 @@ class PathDecision(Decision):
         return (0.0, 0.0, 0.0) if self.stop else ahead_along(self.annotated, self.target)[self.metrics.trie.depth[self.node]]
 
     def candidates(self) -> dict[str, Any]:
-        """See :meth:`Decision.candidates`; ``used`` is what the request has used of each bound."""
+        """See :meth:`Decision.candidates`; ``used`` is the request's use of each bound."""
         return {
             "used": {bound: self.view.used(bound) for bound in self.view.bounds},
             "candidates": [found.to_dict() for found in self.alternatives()],
@@ -245,7 +247,7 @@ class PathDecision(Decision):
         return found
 
     def explain(self) -> str:
-        """Return as text what each bound leaves, and one line per alternative that says why it was not chosen."""
+        """Return text with what each bound leaves, and one line per alternative with why it was not chosen."""
         view = self.view
         lines = [self.reason]
         for bound in view.bounds:
@@ -274,7 +276,7 @@ class PathDecision(Decision):
         )
 
     def _why_not(self, at: int) -> str:
-        """The bounds that this plan violates, or else the first quantity in which the chosen plan is better."""
+        """The bounds that this plan violates, else the first quantity in which the chosen plan is better."""
         view = self.view
         missed = [bound for bound in view.bounds if not view.meets(bound)[at]]
         if missed and not (self.relaxed and set(missed) <= set(self.relaxed)):
@@ -295,7 +297,7 @@ class PathDecision(Decision):
 
 
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
-    """Return accuracy, dollars and seconds to come after each number of invocations on the way to a node, for open requests.
+    """Return remaining accuracy, dollars and seconds after each number of invocations on the way to a node, for open requests.
 
     The recursion from the end: a request at the parent of u adds ``cost_usd[u]``; it ends at u with chance ``stop[u]``.
     """

@@ -167,7 +167,7 @@ class PathMetrics:
 
     @cached_property
     def servable(self) -> BoolArray | None:
-        """True if each edge's model can be served, and plans may run it there, shape (edges,); None if that is all edges."""
+        """Mask of edges, shape (edges,), whose model can be served and planned there; None if that is all edges."""
         if not self.missing:
             return self.annotated.tried
         gone = np.array([name in self.missing for name in self.trie.models])
@@ -199,7 +199,7 @@ class AnswerChances(NamedTuple):
 
 
 class _EngineVisits:
-    """The uses of each engine by each path, computed level by level: a path's counts are its parent's plus one engine."""
+    """How often each path uses each engine, computed level by level: its parent's counts plus one engine."""
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
         trie, n_engines = annotated.trie, len(annotated.engines)
@@ -231,7 +231,7 @@ def no_standard_errors(annotated: AnnotatedTrie) -> ConfigError:
 
 
 def _share(right: FloatArray, of: FloatArray) -> FloatArray:
-    """``right / of`` within [0, 1]; 0 where next to no request is left."""
+    """``right / of`` within [0, 1]; 0 if almost no request is left."""
     return np.asarray(np.clip(np.divide(right, of, out=np.zeros(len(right)), where=of > 1e-9), 0.0, 1.0))
 
 

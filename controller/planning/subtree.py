@@ -70,7 +70,7 @@ class SubtreeView:
 
     @cached_property
     def bounds(self) -> Mapping[str, Quantity]:
-        """The quantity that each bound limits, by the objective's field, in the order in which bounds are relaxed."""
+        """The quantity limited by each bound, by the objective's field, in the order of relaxation."""
         return bounded_quantities(self.objective)
 
     def values(self, bound: str) -> FloatArray:
@@ -89,13 +89,13 @@ class SubtreeView:
         return whole - self.used(bound)
 
     def meets(self, bound: str) -> BoolArray:
-        """Where the bound holds."""
+        """Mask of the nodes that meet the bound."""
         values, limit = self.values(bound), self.limit(bound)
         return values >= limit if bound == FLOOR else values <= limit
 
     @cached_property
     def allowed(self) -> BoolArray:
-        """Nodes that the request may end at, whether or not they meet the bounds."""
+        """Nodes at which the request may end, whether or not they meet the bounds."""
         allowed = self.metrics.endings[self._nodes].copy()
         if self.request.candidates is not None:
             allowed &= self.request.candidates[self._nodes]

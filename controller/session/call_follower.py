@@ -1,4 +1,4 @@
-"""Who is told of the calls that one request makes."""
+"""Interfaces of those notified of one request's calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vinelm.requests.protocols import Invocation
 
 
 class CallFollower(Protocol):
-    """Told of each invocation of a request, without any lock held. Must not block; what it raises is noted in the trace."""
+    """Notified of each invocation of a request, without a lock held. Must not block; its errors are noted in the trace."""
 
     __slots__ = ()
 
@@ -22,14 +22,14 @@ class CallFollower(Protocol):
         """
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """The invocation has ended, ``excess_s`` seconds later than at zero load; None if it failed, or if that is unknown."""
+        """The invocation has ended, ``excess_s`` seconds slower than at zero load; None if it failed, or if that is unknown."""
 
     def interrupted(self, path: tuple[str, ...]) -> None:
         """The invocation was interrupted without a result and will be run again."""
 
 
 class RequestFollower(CallFollower, Protocol):
-    """Told of the request's own events, too."""
+    """Notified of the request's own events, too."""
 
     __slots__ = ()
 
@@ -37,11 +37,11 @@ class RequestFollower(CallFollower, Protocol):
         """An edge was answered."""
 
     def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
-        """Another run has begun the request: what it was assigned, and the dollars of each invocation so far."""
+        """Another run has begun the request: records its assignment, and the dollars of each invocation so far."""
 
 
 class RequestWatcher(CallFollower):
-    """One request as those see it who watch all requests: told of each invocation, and asked what they say of it.
+    """One request for a watcher of all requests: notified of each invocation, and asked for notes.
 
     Does nothing; the fleet derives from it.
     """
@@ -56,5 +56,5 @@ class RequestWatcher(CallFollower):
         return priority
 
     def note(self) -> str:
-        """Return what the request's trace has to say of the watchers; empty if nothing."""
+        """Return the watchers' note for the request's trace; empty if there is none."""
         return ""

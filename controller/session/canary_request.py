@@ -1,4 +1,4 @@
-"""What one request of a canary comes to, as its session sees it."""
+"""The result of one canary request, as its session sees it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vinelm.requests.protocols import Invocation
 
 
 class CanaryRequest:
-    """Follows the calls of one request of a canary, which reads the result once the session is gone. Never raises or blocks.
+    """Follows one canary request's calls; the canary reads the result once the session is gone. Never raises or blocks.
 
     Each event changes one built-in container or value, so that no lock is needed.
 
@@ -57,7 +57,7 @@ class CanaryRequest:
         self._seconds = self._clock.now() - self._started_at
 
     def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
-        """Another run has begun the request, and paid so much for each invocation so far."""
+        """Another run has begun the request; records what it paid for each invocation."""
         self.is_plan, self.is_resumed = assigned.is_plan, True
         self._usd += costs_usd
 
@@ -68,7 +68,7 @@ class CanaryRequest:
 
     @property
     def has_ended(self) -> bool:
-        """True if nothing is left to do, as far as the calls and the edges tell, or an invocation failed for good."""
+        """True if the request is complete by its calls and edges, or an invocation failed for good."""
         return self.has_failed or bool(self._failed and not self._open and not self._goes_on)
 
     @property
@@ -84,5 +84,5 @@ class CanaryRequest:
 
     @property
     def idle_s(self) -> float:
-        """Seconds since its last call or edge ended; 0 while one is under way."""
+        """Seconds since its last call or edge ended; 0 while one is in flight."""
         return 0.0 if self._open else self._clock.now() - self._started_at - self._seconds

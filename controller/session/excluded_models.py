@@ -1,4 +1,4 @@
-"""Next models that one request does not plan: their call was refused or failed, or exceeds the money left."""
+"""Next models that one request avoids: their call was refused or failed, or exceeds the remaining money."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OF_THE_MODEL = frozenset[FailureKind | None](("context_length", "content_filter"
 
 
 class ExcludedModels:
-    """Excluded next models by prefix. Failed ones are planned where nothing else fits, refused and unaffordable ones never.
+    """Excluded next models by prefix. Failed ones are used if nothing else fits, refused and unaffordable ones never.
 
     Args:
         planner: knows trie and engines.
@@ -43,7 +43,7 @@ class ExcludedModels:
             self._failed.setdefault(tuple(before), {})[model] = kind
 
     def failed(self, prefix: tuple[str, ...]) -> list[dict[str, FailureKind]]:
-        """Return which models to leave out after the failures at ``prefix``, each with its kind of failure.
+        """Return the models to leave out after failures at ``prefix``, each with its kind of failure.
 
         The first choice leaves out the other models of an engine, too, if the failure may be the engine's; the second only the
         models that failed, for where the engine is the only one. Empty without failures.

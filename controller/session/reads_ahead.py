@@ -1,4 +1,4 @@
-"""Which reads a request starts ahead of being asked: the start rule with what its plan says of seconds and dollars."""
+"""Decides which reads a request prefetches: the start rule, with the plan's seconds and dollars."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reads_of_a_step(
     wasted_usd: float = 0.0,
     running: int = 0,
 ) -> Sequence[ToolCandidate] | None:
-    """Return the reads to start while the model of an invocation is called, the best first; None where it has no plan.
+    """Return the reads to prefetch during an invocation's model call, best first; None without a plan.
 
     Where nothing is worth starting, the note of the step says why.
 
@@ -67,7 +67,7 @@ def chance_of_next(
 
 
 def _step_of(steps: Sequence[TraceStep], prefix: tuple[str, ...]) -> int | None:
-    """Return which step has the plan of the invocation at the end of ``prefix``, the last one made there; None without one."""
+    """Return the trace step with the plan of the last invocation of ``prefix``, the latest if several; None without one."""
     return next((k for k in reversed(range(len(steps))) if steps[k].prefix == prefix[:-1] and not steps[k].is_aside), None)
 
 

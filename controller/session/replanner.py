@@ -1,4 +1,4 @@
-"""One plan in the middle of a request: asks the planner with what is known now, and turns its failures into notes."""
+"""Plans in the middle of a request: asks the planner with what is known now, and turns its failures into notes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Replanner:
         may_stop: bool,
         tried: Collection[str] = (),
     ) -> tuple[Decision | None, str]:
-        """Return the plan for the invocation of ``stage`` after ``prefix`` and a note; or None, and why there is none.
+        """Return the plan for the invocation of ``stage`` after ``prefix`` and a note; or None and the reason.
 
         ``stage`` may be several of which one will come; then the request ends or goes on before it is seen which. None of the
         models ``tried`` runs next.
@@ -149,12 +149,12 @@ class Replanner:
             return None, f"the controller failed ({why}): default model"
 
     def _best(self, here: _Position, *, without: Collection[str] = ()) -> Decision:
-        """The plan that was drawn for the request or, where that fits no more, the best within its objective."""
+        """The plan drawn for the request or, if it no longer fits, the best within its objective."""
         return self._planner.plan_first(self.objectives, without=without, **here)
 
     @staticmethod
     def _arm(seen: SeenOutcomes, stage: str | frozenset[str], prefix: tuple[str, ...]) -> tuple[str | frozenset[str], str]:
-        """The stage as the trie names it by what was seen, and a note."""
+        """The trie's name of the stage, by the outcomes seen, and a note."""
         arms, note = seen.titles(prefix, (stage,) if isinstance(stage, str) else stage)
         return (next(iter(arms), "") if len(arms) < 2 else arms), note
 
@@ -173,7 +173,7 @@ class Replanner:
         return node
 
     def begin(self, kind: str | None) -> str | None:
-        """Plan for a request of this kind from now on, and return the kind that it counts as.
+        """Plan for a request of this type from now on, and return the type that it counts as.
 
         None where plans do not tell kinds apart.
         A request whose kind was not told is of the kind :data:`~vinelm.template.kinds.OTHER`.
@@ -191,14 +191,14 @@ class Replanner:
         return frozenset(stage_title(name, self._kind) for name in stage)
 
     def _stage_of_kind(self, before: int, stage: str | None) -> str | None:
-        """The stage that ran after a node, as the trie names it; None where which of several ran is not known."""
+        """The trie's name of the stage that ran after a node; None if it is unknown which of several ran."""
         if stage is not None or not self._kind:
             return stage and stage_title(stage, self._kind)
         own = {self._own(arm) for arm in self._planner.trie.arms(before)} - {None}
         return stage_title(own.pop() or "", self._kind) if len(own) == 1 else None
 
     def _own(self, arm: str) -> str | None:
-        """The application's stage of an arm of the trie; None if requests of another kind take it."""
+        """The application's stage of a branch of the trie; None if another request type takes it."""
         stage, kind = self._planner.annotated.arm_stages[arm]
         return self._template.base_stages[stage] if kind == self._kind else None
 
@@ -209,12 +209,12 @@ class Replanner:
             self._forget_below(prefix)
 
     def note_outcome(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
-        """Note what the invocation at the end of ``prefix`` has shown, where plans depend on it."""
+        """Record the outcome of the last invocation of ``prefix``, if plans depend on it."""
         if self.seen is not None and self.seen.note(prefix, outcome):
             self._forget_below(prefix)
 
     def note_verdict(self, prefix: tuple[str, ...], passed: bool) -> None:
-        """Note the verdict of the workflow's own check on the answer at the end of ``prefix``, where plans depend on it."""
+        """Record the workflow's own check of the last answer of ``prefix``, if plans depend on it."""
         if self.seen is not None and self.seen.judge(prefix, passed):
             self._forget_below(prefix)
 
@@ -227,7 +227,7 @@ class Replanner:
         return None
 
     def ends_at(self, prefix: tuple[str, ...]) -> bool:
-        """Return whether requests that show what this one has end after ``prefix``; not where the trie lacks the path."""
+        """Return whether requests with these outcomes end after ``prefix``; False if the trie lacks the path."""
         if self.seen is None:
             return False
         with suppress(KeyError):
@@ -238,14 +238,14 @@ class Replanner:
         self._nodes = {known: node for known, node in self._nodes.items() if known[: len(prefix)] != prefix or known == prefix}
 
     def arms(self, prefix: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the stages that may follow ``prefix`` by the trie; none after the last invocation or an unknown prefix."""
+        """Return the stages that may follow ``prefix`` by the trie; empty after the last invocation or an unknown prefix."""
         with suppress(KeyError):
             found = map(self._own, self._planner.trie.arms(self.node(prefix)))
             return tuple(dict.fromkeys(name for name in found if name is not None))
         return ()
 
     def _lacking(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> str:
-        """The reason why nothing is planned for a stage that the trie does not have after ``prefix``."""
+        """Why a stage that the trie lacks after ``prefix`` is not planned."""
         names = repr(stage) if isinstance(stage, str) else " or ".join(map(repr, sorted(stage)))
         before = tuple(self._stages.get(prefix[:k], "") for k in range(len(prefix)))
         template = self._template.base
@@ -256,7 +256,7 @@ class Replanner:
         return f"the template has no arm {names} after {'/'.join(prefix) or 'the start'}, it is not planned for: default model"
 
     def comes_next(self, prefix: tuple[str, ...], stages: Collection[str], plan: Decision | None) -> float | None:
-        """Return P(one of ``stages`` comes right after ``prefix``), by the trie; None where the trie lacks the prefix.
+        """Return P(one of ``stages`` comes right after ``prefix``) by the trie; None if it lacks the prefix.
 
         Args:
             prefix: models of the invocations so far, the last one's answer not seen yet.
@@ -271,20 +271,20 @@ class Replanner:
         return math.fsum(p for arm, p in after if self._own(arm) in stages and (plan is None or plan.goes_on(node, arm)))
 
     def expected_usd(self, prefix: tuple[str, ...]) -> float:
-        """Return the expected dollars of the last invocation of ``prefix``; 0 if the trie does not hold it."""
+        """Return the expected dollars of the last invocation of ``prefix``; 0 if the trie lacks it."""
         with suppress(KeyError):
             return float(self._planner.annotated.cost_usd[self.node(prefix)])
         return 0.0
 
     def expected_s(self, prefix: tuple[str, ...]) -> float | None:
-        """Return the seconds that the last invocation of a prefix is expected to take; None where the trie has none."""
+        """Return the expected seconds of a prefix's last invocation; None if the trie has none."""
         try:
             return float(self._planner.annotated.latency_s[self.node(prefix)])
         except KeyError:
             return None
 
     def planned_again(self, asked: PlanRequest, objective: Objective) -> Decision:
-        """Return a plan for another objective from where one was made; :class:`InfeasibleError` if none fits."""
+        """Return a plan for another objective at the position of an earlier plan; :class:`InfeasibleError` if none fits."""
         return self._planner.plan(
             objective,
             node=asked.node,
@@ -306,11 +306,11 @@ class Replanner:
         return cap_usd is None or least is None or least(model) <= cap_usd - spent_usd
 
     def exclude_refused(self, prefix: tuple[str, ...], model: str) -> None:
-        """Plan no more for ``model`` after ``prefix``: the request's cap did not allow its call."""
+        """Stop planning ``model`` after ``prefix``: the request's cap did not allow its call."""
         self._exclusions().refuse(prefix, model)
 
     def exclude_failed(self, invocation: Invocation) -> None:
-        """Plan around the invocation's model, and perhaps its engine, as long as there is another."""
+        """Plan around the invocation's model, and perhaps its engine, while there is another."""
         self._exclusions().fail(invocation)
 
     def _exclusions(self) -> ExcludedModels:
@@ -321,7 +321,7 @@ class Replanner:
     def _without_excluded(
         self, excluded: ExcludedModels, here: _Position, prefix: tuple[str, ...], tried: Collection[str]
     ) -> tuple[Decision, str]:
-        """A plan that begins with no excluded model, and a note. One that only failed is used again where nothing else fits."""
+        """A plan without excluded next models, and a note. A model that only failed is used again if nothing else fits."""
         objective, node = self._objective, here["node"]
         barred = set(tried)
         if objective.max_cost_usd is not None:
@@ -339,7 +339,7 @@ class Replanner:
 
 
 class _Position(TypedDict):
-    """Where the request is: arguments of :meth:`Planner.plan`."""
+    """The request's position: arguments of :meth:`Planner.plan`."""
 
     node: int
     elapsed_s: float

@@ -1,4 +1,4 @@
-"""The rows of one served request, as a profile would have written them. Whoever tells of its calls contains what fails here."""
+"""The rows of one served request, in the form of a profile's. Callers contain failures here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class InFlight:
         self._lock = RLock()  # a request that is dropped is counted by another thread
 
     def begin(self, model: str) -> int:
-        """Count one more, and return how many there were."""
+        """Increase the count, and return its previous value."""
         engine = self._engine_of.get(model, model)
         with self._lock:
             before = self._counts.get(engine, 0)
@@ -59,7 +59,7 @@ class _Pending:
 
 
 class RequestRows:
-    """The rows of one request. A row is emitted once it is complete: the request goes on from it, or ends. Thread-safe.
+    """The rows of one request. A row is emitted when complete: the request has continued or ended. Thread-safe.
 
     A row says what a profile's row says, but for the success, which nobody knows, and the answer, which is not kept.
 
@@ -117,7 +117,7 @@ class RequestRows:
             self._pending[path] = _Pending(stage, self._in_flight.begin(path[-1]))
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """An attempt has ended."""
+        """Record that an attempt has ended."""
         with self._lock:
             one = self._pending.get(invocation.prefix)
             if one is None:
@@ -150,14 +150,14 @@ class RequestRows:
                 one.signal = signal
 
     def left(self) -> None:
-        """The last loop was left. Where no stage can follow the request has ended, and its rows need not wait until the
-        application drops it.
+        """Record that the last loop was left. If no stage can follow, the request has ended, and its rows are emitted at
+        once.
         """
         if self._template.certain_stages:  # elsewhere the application may yet choose a stage behind the loop
             self._settle(keeps_open=True)
 
     def close(self) -> None:
-        """Emit what is left: the request has ended."""
+        """Emit the rest: the request has ended."""
         self._settle(keeps_open=False)
 
     def _settle(self, *, keeps_open: bool) -> None:

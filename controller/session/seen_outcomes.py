@@ -1,4 +1,4 @@
-"""The outcomes shown by one request's invocations, in the terms of the trie that its plans are made over."""
+"""The outcomes of one request's invocations, in terms of its trie."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ class SeenOutcomes:
 
     @property
     def goes_on(self) -> bool:
-        """True if requests may go on after the workflow's own check has passed an answer."""
+        """True if requests may continue after the workflow's own check has passed an answer."""
         return self._outcomes.goes_on
 
     def note(self, path: Path, outcome: Outcome) -> bool:
-        """Note what the invocation at the end of ``path`` has shown; return whether that is new."""
+        """Record the outcome of the last invocation of ``path``; returns whether it is new."""
         is_new = self._shown.get(path) != outcome
         self._shown[path] = outcome
         return is_new
 
     def judge(self, path: Path, passed: bool) -> bool:
-        """Note the verdict of the workflow's own check on the answer at the end of ``path``; return whether that is new."""
+        """Record the workflow's own check of the last answer of ``path``; returns whether it is new."""
         is_new = self._passed.get(path) != passed
         self._passed[path] = passed
         return is_new
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
-        """Return the arm of the trie that the request goes on by after ``path``, and a note.
+        """Return the trie's branch on which the request continues after ``path``, and a note.
 
         None where the trie says that requests end there. Before the first invocation the arm is the first stage, None if there
         are several and it is not known which.
@@ -72,7 +72,7 @@ class SeenOutcomes:
         return self._stages[arm], "" if seen.is_exact else f"the profile never saw this outcome: planned as {shown}"
 
     def ends_at(self, path: Path) -> bool:
-        """Return whether requests that show this end after ``path``; not where the application says how they go on."""
+        """Return whether requests with these outcomes end after ``path``; False if the application decides."""
         return not self._numbers and self.arm(path)[0] is None
 
     def returned_class(self, path: Path) -> int | None:
@@ -82,7 +82,7 @@ class SeenOutcomes:
         return found if found in held else None
 
     def titles(self, path: Path, stages: Collection[str]) -> tuple[frozenset[str], str]:
-        """Return the arms of the trie by which the request may go on to these stages, and a note."""
+        """Return the trie's branches on which the request may continue to these stages, and a note."""
         found = [self.arm(path, stage) for stage in sorted(stages)]
         return frozenset(arm for arm, _ in found if arm is not None), next((note for _, note in found if note), "")
 

@@ -1,4 +1,4 @@
-"""The policy of one request: plans again before every invocation, with the time and money really spent."""
+"""The policy of one request: replans before every invocation, with the time and money really spent."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Session(StopRulePolicy):
     # -- the policy --------------------------------------------------------------------------------------------
 
     def begin(self, kind: str | None, note: str = "") -> None:
-        """Plan for a request of this kind, where the trie tells kinds apart; one that it does not know is planned as "other".
+        """Plan for a request of this type, if the trie has types; an unknown type counts as "other".
 
         Told before the first :meth:`next_model`, and again where another process resumes the request. ``note`` says why the
         kind is not known.
@@ -180,7 +180,7 @@ class Session(StopRulePolicy):
         return model
 
     def record(self, invocation: Invocation) -> None:
-        """Record an invocation that has ended. After a failure its prefix is planned anew, around the failure if possible."""
+        """Record a finished invocation. After a failure its prefix is planned again, around the failure if possible."""
         excess_s: float | None = None
         try:
             with self._lock:
@@ -190,7 +190,7 @@ class Session(StopRulePolicy):
             self._tell("ended", invocation.prefix, lambda follower: follower.ended(invocation, excess_s))
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
-        """Count the dollars that another process spent on ``prefix``; expected ones where they are not recorded.
+        """Count the dollars that another process spent on ``prefix``; expected ones if not recorded.
 
         ``stages`` are those that ran, needed where the template branches.
         """
@@ -203,7 +203,7 @@ class Session(StopRulePolicy):
                 self._follower.resumed(self.assigned, costs_usd)
 
     def _draw(self) -> None:
-        """Plan by what the request was assigned, here or by the run that began it."""
+        """Plan by the request's assignment, made here or by the run that began it."""
         self.follows = self._replanner.follows = self.mode == "enforce" and self.assigned.is_plan
         # Where spend control or a new trie has moved the bound since the request began, the drawn one still holds.
         bound = self.assigned.bound if self.objective.mixes else None
@@ -211,7 +211,7 @@ class Session(StopRulePolicy):
         self._replanner.objectives = (*own, self.objective)
 
     def paid(self, total_usd: float) -> None:
-        """Count that earlier runs of the request have paid so much, unfinished invocations included.
+        """Count what earlier runs of the request have paid, including unfinished invocations.
 
         Told after :meth:`resumed` and before any call of this run. What the path does not hold counts besides it.
         """
@@ -224,7 +224,7 @@ class Session(StopRulePolicy):
                     self.guard.add_inherited(missing_usd)
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
-        """Note that the invocation has no result and will be run again: its call is no longer in flight."""
+        """Record that the invocation has no result and will run again: its call is no longer in flight."""
         for follower in self._followers:
             try:  # not by _tell: this is what is done where that has failed
                 follower.interrupted(prefix)
@@ -232,7 +232,7 @@ class Session(StopRulePolicy):
                 self._note_untold(error, "interrupted", prefix)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return whether to go on: False where the stop rule ends the request or the plan does.
+        """Return whether to continue: False if the stop rule or the plan ends the request.
 
         ``arms`` are the stages of which one will come, where the template branches; None if they are not known.
         """
@@ -256,7 +256,7 @@ class Session(StopRulePolicy):
         return goes_on
 
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
-        """Plan by what the invocation at the end of ``prefix`` has shown, where the trie knows what that means."""
+        """Plan by the outcome of the last invocation of ``prefix``, if the trie knows it."""
         self._tell("showed", prefix, lambda rows: rows.shown(prefix, outcome.signal), (self.evidence,))
         with self._lock:
             self._replanner.note_outcome(prefix, outcome)
@@ -288,7 +288,7 @@ class Session(StopRulePolicy):
         return model
 
     def comes_next(self, prefix: tuple[str, ...], stages: Collection[str]) -> float | None:
-        """Return the probability that the trie gives these stages after ``prefix``, and 0 where the plan ends before them."""
+        """Return the trie's probability of these stages after ``prefix``, 0 if the plan ends before them."""
         with self._lock:
             return chance_of_next(self.steps, self._replanner, prefix, stages)
 
@@ -303,12 +303,12 @@ class Session(StopRulePolicy):
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
-        """Note in the trace that ``what`` of VineLM itself has failed, and that ``model`` ran instead (None: nothing ran)."""
+        """Note an internal failure of ``what`` in the trace, and that ``model`` ran instead (None: nothing ran)."""
         note = f"{what} failed ({type(error).__name__}): default model"
         self.steps.append(TraceStep("failed", prefix, stage, model, self._elapsed_s, self.spent_usd, None, note))
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
-        """Note in the trace which answer the request that ends after ``prefix`` returns, and why."""
+        """Record in the trace which answer a request that ends after ``prefix`` returns, and why."""
         with self._lock:
             self.steps.append(TraceStep("end", prefix, None, None, *self._used(prefix), None, note))
 
@@ -349,7 +349,7 @@ class Session(StopRulePolicy):
             return self._used()[0]
 
     def _plannable(self, objective: Objective, planner: Planner, on_error: OnError) -> Objective:
-        """The objective, or one with a margin instead of the stochastic program, which the trie is too large for."""
+        """The objective, or one with a margin instead of the stochastic program, if the trie is too large for it."""
         why = planner.unplannable(objective)
         if why is None:
             return objective
@@ -367,7 +367,7 @@ class Session(StopRulePolicy):
         tell: Callable[[Any], None],
         followers: Sequence[CallFollower | None] | None = None,
     ) -> None:
-        """Tell every follower, or those given, that ``event`` has come to the invocation at the end of ``path``."""
+        """Notify every follower, or the given ones, of ``event`` at the last invocation of ``path``."""
         for follower in self._followers if followers is None else followers:
             try:
                 if follower is not None:
@@ -455,7 +455,7 @@ class Session(StopRulePolicy):
             return None, str(error)
 
     def _untried(self, stage: str, tried: Collection[str], spent_usd: float) -> str | None:
-        """The first allowed model that has neither failed nor is beyond the cap, if there is no plan."""
+        """The first allowed model that has neither failed nor exceeds the cap, if there is no plan."""
         if self.objective.on_infeasible == "raise":
             return None
         allowed = next((known.models for known in self.template.stages if known.name == stage), None) or ()
@@ -463,7 +463,7 @@ class Session(StopRulePolicy):
         return next((model for model in allowed if model not in out and self._replanner.affords(model, spent_usd)), None)
 
     def _end_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
-        """The answer to an edge. Where the application chooses between stages, one plan weighs all ``arms`` that may come."""
+        """The answer to an edge. If the application chooses between stages, one plan weighs all ``arms`` that may come."""
         elapsed_s, spent_usd = self._used(prefix)
         # What the template tells needs no look into the trie; else the edge says what may come, or the trie does.
         certain = [stage.name for stage in self.template.certain_stages[len(prefix) :][:1]]
@@ -504,7 +504,7 @@ class Session(StopRulePolicy):
             self._replanner.exclude_failed(invocation)
 
     def _note_refusals(self, guard: SpendGuard, invocation: Invocation) -> None:
-        """Note in the trace which calls were not made, and plan without that model should the stage be run again."""
+        """Record refused calls in the trace, and plan without their model if the stage runs again."""
         prefix, model = invocation.prefix[:-1], invocation.prefix[-1]
         for line in guard.take_refusals():
             self._replanner.exclude_refused(prefix, model)
@@ -531,7 +531,7 @@ class Session(StopRulePolicy):
         return self._elapsed_s, self.spent_usd + self._inherited_usd
 
     def _inherit(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None] = ()) -> None:
-        """Count the invocations of the prefix that were not recorded here, each once."""
+        """Count invocations of the prefix that were not recorded here, each once."""
         for k in range(1, len(prefix) + 1):
             if prefix[:k] not in self._accounted:
                 recorded_usd = costs_usd[k - 1] if k <= len(costs_usd) else None

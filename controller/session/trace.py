@@ -8,7 +8,7 @@ from vinelm.controller.planning.decision import Decision
 
 
 class TraceStep(NamedTuple):
-    """One answer of a session: the question, the plan if one was made, the action, and why that differs from the plan.
+    """One answer of a session: the question, the plan if any, the action, and why that differs from the plan.
 
     ``kind`` is "begin" (the note says the kind of the request), "model" (``model`` runs after ``prefix``), "end" (``model`` is
     None where the request ends), "refused" (a call of ``model`` was not made: the request's cap did not allow it) or "failed"
@@ -41,7 +41,7 @@ class TraceStep(NamedTuple):
         return plain | ({"decision": self.decision.to_dict()} if self.decision else {})
 
     def explain(self) -> str:
-        """Return as text what was decided, and what each alternative offers and why it was not chosen."""
+        """Return text with the decisions, what each alternative offers, and why it was not chosen."""
         where = "/".join(self.prefix) or "start"
         head = f"[{where}] {self.stage or 'end'}: {self.model or 'end here'}"
         head += f" ({self.elapsed_s:.3g} s and ${self.spent_usd:.4g} used)" + (f" - {self.note}" if self.note else "")

@@ -1,4 +1,4 @@
-"""The rule by which reads are started ahead: what they may hide is worth more than what they may waste, within every cap."""
+"""The rule for prefetching reads: start one if the time it may hide is worth more than the expected waste, within every cap."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class ToolFigures:
 
     @property
     def mean_s(self) -> float:
-        """Mean seconds of a call; 1 where they are unknown."""
+        """Mean seconds of a call; 1 if unknown."""
         return math.fsum(self.seconds) / len(self.seconds) if self.seconds else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a request has left for reads that nobody has asked for.
+    """What a request has left for prefetches.
 
     Args:
         left_usd: what its cap leaves beside what is spent, what is reserved, and what the best plan left costs; None: no cap.

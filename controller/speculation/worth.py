@@ -16,14 +16,14 @@ BestValue = Callable[[Objective], float | None]
 
 
 class SecondWorth(NamedTuple):
-    """Dollars for one second, >= 0: infinite where only ``waste_usd`` limits, 0 where nothing is to be started; and why."""
+    """Dollars per second, >= 0, and why: infinite if only ``waste_usd`` limits, 0 if nothing should be started."""
 
     usd_per_s: float
     why: str
 
 
 def worth_of_second(objective: Objective, best: BestValue) -> SecondWorth:
-    """Return the objective's dual: what its best plan would gain if a request had a second more.
+    """Return the objective's dual: the gain of its best plan from one more second.
 
     Args:
         objective: of the request.

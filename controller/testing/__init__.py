@@ -1,4 +1,4 @@
-"""A contract suite for load monitors of one's own."""
+"""A contract suite for custom load monitors."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -31,7 +31,7 @@ class LoadMonitorContract:
         return 0.0 if delay is None else delay.extra_s
 
     def test_delays_are_finite_seconds_by_engine(self) -> None:
-        """Also with calls in flight and finished ones."""
+        """Check calls in flight and finished ones."""
         monitor = self.make()
         for _ in range(10):
             monitor.dispatched(self.engine)
@@ -73,7 +73,7 @@ class LoadMonitorContract:
         assert 0.0 <= self.extra_s(monitor) < math.inf
 
     def test_an_unknown_engine_is_accepted_and_changes_no_other(self) -> None:
-        """A catalog may name engines that nobody reports."""
+        """A catalog may name engines without reports."""
         monitor = self.make()
         before = self.extra_s(monitor)
         monitor.dispatched("elsewhere")
@@ -82,7 +82,7 @@ class LoadMonitorContract:
         assert self.extra_s(monitor) == before
 
     def test_delays_are_a_snapshot(self) -> None:
-        """A plan may read them while other requests go on."""
+        """A plan may read them while other requests continue."""
         monitor = self.make()
         snapshot = monitor.delays()
         copied = dict(snapshot)
@@ -93,7 +93,7 @@ class LoadMonitorContract:
         assert dict(snapshot) == copied
 
     def test_many_threads_share_a_monitor(self) -> None:
-        """No call is lost: after all of them the delay is what it was."""
+        """No call is lost: afterwards the delay is back at its initial value."""
         monitor = self.make()
         before = self.extra_s(monitor)
 

@@ -91,7 +91,7 @@ def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[n
 
 
 def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> FloatArray:
-    """Mean of the known entries of a node's siblings; its own column's mean if there are none."""
+    """Mean of the known entries of a node's siblings; its own column's mean without any."""
     parent = np.maximum(cells.trie.parent, 0)
     total = np.bincount(parent, mean * count, len(cells.trie))[parent] - mean * count
     others = np.bincount(parent, count, len(cells.trie))[parent] - count
@@ -99,7 +99,7 @@ def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> Flo
 
 
 def _power(cells: ObservationTable, column_mean: FloatArray) -> FloatArray:
-    """Power score of each model: its accuracy as the first model of a path, or the mean of its columns if it is never first."""
+    """Power score of each model: its accuracy at the start of a path, or the mean of its columns if it never starts one."""
     trie = cells.trie
     first = trie.levels[1]
     scores = np.array([column_mean[1:][trie.model[1:] == m].mean() for m in range(len(trie.models))])

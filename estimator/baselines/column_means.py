@@ -61,7 +61,7 @@ class Entries:
 
 
 def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
-    """Fill in, in place, that a request which took one arm has no right answer on the others."""
+    """Fill in, in place, that a request has no right answer on the branches that it did not take."""
     trie, arms = cells.trie, arms_of(cells.trie)
     if not arms.is_choice.any():
         return
@@ -81,7 +81,7 @@ def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
 
 
 def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatArray) -> AnnotatedTrie:
-    """The trie with other rates of success, within what its stops allow, and arms that agree with them."""
+    """The trie with other success rates, within what its stops allow, and branches that agree with them."""
     goes_on = 1.0 - plain.stop
     right_if_on = np.clip((success - plain.stop_success) / np.maximum(goes_on, 1e-9), 0.0, 1.0)
     right_if_stop = plain.stop_success / np.maximum(plain.stop, 1e-9)

@@ -1,4 +1,4 @@
-"""E-processes: bets against a hypothesis whose expected wealth never grows while it holds, and two groups compared by them.
+"""E-processes: bets against a hypothesis, whose expected wealth never grows while it holds; and comparisons of two groups.
 
 If a hypothesis holds, the wealth of an e-process, which begins at 1, ever reaches 1/alpha with probability alpha at most
 (Ville's inequality), whenever and however often one looks. See Ramdas, Grünwald, Vovk and Shafer, *Game-theoretic statistics
@@ -80,7 +80,7 @@ _STAKES_DOWN = np.array((0.1, 0.25, 0.5, 1.0, 2.0))
 
 
 class Bets(Protocol):
-    """Bets on one value each: for a value, the log of what each bet multiplies its wealth by.
+    """Bets on one value each: the logarithm of the factor of each bet's wealth.
 
     The parameters of all bets may be arrays: as many independent hypotheses, one for each value.
     """
@@ -121,7 +121,7 @@ class ShareBelow:
 
 @dataclass(frozen=True)
 class MeanAbove:
-    """Bets against "the mean is at most ``most``", for values >= 0. Nothing else is assumed of them.
+    """Bets against "the mean is at most ``most``", for values >= 0, without other assumptions.
 
     A stake s multiplies wealth by 1 + s·(x/most − 1), whose mean is at most 1 and which is never negative.
     """
@@ -153,7 +153,7 @@ class MeanBelow:
 
 @dataclass
 class EProcess:
-    """The wealth of a mixture of bets: half begins at the first value, half is spread over all later ones.
+    """The wealth of a mixture of bets: half starts at the first value, half is spread over later starts.
 
     What begins at value j >= 2 weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. A change after n values therefore has
     to win only about log(n) + 2 log(log(n)) more than one at the start. One object may hold many independent processes over the
@@ -174,7 +174,7 @@ class EProcess:
     _low_at: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def add(self, value: FloatArray | float, counts: BoolArray | bool = True) -> FloatArray:
-        """Add one value (of each process that it ``counts`` in; the others bet nothing) and return the log of the wealth."""
+        """Add one value (to each process that it ``counts`` in; the others do not bet) and return the log of the wealth."""
         factors = self.bets.log_factors(np.asarray(value, np.float64))
         if counts is not True:
             factors = np.where(np.asarray(counts)[..., None], factors, 0.0)
@@ -199,5 +199,5 @@ class EProcess:
 
     @property
     def before_change(self) -> int:
-        """The number of values before the change, as the bet that has gained most since its low dates it. Of one process."""
+        """The number of values before the change, as dated by the bet with the largest gain since its low. For one process."""
         return int(self._low_at[int((self._start - self._low).argmax())]) if self.count else 0

@@ -84,7 +84,7 @@ def hypotheses_of(
 
 
 def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
-    """Return the share of each signal after a first invocation, where the trie knows them; else nothing."""
+    """Return the share of each signal after a first invocation, if the trie knows them; else nothing."""
     signals, trie = annotated.signals, annotated.trie
     if signals is None or signals.outcomes is None or int(trie.depth[node]) != 1:
         return {}
@@ -103,7 +103,7 @@ def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
 
 
 def stop_of(row: Observation) -> float | None:
-    """True if the request went no further, by the workflow's own check or a failure; None if not known."""
+    """True if the request went no further, by the workflow's own check or a failure; None if unknown."""
     if row.failure is not None:
         return 1.0
     return None if row.stopped is None else float(row.stopped)
@@ -120,7 +120,7 @@ def dollars_of(row: Observation) -> float:
 
 
 def seconds_of(row: Observation) -> float | None:
-    """Seconds of the invocation and the tools after it; None where they are not known."""
+    """Seconds of the invocation and the tools after it; None if unknown."""
     return row.latency_s + row.tool_latency_s if row.is_timed else None
 
 

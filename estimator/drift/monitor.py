@@ -1,4 +1,4 @@
-"""Test row by row whether what is served is still what a trie says (VineLM paper §4.5)."""
+"""Tests row by row whether what is served still matches a trie (VineLM paper §4.5)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _Node:
 
 
 class DriftMonitor:
-    """Compares rows with the annotations of their nodes, in the order in which they were served.
+    """Compares rows with their nodes' annotations, in the order in which they were served.
 
     If nothing has moved since the profile, the chance that the monitor *ever* names anything is at most ``alpha``, however
     long it runs. Annotations count as known up to their own standard error; that half of ``alpha`` rests on the normal
@@ -92,7 +92,7 @@ class DriftMonitor:
         self._known: OrderedDict[tuple[str, tuple[str, ...]], int] = OrderedDict()
 
     def add(self, row: Observation) -> list[Moved]:
-        """Compare one row and return what it shows to have moved, each quantity of a node once.
+        """Compare one row and return which quantities it shows to have moved, each once.
 
         Rows of paths that the trie lacks and rows below a passed check are counted and not compared.
         """
@@ -136,7 +136,7 @@ class DriftMonitor:
         return state
 
     def _bet(self, test: _Test, row: Observation, node: int, at: int) -> None:
-        """Bet on one row, and note if the quantity is thereby shown to have moved."""
+        """Bet on one row, and record whether the quantity has moved."""
         hypothesis = test.hypothesis
         if hypothesis.quantity == "seconds" and row.in_flight and not self.config.loaded_seconds:
             return
@@ -156,7 +156,7 @@ class DriftMonitor:
         test.latest.clear()
 
     def find(self, row: Observation) -> int | None:
-        """Return the node of a row; None if the trie lacks it. Rows of a request are to be asked for in order."""
+        """Return the node of a row; None if the trie lacks it. A request's rows must come in order."""
         trie = self.annotated.trie
         parent = 0 if row.depth == 1 else self._known.get((row.request_id, row.prefix[:-1]))
         try:

@@ -1,4 +1,4 @@
-"""Fold served rows into a trie: stops, dollars and seconds as they are now. Accuracies follow the stops; no answer is known."""
+"""Folds served rows into a trie: current stops, dollars and seconds. Accuracies follow the stops, since answers are unknown."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class _Seen:
         self.is_plain = annotated.signals is None
 
     def kinds(self) -> dict[str, float]:
-        """The weight of each kind of request, by the first rows; none where the trie has no kinds."""
+        """The weight of each request type, by the first rows; empty without types."""
         template, trie = self.annotated.template, self.annotated.trie
         counts: dict[str, float] = defaultdict(float)
         if template.kinds:
@@ -157,7 +157,7 @@ def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
 
 
 def _of_signals(before: AnnotatedTrie, after: AnnotatedTrie, seen: _Seen) -> AnnotatedTrie:
-    """The trie of what requests show: its seconds change by engine, its dollars by model."""
+    """The trie of signals: its seconds change by engine, its dollars by model."""
     assert before.signals is not None
     signals = before.signals
     names = signals.trie.model.astype(np.int64)

@@ -99,7 +99,7 @@ class JudgeAgreement:
         return self.sensitivity.share + self.specificity.share - 1.0
 
     def require(self) -> None:
-        """Raise :class:`ConfigError` unless the labels show that the judge tells right from wrong answers."""
+        """Raise :class:`ConfigError` unless the labels show that the judge can tell right from wrong answers."""
         error = math.sqrt(self.sensitivity.variance + self.specificity.variance)
         if self.informedness - Z95 * error > 0.0:
             return
@@ -112,7 +112,7 @@ class JudgeAgreement:
         )
 
     def corrected(self, verdicts: Any, judged: Any = 1.0) -> FloatArray:
-        """Return the share of right answers, in [0, 1], where the judge calls this share correct.
+        """Return the share of right answers, in [0, 1], given the share that the judge calls correct.
 
         Args:
             verdicts: Shares of answers that the judge calls correct, of any shape.
@@ -122,7 +122,7 @@ class JudgeAgreement:
         return np.clip(share, 0.0, 1.0)
 
     def variance_at(self, accuracy: Any, judged: Any = 1.0) -> FloatArray:
-        """Return the variance of :meth:`corrected` that comes from the judge's own rates, by the delta method."""
+        """Return the part of :meth:`corrected`'s variance that comes from the judge's own rates, by the delta method."""
         accuracy = np.asarray(accuracy, np.float64)
         by_sensitivity = accuracy**2 * self.sensitivity.variance
         by_specificity = (np.asarray(judged) - accuracy) ** 2 * self.specificity.variance

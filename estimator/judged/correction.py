@@ -1,4 +1,4 @@
-"""Turns an estimate from a judge's verdicts into one of right answers, with the judge's error in its intervals."""
+"""Turns an estimate from a judge's verdicts into one of right answers, including the judge's error in its intervals."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
 def _rates(
     success: FloatArray, stop: FloatArray, stop_success: FloatArray, failed: FloatArray, agreement: JudgeAgreement
 ) -> tuple[FloatArray, FloatArray]:
-    """P(right) and P(ends here and right), each at most what it is a part of."""
+    """P(right) and P(ends here and right), each capped by the event that contains it."""
     right = np.minimum(agreement.corrected(success, 1.0 - failed), 1.0 - np.minimum(failed, 1.0))
     ended = agreement.corrected(stop_success, np.maximum(stop - failed, 0.0))
     low = np.maximum(right - (1.0 - stop), 0.0)
@@ -86,7 +86,7 @@ def _difficulty(rates: DifficultyRates | None, failed: FloatArray, agreement: Ju
 
 
 def _signals(annotated: AnnotatedTrie, agreement: JudgeAgreement) -> AnnotatedTrie:
-    """The trie of what requests show. Where there is no answer the judge calls none correct, and none is right."""
+    """The trie of signals. Without an answer the judge calls none correct, and none is right."""
     outcomes = annotated.outcomes
     assert outcomes is not None
     right = _part(outcomes.right, outcomes.chance, agreement)

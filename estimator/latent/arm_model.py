@@ -1,4 +1,5 @@
-"""The arm that a request takes: stick-breaking logistic regressions, one row for each (node, arm but the last, right or wrong).
+"""Which branch a request takes: stick-breaking logistic regressions, one row for each (node, branch but the last, right or
+wrong).
 
 With arms 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes what is left. A row's logit
 is a sum of effects of the decision (the stage that decided, and the arm in question), its model, and what came before:
@@ -38,7 +39,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ArmQuestions:
-    """The rows of the regression: every (node, arm but the last, wrong or right).
+    """The rows of the regression: every (node, branch but the last, wrong or right).
 
     Rows of a node are side by side, ordered by arm; those of an answerable node come in pairs (wrong, right). At other nodes no
     answer is right yet, and there is one row for each arm.
@@ -70,15 +71,16 @@ class ArmQuestions:
 
     @property
     def most_arms(self) -> int:
-        """The largest number of arms of a node."""
+        """The largest number of branches of a node."""
         return int(self.arms.count.max(initial=0))
 
     def row(self, node: Ints, order: int, right: int) -> Ints:
-        """Return the row of each node's question; both rows of a node that is not answerable are the one for wrong."""
+        """Return the row of each node's question; nodes that are not answerable use the row for wrong twice."""
         return self.start[node] + order * self.pairs[node] + np.minimum(right, self.pairs[node] - 1)
 
     def shares(self, probability: FloatArray, nodes: Ints, base: Ints | None = None) -> FloatArray:
-        """Return P(arm | the request goes on, wrong or right), shape (nodes, most arms, 2, points); 0 beyond a node's arms.
+        """Return P(branch | the request continues, wrong or right), shape (nodes, most arms, 2, points); 0 beyond a node's
+        branches.
 
         Args:
             probability: P(yes) of the rows, shape (rows, points).
@@ -135,7 +137,7 @@ def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
 
 @dataclass(frozen=True, eq=False)
 class ArmModel:
-    """The regression of the arms and the decisions that it is fitted to.
+    """The regression of the branches and the decisions that it is fitted to.
 
     Args:
         request: request of each observed decision, shape (decisions,).
@@ -186,7 +188,7 @@ class ArmModel:
         return base
 
     def log_likelihood(self) -> FloatArray:
-        """Return log P(the arm that was taken) of each decision if the answer was wrong and right: (decisions, 2, points)."""
+        """Return log P(the branch taken) of each decision if the answer was wrong and right: (decisions, 2, points)."""
         shares = self.questions.shares(self.regression.probabilities(self._features), self.nodes, self._base)
         return np.asarray(np.log(np.maximum(shares[self.place, self.order], 1e-12)))
 
@@ -215,7 +217,7 @@ class ArmModel:
             self.regression.update_variances()
 
     def shares(self) -> ChoiceProbabilities:
-        """Return P(arm | goes on) of every arm of the trie."""
+        """Return P(branch | continues) of every branch of the trie."""
         arms = self.questions.arms
         nodes = np.flatnonzero(arms.is_choice)
         found = np.ones((len(arms), 2, len(self.regression.grid)))
@@ -228,7 +230,9 @@ class ArmModel:
 
 @dataclass(frozen=True, eq=False)
 class ChoiceProbabilities:
-    """P(arm | its node is reached and the request goes on) if the answer there is wrong and right, shape (arms, points)."""
+    """P(branch | its node is reached and the request continues) if the answer there is wrong and right, shape (arms,
+    points).
+    """
 
     if_wrong: FloatArray
     if_right: FloatArray

@@ -42,12 +42,12 @@ class OutcomeProbabilities:
 
     @property
     def on_right(self) -> FloatArray:
-        """P(the request goes on with a right answer), shape (n + 1, points)."""
+        """P(the request continues with a right answer), shape (n + 1, points)."""
         return self.right * (1.0 - self.stop_if_right)
 
     @property
     def on_wrong(self) -> FloatArray:
-        """P(the request goes on with a wrong answer), shape (n + 1, points)."""
+        """P(the request continues with a wrong answer), shape (n + 1, points)."""
         return (1.0 - self.right) * (1.0 - self.stop_if_wrong)
 
 
@@ -72,7 +72,7 @@ class LatentFit:
     arms: ArmModel | None = None
 
     def shares(self, arms: Arms) -> ChoiceProbabilities:
-        """Return P(arm | goes on) of every arm of the trie: 1 where every node has one."""
+        """Return P(branch | continues) of every branch of the trie: 1 if every node has a single one."""
         if self.arms is not None:
             return self.arms.shares()
         certain = np.ones((len(arms), len(self.grid)))
@@ -103,7 +103,7 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
 
 
 class _ExpectationMaximization:
-    """The observations, summed per node, and the three regressions; cells of one node differ in the request only."""
+    """The observations, summed per node, and the three regressions; cells of one node differ only in their request."""
 
     def __init__(self, cells: ObservationTable, grid: FloatArray) -> None:
         self.cells = cells
@@ -193,7 +193,7 @@ class _ExpectationMaximization:
             self.arms.step(posterior, belief, with_variances=with_variances)
 
     def _add_arms(self, arms: ArmModel, if_right: FloatArray, if_wrong: FloatArray) -> FloatArray:
-        """Add the arm that each cell took to its log likelihoods; return that of each request's first stage."""
+        """Add the branch taken by each cell to its log likelihoods; return that of each request's first stage."""
         log = arms.log_likelihood()
         is_first = arms.cell < 0
         cell = arms.cell[~is_first]
@@ -209,7 +209,7 @@ class _ExpectationMaximization:
 
 
 def _log_stop(probability: FloatArray) -> FloatArray:
-    """Log P(goes on) and log P(stops), shape (2, rows, points)."""
+    """Log P(continues) and log P(stops), shape (2, rows, points)."""
     return np.stack([_log(1.0 - probability), _log(probability)])
 
 

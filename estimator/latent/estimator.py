@@ -84,7 +84,7 @@ def _predicted(cells: ObservationTable, fit: LatentFit) -> PredictedRates | Merg
 
 
 def _sizes_by_outcome(cells: ObservationTable, fit: LatentFit, predicted: PredictedRates | MergedRates) -> SizesByOutcome:
-    """Size by difficulty; where the difficulty is left out, by stops."""
+    """Size by difficulty, or by stops if there is no difficulty."""
     if isinstance(predicted, MergedRates):
         return SizesByDifficulty(fit.posterior, fit.grid, predicted.mix)
     unseen = predicted.unseen.sum(axis=1)

@@ -83,7 +83,7 @@ class FeatureMatrix:
 
     @classmethod
     def of(cls, trie: Trie, kinds: StageKinds | None = None) -> FeatureMatrix:
-        """Build the features of every node of ``trie``; ``kinds`` are those that its stages stand for, if any."""
+        """Build the features of every node of ``trie``; ``kinds`` are the request types of its stages, if any."""
         n_models, n_stages, size = len(trie.models), len(trie.stages), len(trie)
         nodes = np.arange(1, size)
         model, stage = trie.model[1:].astype(np.int64), trie.stage[1:].astype(np.int64)
@@ -141,7 +141,7 @@ class Part:
 
 
 def _arm_parts(trie: Trie) -> list[Part]:
-    """Groups of effects of the arms that led to a node."""
+    """Groups of effects of the branches that led to a node."""
     stage, model = trie.stage.astype(np.int64), trie.model.astype(np.int64)
     nodes = certain_nodes(trie)
     up = trie.parent[nodes].astype(np.int64)
@@ -154,7 +154,7 @@ def _arm_parts(trie: Trie) -> list[Part]:
 
 
 def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[Any] | None = None) -> Part:
-    """Return a group with one column for each combination of labels (>= -1) that occurs."""
+    """Return a group with one column for each occurring combination of labels (>= -1)."""
     code = np.zeros(len(rows), np.int64)
     for label in labels:
         code = code * (int(label.max(initial=0)) + 2) + label + 1
@@ -163,7 +163,7 @@ def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[A
 
 
 def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
-    """Return one CSR matrix of all groups side by side, and each column's group. Columns that no node uses remain, all zero."""
+    """Return one CSR matrix of all groups, and each column's group. Columns unused by any node remain, all zero."""
     starts = np.cumsum([0, *(part.width for part in parts)])
     rows = np.concatenate([part.nodes for part in parts])
     columns = np.concatenate([part.column + start for part, start in zip(parts, starts, strict=False)])
@@ -176,7 +176,7 @@ def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
 
 
 def just_before(trie: Trie, label: Ints) -> Ints:
-    """Return the label of the invocation just before each node's, shape (n + 1,); -1 if there is none or histories differ."""
+    """Return the label of the invocation just before each node's, shape (n + 1,); -1 without one or if histories differ."""
     order = np.argsort(trie.target, kind="stable")
     starts = np.flatnonzero(np.diff(trie.target[order], prepend=0))  # every node but the root has an edge into it
     of_edge = label[trie.source[order]]
@@ -203,7 +203,7 @@ def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, 
 
 
 def certain_nodes(trie: Trie) -> Ints:
-    """Return the nodes but the root whose stage and model before are known, at depth 1 that there are none."""
+    """Return the non-root nodes whose previous stage and model are known (or known not to exist, at depth 1)."""
     choice = np.where(trie.model >= 0, _choice(trie), len(trie.stages) * len(trie.models))
     return np.flatnonzero(just_before(trie, choice) >= 0)
 
@@ -223,7 +223,7 @@ def _choice(trie: Trie) -> Ints:
 
 
 def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
-    """Return (node, decision, arm): for each node those before it, itself not included, where one of several arms was taken.
+    """Return (node, decision, branch): for each node the earlier decisions at which one of several branches was taken.
 
     ``decision`` is the node that was left, ``arm`` the one that was entered. Of merged histories the last decision alone is
     known, where all came from one stage and model.

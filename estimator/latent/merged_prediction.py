@@ -44,7 +44,7 @@ class MergedRates:
     mix: FloatArray
 
     def errors(self, cost_usd: MeanEstimate, latency_s: MeanEstimate) -> StandardErrors:
-        """Return the standard errors of one invocation at each node, which has all three parts of the error of an amount."""
+        """Return the standard errors of one invocation at each node, which have all three parts of an amount's error."""
         cost_se, latency_se = (
             np.asarray(np.sqrt(amount.mean_var + amount.along**2 + amount.mean**2 * amount.shared))
             for amount in (cost_usd, latency_s)
@@ -92,7 +92,7 @@ def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
 
 
 def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
-    """P(arm) and P(arm and right) given that its source is reached, by difficulty; shape (arms, points)."""
+    """P(branch) and P(branch and right) given that its source is reached, by difficulty; shape (arms, points)."""
     shares, source = fit.shares(arms), arms.source
     on_right, on_wrong = probabilities.on_right, probabilities.on_wrong
     on_right[0], on_wrong[0] = 0.0, 1.0  # the root is no invocation: nothing was fitted there, and no request ends there
@@ -131,7 +131,7 @@ def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatAr
 
 
 def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbabilities:
-    """The fitted probabilities, each node's logits moved by what its rows show beyond the features."""
+    """The fitted probabilities, with each node's logits adjusted by its own rows beyond the features."""
     fitted = fit.probabilities
     weight, stop = fit.posterior[cells.request], cells.stop[:, None]
     right, wrong = weight * fit.belief, weight * (1.0 - fit.belief)

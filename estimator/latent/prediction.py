@@ -1,4 +1,4 @@
-"""Predict unobserved outcomes and arms: rates of every node over *all* requests, using what was observed as it is."""
+"""Predicts unobserved outcomes and branches: rates of every node over *all* requests, using observations as they are."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PredictedRates:
 
 
 def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
-    """Propagate every request down every path and every arm.
+    """Propagate every request down every path and every branch.
 
     A cell is executed only after its ancestors, so a request observed at a node certainly reaches it and counts with its full
     posterior. One that goes on counts with the arm that it took, and with the predicted arms where the arm is not known. The
@@ -122,7 +122,7 @@ def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen:
 def _seen_arms(
     cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ChoiceProbabilities
 ) -> tuple[FloatArray, FloatArray]:
-    """Observed requests that took each arm, and those of them with a right answer; shape (arms, points) each."""
+    """Observed requests that took each branch, and those with a right answer; shape (arms, points) each."""
     goes_on = ~cells.stop & (arms.count[cells.node] > 0)
     weight, belief = fit.posterior[cells.request], fit.belief * np.ones(len(fit.grid))
     known = np.flatnonzero(goes_on & (cells.arm >= 0))

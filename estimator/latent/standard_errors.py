@@ -1,4 +1,4 @@
-"""Standard errors of the path metrics: the delta method along every path and its arms, times a calibrated factor.
+"""Standard errors of the path metrics: the delta method along every path and its branches, times a calibrated factor.
 
 The accuracy of a path is here the probability of ending on it, or before it on a shared part, with a correct answer; plans add
 up the masses of the paths where they end (docs/estimators.md#arms). With L the derivative of log P(arm) by a logit of the node
@@ -105,7 +105,7 @@ def standard_errors(
 
 @dataclass(frozen=True, eq=False)
 class MovedRates:
-    """A regression and what its logits move; arrays have shape (n + 1,).
+    """A regression, and how its logits change rates; arrays have shape (n + 1,).
 
     ``step``: the derivative of log P(arm into the node) by the logit at the parent, or, for the regression of the arms, by its
     coefficients (effects and slopes, one row per arm). ``through`` and ``own``: derivatives of the mass of correct answers that
@@ -120,7 +120,7 @@ class MovedRates:
 
 
 def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTrie) -> Iterator[MovedRates]:
-    """Yield the regressions of the fit: right, stop if right, stop if wrong, and arms where there is a choice."""
+    """Yield the regressions of the fit: right, stop if right, stop if wrong, and branches if there is a choice."""
     reach, found = annotated.reach, fit.probabilities
     nothing = np.zeros(len(reach))
     ended = annotated.trie.accumulate(reach * annotated.stop_success)
@@ -138,7 +138,7 @@ def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTri
 
 
 def _steps(fit: LatentFit, predicted: PredictedRates) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Derivatives of log P(arm into each node) by the logits of right, stop if right and stop if wrong at its parent."""
+    """Derivatives of log P(branch into each node) by the logits of right, stop if right and stop if wrong at its parent."""
     up = predicted.arms.source
     share = predicted.unseen[up] / np.maximum(predicted.reaching[up], TINY)[:, None]
     found = fit.probabilities
@@ -156,7 +156,7 @@ def _steps(fit: LatentFit, predicted: PredictedRates) -> tuple[FloatArray, Float
 
 
 def _choice_steps(model: ArmModel, predicted: PredictedRates) -> tuple[Matrix, Matrix]:
-    """Derivatives of log P(arm) by the effects and the slopes of the regression of the arms; one row per arm each."""
+    """Derivatives of log P(branch) by the effects and slopes of the branches' regression; one row per branch each."""
     arms, asks, shares = predicted.arms, model.questions, predicted.shares
     probability = model.regression.probabilities()
     chosen = np.flatnonzero(arms.is_choice[arms.source])
@@ -183,7 +183,7 @@ def _choice_steps(model: ArmModel, predicted: PredictedRates) -> tuple[Matrix, M
 
 
 class Gradients(NamedTuple):
-    """What a question's coefficients, times a root of their covariance, change at the nodes of a subtree of the root.
+    """The effect of a question's coefficients, times a root of their covariance, on the nodes of a subtree of the root.
 
     ``up``: the parent of each node. Shape (nodes, coefficients) each, 0 for none: ``arm``, the change of log P(arm into the
     node); ``passed``, that of the mass of correct answers that end at the parent; ``own``, of those that end at the node.
@@ -201,7 +201,7 @@ class Gradients(NamedTuple):
         return self.own + self.of_later(accuracy, ended, self.passed)
 
     def of_later(self, metric: FloatArray, before: FloatArray, passed: FloatArray | float = 0.0) -> FloatArray:
-        """The gradient of a path metric by the arms of its path: each step moves what comes after it.
+        """The gradient of a path metric by the branches of its path: each step shifts what follows it.
 
         Args:
             metric: the metric of the nodes.
@@ -254,7 +254,7 @@ def _squares(gradient: FloatArray) -> FloatArray:
 
 
 def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
-    """Variance of each arm by the sample of requests that reach its node."""
+    """Variance of each branch from the sample of requests that reach its node."""
     up = np.maximum(trie.parent, 0)
     reaching = np.maximum(predicted.reaching[up], 1.0)
     shrunk = (predicted.arm_rates.arm * reaching + 1.0) / (reaching + 2.0)
@@ -263,7 +263,9 @@ def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
 
 
 def _unknown(cells: ObservationTable, predicted: PredictedRates) -> FloatArray:
-    """Share of the requests whose outcome on each path was not observed: at its end, by an earlier stop, or by another arm."""
+    """Share of the requests whose outcome on each path was not observed: at its end, at an earlier stop, or on another
+    branch.
+    """
     trie, arms, size = cells.trie, predicted.arms, len(cells.trie)
     stops = np.bincount(cells.node[cells.stop], minlength=size).astype(np.float64)
     known = np.flatnonzero(cells.arm >= 0)

@@ -1,1 +1,1 @@
-"""Which reads an application will ask for next, and with which arguments: mined from recorded sessions, purely."""
+"""Predicts an application's next reads and their arguments, mined from recorded sessions. Pure."""

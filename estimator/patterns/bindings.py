@@ -1,4 +1,4 @@
-"""Where the arguments of a call come from: a path in an earlier call, the user's words, or a constant."""
+"""Sources of a call's arguments: a path in an earlier call, the user's words, or a constant."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Binding:
 
     @property
     def reads(self) -> str:
-        """What it reads: a tool's calls, a name, the user's words, or nothing."""
+        """The source that it reads: a tool's calls, a name, the user's words, or nothing."""
         return f"call {self.tool}" if self.kind == "call" else f"named {self.path[0]}" if self.kind == "named" else self.kind
 
 
@@ -54,14 +54,14 @@ Bindings = tuple[tuple[str, Binding], ...]
 
 
 class Filled(NamedTuple):
-    """Arguments that bindings yield, and the place in the history of the newest event that they come from (-1: of none)."""
+    """Arguments from bindings, and the history index of their newest source event (-1: none)."""
 
     arguments: dict[str, Any]
     source: int
 
 
 class Sources:
-    """What has been seen of one session, as bindings read it."""
+    """The events of one session, as bindings read them."""
 
     def __init__(self) -> None:
         self.calls: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
@@ -96,7 +96,7 @@ class Sources:
             self.tokens.setdefault(token.shape, []).append(Token(token.text, token.shape, place))
 
     def words_of(self, wanted: tuple[tuple[str, Binding], ...]) -> list[Filled]:
-        """What :func:`_of_words` yields; found again only after another message of the user."""
+        """Cached result of :func:`_of_words`, until the next user message."""
         messages, known = len(self.event_of_message), self._words.get(wanted)
         if known is None or known[0] != messages:
             known = self._words[wanted] = (messages, list(_of_words(wanted, self)))
@@ -144,7 +144,7 @@ def _of_calls(calls: Sequence[tuple[int, Mapping[str, Any]]], paths: dict[str, P
 
 
 def _rows(node: Any, paths: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
-    """Yield the values at ``paths``; paths that share a wildcard have the same item there."""
+    """Yield the values at ``paths``; paths that share a wildcard use the same item."""
     ended = {name: node for name, path in paths.items() if not path}
     if ended and isinstance(node, (dict, list)):
         return
@@ -175,7 +175,7 @@ def _step(node: Any, step: str | int, paths: dict[str, Path]) -> Iterator[dict[s
 
 
 def _of_words(wanted: Sequence[tuple[str, Binding]], sources: Sources) -> Iterator[Filled]:
-    """Yield tokens of the wanted shapes: those of the newest message first, and those that stand near each other."""
+    """Yield tokens of the wanted shapes: the newest message's first, and adjacent ones together."""
     lists = [sources.tokens.get(one.shape, []) for _, one in wanted]
     if not all(lists):
         return
@@ -200,7 +200,7 @@ def _of_words(wanted: Sequence[tuple[str, Binding]], sources: Sources) -> Iterat
 
 
 def as_type(text: str, kind: str) -> str | int | float | None:
-    """Return a token as "text", "int" or "float"; None if it is no such number."""
+    """Return a token as "text", "int" or "float"; None if it is not such a number."""
     if kind == "text":
         return text
     try:

@@ -77,7 +77,7 @@ class Patterns:
                 raise ConfigError(f"patterns: tool {tool!r} was recorded with other arguments ({what}): mine them anew")
 
     def candidates(self, history: History) -> list[ToolCandidate]:
-        """Return the reads that may be asked for before the next write, the likeliest first.
+        """Return the reads that may be asked for before the next write, most likely first.
 
         Args:
             history: the user's messages and the ended calls, with arguments and results, in order.
@@ -85,11 +85,11 @@ class Patterns:
         return self.for_run().candidates(history)
 
     def for_run(self) -> PatternsInRun:
-        """Return what guesses the calls of one run, and reads only what has come since it was asked last."""
+        """Return a predictor for one run, which only reads new events each time."""
         return PatternsInRun(self)
 
     def candidates_of(self, seen: SessionState) -> list[ToolCandidate]:
-        """Return the candidates for a state that is kept up to date with :meth:`SessionState.add`."""
+        """Return the candidates for a state that is updated with :meth:`SessionState.add`."""
         if not self.coefficients:
             return []
         found = []
@@ -117,7 +117,7 @@ class PatternsInRun:
         self._patterns, self._known, self._seen = patterns, list[str | ToolEvent](), SessionState(patterns.reads)
 
     def candidates(self, history: History) -> list[ToolCandidate]:
-        """Return what :meth:`Patterns.candidates` does; only events that were not there before are taken in."""
+        """As :meth:`Patterns.candidates`; only new events are processed."""
         if not begins_with(history, self._known):
             self._known, self._seen = [], SessionState(self._patterns.reads)
         for event in history[len(self._known) :]:
@@ -127,7 +127,7 @@ class PatternsInRun:
 
 
 def schema_digest(schema: Mapping[str, Any]) -> str:
-    """Return the digest of a JSON schema of arguments; descriptions and titles do not count."""
+    """Return the digest of a JSON schema of arguments, ignoring descriptions and titles."""
 
     def plain(node: Any) -> Any:
         if isinstance(node, Mapping):
@@ -211,7 +211,7 @@ def _count(
     reads: frozenset[str],
     support: Mapping[tuple[str, Bindings], set[Hashable]],
 ) -> tuple[list[tuple[str, Bindings]], dict[Key, list[int]], dict[Hashable, dict[Key, list[int]]]]:
-    """Return the sets that ever make a call likely, their counts, and the part of each group in these."""
+    """Return the sets that ever make a call likely, their counts, and each group's part in these."""
     found = list(support)
     counts: dict[Hashable, dict[Key, list[int]]] = defaultdict(dict)
     total: dict[Key, list[int]] = {}
@@ -234,7 +234,7 @@ def _count(
 def _moments(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str], sets: Sequence[tuple[str, Bindings]]
 ) -> Iterator[Moment]:
-    """Yield every possible call after every event. ``seen`` is true until the next one is asked for."""
+    """Yield every possible call after every event. ``seen`` is true until the next call."""
     ready = with_sources(sets)
     for session, group in zip(sessions, groups, strict=True):
         seen = SessionState(reads)
@@ -246,7 +246,7 @@ def _moments(
 
 
 def read_before_the_next_write(events: History, reads: frozenset[str]) -> set[str]:
-    """Return the keys of the reads that come before a tool that writes."""
+    """Return the keys of the reads before the next write."""
     coming: set[str] = set()
     for event in events:
         if isinstance(event, ToolEvent):

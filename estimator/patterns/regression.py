@@ -1,4 +1,4 @@
-"""The probability that a possible call is asked for before the next write: counts that back off, then a logistic regression."""
+"""The probability that a possible call is asked for before the next write: backed-off counts, then a logistic regression."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ FEATURES = tuple(_NAMES.split())
 
 
 def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
-    """Return the keys whose counts speak of ``one``, the shortest suffix first."""
+    """Return the keys whose counts inform about ``one``, shortest suffix first."""
     rank, count = min(one.rank, 3), min(one.of, 4)
     return [(one.at, rank, count, is_again, suffix) for suffix in seen.suffixes]
 
 
 def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
-    """Return the probability at each suffix length: each is drawn towards that of the shorter one."""
+    """Return the probability at each suffix length, shrunk towards the shorter suffix's."""
     values, p = [], PRIOR
     for key in keys:
         hits, trials = lookup(key) or NEVER
@@ -110,7 +110,7 @@ def fit(features: NDArray[np.float64], hits: NDArray[np.float64]) -> list[float]
 
 
 def fit_calibrated(features: NDArray[np.float64], hits: NDArray[np.float64], groups: Sequence[Hashable]) -> list[float]:
-    """Return coefficients whose scores are stretched to what they say of groups that they were not fitted on.
+    """Return coefficients calibrated on groups that they were not fitted on.
 
     Args:
         features: see :func:`fit`.

@@ -1,4 +1,4 @@
-"""What speculation would have done to recorded sessions: reads that are ready when asked for, seconds and dollars."""
+"""Replays speculation on recorded sessions: reads that are ready when asked for, seconds and dollars."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Replayed:
 
     @property
     def nothing_to_gain(self) -> str | None:
-        """Why speculation is not worth it here; None where it may be, or where no times were recorded."""
+        """Why speculation is not worth it here; None if it may be, or no times were recorded."""
         if not self.total_s or self.hideable_s >= LEAST_GAIN * self.total_s:
             return None
         share = self.read_s / self.tool_s if self.tool_s else 0.0
@@ -87,7 +87,7 @@ Predictions = Sequence[Sequence[ToolCandidate]]
 
 
 def predictions(patterns: Patterns, session: History) -> list[list[ToolCandidate]]:
-    """Return what ``patterns`` say after each event of a recorded session."""
+    """Return the predictions of ``patterns`` after each event of a recorded session."""
     seen, found = SessionState(patterns.reads), []
     for event in session:
         seen.add(event)
@@ -178,7 +178,7 @@ def hold_out(
     folds: int = 3,
     cost_usd: float = 0.0,
 ) -> Replayed:
-    """Replay each session with patterns of the other folds; the sessions of a group are in one fold.
+    """Replay each session with patterns of the other folds; sessions of a group share a fold.
 
     Args:
         sessions: see :func:`vinelm.estimator.patterns.patterns.mine`.
@@ -199,7 +199,7 @@ def hold_out(
 
 
 def folds_of(groups: Sequence[Hashable], folds: int = 3) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the numbers of the sessions outside and inside each fold; those of a group are in one."""
+    """Yield the numbers of the sessions outside and inside each fold; sessions of a group share a fold."""
     fold = {group: at % folds for at, group in enumerate(sorted(set(groups), key=str))}
     for one in range(folds):
         inside = [at for at, group in enumerate(groups) if fold[group] == one]

@@ -1,4 +1,4 @@
-"""What one session has shown so far, and the calls that bindings yield from it."""
+"""The history of one session, and the calls that bindings yield from it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WithSources = tuple[str, Bindings, tuple[str, ...]]
 
 
 def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...]:
-    """Return the sets, with what their bindings read."""
+    """Return the sets with their bindings' sources."""
     return tuple((tool, of, tuple({one.reads: None for _, one in of if one.kind != "constant"})) for tool, of in sets)
 
 
@@ -50,7 +50,7 @@ class Yielded(NamedTuple):
 
 @dataclass(slots=True)
 class Possible:
-    """A call that may come: its tool and arguments, whether it was read before the last write, and what yields it."""
+    """A possible call: its tool and arguments, whether it was read before the last write, and its bindings."""
 
     tool: str
     arguments: dict[str, Any]
@@ -85,7 +85,7 @@ class SessionState:
         self.calls_this_turn = 0
 
     def add(self, event: str | ToolEvent) -> None:
-        """Take in a message of the user or a call that has ended."""
+        """Add a user message or a finished call."""
         self._take_in(event)
         self.suffixes = [tuple(self.signatures[-length:]) if length else () for length in range(LONGEST_SUFFIX + 1)]
 
@@ -136,7 +136,7 @@ class SessionState:
         return found
 
     def _rows(self, tool: str, bindings: Bindings) -> list[tuple[str, Filled]]:
-        """Return what a set yields now, with keys."""
+        """Return the current calls of a set, with keys."""
         rows = []
         for text, filled in fill(bindings, self.sources).items():
             key = self._keys.get((tool, text))
@@ -148,11 +148,11 @@ class SessionState:
         return rows
 
     def names_tool(self, tool: str) -> float:
-        """The share of the words of the tool's name that stand in the user's last message."""
+        """The share of the words of the tool's name that occur in the user's last message."""
         stems = _stems_of_tool(tool)
         return len(stems & self.last_stems) / len(stems) if stems else 0.0
 
     def has_words(self, arguments: Mapping[str, Any]) -> tuple[bool, bool]:
-        """Whether a value of ``arguments`` stands in the user's last message, and in any."""
+        """Whether a value of ``arguments`` occurs in the user's last message, and in any."""
         texts = {str(value) for value in arguments.values()}
         return bool(texts & self.last_words), bool(texts & self.words)

@@ -62,7 +62,7 @@ def find_sets(
 
 @dataclass
 class _Yield:
-    """What one set of bindings yielded: the numbers of the calls, their groups, and how many rows in all."""
+    """What one set of bindings yielded: the numbers of the calls, their groups, and the total number of rows."""
 
     calls: set[int] = field(default_factory=set)
     groups: set[Hashable] = field(default_factory=set)
@@ -70,7 +70,9 @@ class _Yield:
 
 
 def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bindings]]:
-    """Return sets that cover the calls: each time that which adds most, and among such that which yields least else."""
+    """Return sets that cover the calls: greedily the one that adds most, and among those the one with the fewest other
+    yields.
+    """
     chosen: list[tuple[str, Bindings]] = []
     covered: set[int] = set()
     left = sorted(found)
@@ -85,7 +87,7 @@ def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bind
 
 
 class _Read(NamedTuple):
-    """A recorded read: the bindings that give each of its arguments, and what had been seen."""
+    """A recorded read: the possible bindings of its arguments, and the history before it."""
 
     group: Hashable
     event: ToolEvent
@@ -131,7 +133,7 @@ class _Finder:
             self._learn_literals(tool, (*path, ANY_ITEM), items)
 
     def _leaves(self, tool: str, node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-        """Yield (path, value) of what stands in a result."""
+        """Yield (path, value) of the leaves of a result."""
         if isinstance(node, dict):
             literals = self.literals.get((tool, path), set())
             for key, value in node.items():
@@ -145,7 +147,7 @@ class _Finder:
             yield path, node
 
     def reads_with_sources(self) -> Iterator[_Read]:
-        """Yield every read all of whose arguments have a source. ``seen`` is true until the next one is asked for."""
+        """Yield every read whose arguments all have a source. ``seen`` is true until the next read."""
         for session, group in zip(self.sessions, self.groups, strict=True):
             seen = SessionState(self.reads)
             at_hand: dict[tuple[type, Any], set[Binding]] = defaultdict(set)
@@ -197,7 +199,7 @@ class _Finder:
 
 
 def _is_telling(value: Any) -> bool:
-    """Whether a value that occurs twice is likely the same thing twice: 1 and True are not."""
+    """Whether equal values likely mean the same thing: 1 and True do not."""
     if isinstance(value, str):
         return 2 <= len(value) <= 300
     return type(value) in (int, float) and (abs(value) >= 10 or not float(value).is_integer())

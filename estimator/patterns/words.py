@@ -24,7 +24,7 @@ class Token(NamedTuple):
 
 
 def shape_of(text: str) -> str:
-    """Return the shape: a run of lower-case letters is one ``a``, each capital ``A``, each digit ``9``, all else is itself.
+    """Return the shape: a run of lower-case letters becomes one ``a``, each capital ``A``, each digit ``9``; the rest stays.
 
     Runs that mix capitals and digits are codes: each of their characters is ``X``, so that UM3OG5 and 4WQ150 look the same.
     """

@@ -1,1 +1,1 @@
-"""Estimates of what requests show: answers that agree, signals, and the probability that each answer is right."""
+"""Estimates from signals: agreeing answers, and the probability that each answer is right."""

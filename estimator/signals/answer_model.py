@@ -60,8 +60,8 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Effects on an answer's log odds, each with a normal prior: of models, stages, being later, asking again, what a stage
-    without an answer has shown before, how the request began and which models suit that, and the price.
+    """Effects on an answer's log odds, each with a normal prior: of models, stages, being later, asking again, earlier
+    outcomes of stages without an answer, how the request began and which models suit that, and the price.
 
     Dear models mostly are better, and few of their answers are bought: without an effect of the price, their prior would draw
     them to the mean of the cheap ones.
@@ -208,7 +208,7 @@ OF_TYPE = np.array([0, 1, 0, 2, 2, 2])
 
 @dataclass(frozen=True, eq=False)
 class Labelings:
-    """Every way to assign types to the wrong classes of each request, as counts of (context, type).
+    """Every assignment of types to the wrong classes of each request, as counts of (context, type).
 
     A class with answers of several models cannot be OWN; those of one model may be one answer that it repeats. At most one
     class is the USUAL mistake, and at most one the SECOND.
@@ -229,7 +229,7 @@ class Labelings:
 
     @cached_property
     def sparse(self) -> tuple[csr_array, csr_array]:
-        """The counts and their transpose without the zeros, which are most of them: the fit multiplies by both often."""
+        """The counts and their transpose as sparse matrices, since most are zero and the fit multiplies by both often."""
         return csr_array(self.counts), csr_array(self.counts.T)
 
     @classmethod
@@ -289,7 +289,9 @@ class Labelings:
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
-    """Types of wrong classes; ``shared``: which have several models' answers. Those that no assignment fits count as OWN."""
+    """Types of wrong classes; ``shared``: which have several models' answers. Classes without a fitting assignment count as
+    OWN.
+    """
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
     # Four classes are told apart, the others are OWN: the assignments multiply with every further class.
@@ -384,7 +386,7 @@ class _Fit:
         return model
 
     def _begun(self, model: AnswerFit) -> AnswerFit:
-        """The model with the effects that explain the answers best if all requests are alike.
+        """The model with the effects that best explain the answers if all requests are alike.
 
         What a stage has found comes before easiness: the fit would else take requests for hard where nothing was found.
         """
@@ -435,7 +437,7 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
 
 
 def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -> FloatArray:
-    """What contexts of few rows lean on: the dollars of their model, times how much dearer their place is for all models.
+    """A prior for contexts with few rows: their model's dollars, times how much more expensive their place is for all models.
 
     A later answer has a longer prompt. With the dollars of the model alone, mostly those of first answers, plans that go
     on would promise too few. No later place is taken for cheaper. ``paid`` and ``expected`` are dollars and rows (of mean
@@ -455,7 +457,7 @@ def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -
 
 
 def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) -> tuple[FloatArray, float]:
-    """The mean number of earlier invocations by context, and how dollars rise with each, all contexts together.
+    """The mean number of earlier invocations by context, and the growth of dollars with each, over all contexts.
 
     Rows are mostly those of early invocations, which all later ones of a loop share a context with: without the rise, a plan
     that goes deeper than they do promises too few dollars. Least squares within contexts, shrunk towards none; no fall.
@@ -492,14 +494,14 @@ def _log_price(table: AnswerTable) -> FloatArray:
 
 
 def _same_model(contexts: Sequence[Context]) -> FloatArray:
-    """1 where two contexts are of one model, and both answer or both do not; shape (contexts, contexts)."""
+    """1 where two contexts share a model and both answer or both do not; shape (contexts, contexts)."""
     models = np.array([f"{c.answers}{c.model}" for c in contexts])
     return np.asarray(models[:, None] == models, np.float64)
 
 
 @lru_cache(maxsize=8)
 def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArray]:
-    """1 where two contexts follow the same signal; 1 where they are of one model, too. Kept: every iteration asks for it."""
+    """1 where two contexts follow the same signal, or also share a model. Cached: every iteration uses it."""
     names = {signal: place for place, signal in enumerate({c.after[2:] for c in contexts})}
     signals = np.array([names[c.after[2:]] for c in contexts])
     alike = np.asarray(signals[:, None] == signals, np.float64)
@@ -507,7 +509,7 @@ def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArra
 
 
 def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: tuple[Context, ...], usual: float) -> FloatArray:
-    """P(one of ``some`` types | one of the types ``among``) by context: of each model, shrunk towards that of all.
+    """P(one of ``some`` types | one of the types ``among``) by context: each model's, shrunk towards the mean of all.
 
     After a stage without an answer it is that after the same signal: what was found decides what an answer is worth that
     looks right. That of all is shrunk towards ``usual``. ``counts`` has shape (contexts, types, points).
@@ -521,7 +523,8 @@ def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: t
 
 
 def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
-    """P(label | context, right / none / wrong), of each model shrunk towards that of all where the same stages may follow.
+    """P(label | context, right / none / wrong): each model's, shrunk towards the mean of all with the same possible next
+    stages.
 
     Those of stages without an answer are shared by the same stage after the same signal.
     """

@@ -1,4 +1,4 @@
-"""Rows as answers: who gave it, whether it is right, what was seen of it, and with which of the request's answers it agrees."""
+"""Rows as answers: the model, whether it is right, its signal, and the request's other answers that it agrees with."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class AnswerTable:
 
     @cached_property
     def evidence(self) -> FloatArray:
-        """Weight of each row where answers are counted: 0 for an answer that its model repeats."""
+        """Weight of each row when answers are counted: 0 for a repeated answer of the same model."""
         return np.where(self.is_repeat, 0.0, self.weight)
 
     @cached_property
     def label_follows_class(self) -> bool:
-        """True if answers of one class always have one label, as they do where it is a function of the answer.
+        """True if answers of one class always have one label, as they do if it is a function of the answer.
 
         Where the application chooses between stages, its choice depends on the place as well: signals alone are compared.
         """
@@ -166,7 +166,7 @@ class AnswerTable:
 
 
 def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
-    """The rows as later choices see them: nothing is shown yet while other stages run side by side with the row's."""
+    """The rows as later choices see them: nothing is known while other stages run in parallel to the row's."""
     if not course.joint:
         return rows
     cells = {(row.request_id, row.prefix): row for row in rows}
@@ -182,7 +182,7 @@ def _labels_before(rows: Iterable[Observation], by_cell: Cells, labels: list[Lab
 
 
 def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[tuple[str, ...]]]) -> Iterator[Context]:
-    """The contexts that may occur; asking a model again only if some row has done so."""
+    """The possible contexts; a repeated model counts only if some row has one."""
     models, knows_again = {context.model for context in seen}, any(context.is_again for context in seen)
     for stage, has_answer, quiet, arms, begins in course.visits():
         answers = stage not in course.silent
@@ -228,7 +228,7 @@ def _stages(row: Observation, by_cell: Cells) -> list[str]:
 def _context(
     row: Observation, by_cell: Cells, repeated: dict[Context, list[int]], course: Course, begins: str
 ) -> tuple[Context, bool]:
-    """The row's context, and whether its answer is the model's earlier one; such rows are counted."""
+    """The row's context, and whether it repeats the model's earlier answer; such rows are counted."""
     arms: tuple[str, ...] = ()
     if course.branches:
         position = course.after(_stages(row, by_cell))

@@ -1,4 +1,4 @@
-"""From rows to the trie of what requests show."""
+"""Builds the trie of signals from rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_HISTORIES = 300_000
 
 
 def why_without_signals(rows: Sequence[Observation], template: Template) -> str | None:
-    """Return why plans over these rows cannot use what requests show, as one line; None if they can."""
+    """Return in one line why plans over these rows cannot use signals; None if they can."""
     if not any(row.signal is not None or row.answer_class is not None for row in rows):
         return "the rows hold no signal and no answer: declare signal, agree or answer, and profile again (rows are kept)"
     if not any(row.answer_class is not None for row in rows):
@@ -40,7 +40,7 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
 
 
 def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, fits: int = FITS) -> AnnotatedTrie | None:
-    """Estimate the trie of what requests show.
+    """Estimate the trie of signals.
 
     Args:
         annotated: The path trie of the same rows: its seconds are used, and its template and catalog.
@@ -79,7 +79,7 @@ def signals_trie(
     least_reach: float = LEAST_REACH,
     meta: dict[str, Any] | None = None,
 ) -> AnnotatedTrie:
-    """Return the trie of what requests show, by a fitted model. Of very many histories the less likely ones are not continued.
+    """Return the trie of signals from a fitted model. If there are too many histories, unlikely ones are not continued.
 
     Args:
         annotated: The path trie; see :func:`estimate_signals`.
@@ -104,7 +104,8 @@ def signals_trie(
 
 
 class _Layout(NamedTuple):
-    """Where nodes are. They are counted level by level, the root is node 0; ``place`` is that in pre-order, ``order`` lists it.
+    """The positions of nodes. They are numbered level by level from the root, 0; ``place`` is the pre-order, ``order``
+    lists it.
 
     ``levels``: the nodes of each level. ``arms``: the distinct arms (stage that comes next, label, class). ``arm_of``: by
     level, the arm of each history from 1, 0 at the end.

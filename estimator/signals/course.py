@@ -1,4 +1,4 @@
-"""The courses that a request may take: which stages may follow, which of them answer, and on which models they run."""
+"""The courses of a request: which stages may follow, which of them answer, and on which models they run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Context(NamedTuple):
     begins: str = ""
 
     def shown(self, label: Label) -> tuple[str, ...]:
-        """Return what an invocation without an answer leaves behind: stage, model, and signal with the stage that follows."""
+        """Return the trace of an invocation without an answer: stage, model, and signal with the next stage."""
         return self.stage, self.model, f"{label.signal or ''} > {label.arm or ''}"
 
 
@@ -105,11 +105,11 @@ class Course:
         return cls([one.arms for one in positions], models, silent, judges, starts if len(starts) > 1 else None, joint)
 
     def keeps(self, stage: str, model: str) -> bool:
-        """Return whether the current answer stays: the stage judges it, or would write one and is skipped."""
+        """Return whether the current answer stays: the stage judges it, or is skipped."""
         return stage in self.judges or (model == SKIP and stage not in self.silent)
 
     def allows(self, stage: str, model: str) -> bool:
-        """Return whether a stage may run on a model, as far as the models are known; nothing is skipped without that."""
+        """Return whether a stage may run on a model, as far as models are known; otherwise nothing is skipped."""
         return model != SKIP if self.models is None else model in self.models[stage]
 
     @classmethod
@@ -123,11 +123,11 @@ class Course:
         return cls((*({stage: k} for k, stage in enumerate(stages, start=1)), {}), models, silent)
 
     def arms(self, position: int) -> tuple[str, ...]:
-        """Return the stages that the application chooses from at a position; none on a chain, where it has no choice."""
+        """Return the stages between which the application chooses at a position; empty on a chain."""
         return tuple(self.follow[position]) if self.branches else ()
 
     def following(self, position: int, chosen: str | None) -> int:
-        """Return the stage that comes next, an index into ``stages``; -1 where none does.
+        """Return the stage that comes next, an index into ``stages``; -1 if there is none.
 
         Args:
             position: Where the request is.
@@ -138,7 +138,7 @@ class Course:
         return self.stages.index(name) if name is not None and name in arms else -1
 
     def after(self, stages: Sequence[str]) -> int | None:
-        """Return the position after these stages; None where the template has no such course."""
+        """Return the position after these stages; None if the template has no such course."""
         position = 0
         for stage in stages:
             if stage not in self.follow[position]:

@@ -1,4 +1,4 @@
-"""The first answers of models to requests, as the latent model of answers expects them: what a vote or a cascade would see."""
+"""The first answers of models to requests under the latent model: what a vote or a cascade would see."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DrawnAnswers:
 
 @dataclass(frozen=True, eq=False)
 class FirstAnswers:
-    """The fitted model, asked for first answers only: nothing that an earlier answer could change.
+    """The fitted model restricted to first answers, which no earlier answer can change.
 
     It is the estimate that plans over what requests show are made from.
 
@@ -80,7 +80,7 @@ class FirstAnswers:
 
     @cached_property
     def _contexts(self) -> npt.NDArray[np.intp]:
-        """The context of each model's first answer, shape (models,); -1 where the model has no row."""
+        """The context of each model's first answer, shape (models,); -1 if the model has no row."""
         index = {context: i for i, context in enumerate(self.predictive.contexts)}
         return np.array([index.get(Context(self.stage, name, False, False), -1) for name in self.models], np.intp)
 
@@ -125,7 +125,7 @@ def _stratified(weights: FloatArray, n: int) -> npt.NDArray[np.intp]:
 
 
 def _drawn(probabilities: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """One index for each distribution along the last axis."""
+    """Draw one index for each distribution along the last axis."""
     cumulative = np.cumsum(probabilities, axis=-1)
     at = rng.random(cumulative.shape[:-1])[..., None] * cumulative[..., -1:]
     return np.asarray((at >= cumulative).sum(axis=-1).clip(max=cumulative.shape[-1] - 1))

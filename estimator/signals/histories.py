@@ -1,4 +1,5 @@
-"""All histories that the latent model gives a chance to: reach, and the mass of "class j is right", by exact summation.
+"""All histories with a positive probability under the latent model: reach, and the mass of "class j is right", by exact
+summation.
 
 A history is a sequence of (model, outcome). What is not seen, the type of each class of answers, is summed over: a *row* is a
 history with one assignment of types, and its mass at each latent pair. That mass is a number times a vector over the pairs, and
@@ -43,7 +44,7 @@ _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECO
 
 
 class _Part(NamedTuple):
-    """Rows that came about in the same way. Each has a history before, and what its last answer was and showed.
+    """Rows created in the same way, each with its previous history, and its last answer and outcome.
 
     ``vector`` is that of the row before, ``factor`` what it is multiplied by: the context's number times the number of factors
     (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal (:data:`_SAYS`).
@@ -73,8 +74,8 @@ class _Rows(NamedTuple):
 
 
 class _Vectors(NamedTuple):
-    """The vectors of a level, one item for each: ``of_points`` has shape (vectors, points), or (vectors, fits) where no history
-    is continued. ``total`` is their sum, ``of_fits`` that over the points of each fit, ``sized`` the same of mass times size.
+    """The vectors of a level, one item each: ``of_points`` has shape (vectors, points), or (vectors, fits) if no history is
+    continued. ``total`` is their sum, ``of_fits`` the sum over each fit's points, ``sized`` that of mass times size.
     """
 
     of_points: FloatArray
@@ -122,7 +123,7 @@ def histories(
 
 
 class _Growing:
-    """The levels found so far; of the last one also its rows, and the label that each of its classes was seen with first."""
+    """The levels found so far; for the last one also its rows, and the first label of each class."""
 
     def __init__(
         self, model: Predictive, models: Sequence[str], course: Course, shares: FloatArray, *, goes_on: bool, least_reach: float
@@ -151,7 +152,7 @@ class _Growing:
         self.label_of_class = np.full((n, depth), -1, np.int64)
 
     def add_level(self) -> bool:
-        """Add the histories that are one invocation longer; return False if there are none."""
+        """Add the histories that are one invocation longer; returns False if there are none."""
         is_final = len(self.found) + 1 == self.depth
         _close_rare(self.last, self.rows.history, MOST_LAST_ROWS if is_final else MOST_ROWS)
         known = _Before(self.last, self.label_of_class, len(self.found))
@@ -180,7 +181,7 @@ class _Growing:
         return True
 
     def _stages(self) -> Iterator[tuple[BoolArray, _Contexts, int]]:
-        """The open histories by the stage that comes next: which, the contexts of that stage, and the position after it."""
+        """The open histories by next stage: their indices, the contexts of that stage, and the next position."""
         last, course = self.last, self.course
         has_answer = (last.last != NOT_ASKED).any(axis=1)
         keys = np.column_stack((last.position, last.following, has_answer, last.after, last.begins))
@@ -273,7 +274,7 @@ class _Growing:
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:
-        """The number of what each of these invocations has shown, as one that writes no answer."""
+        """The outcome number of each of these invocations, for those that write no answer."""
         codes, of = np.unique(context * len(self.model.labels) + label, return_inverse=True)
         found = []
         for number, shown in (divmod(code, len(self.model.labels)) for code in codes.tolist()):
@@ -283,14 +284,14 @@ class _Growing:
         return np.array(found, np.int64)[of]
 
     def _following(self, position: Ints, label: Ints) -> Ints:
-        """The stage that comes next, by where a history is and what it has shown."""
+        """The next stage by a history's position and outcomes."""
         labels = self.model.labels
         codes, of = np.unique(position * len(labels) + label, return_inverse=True)
         found = [self.course.following(at, labels[shown].arm) for at, shown in (divmod(c, len(labels)) for c in codes.tolist())]
         return np.array(found, np.int64)[of]
 
     def _labels_of_classes(self, level: HistoryLevel) -> Ints:
-        """The label that each class was seen with first, shape (histories, classes); -1 where there is no such class."""
+        """The first label of each class, shape (histories, classes); -1 for missing classes."""
         at, labels = np.arange(len(level)), self.label_of_class[level.parent].copy()
         is_new = (level.kind >= 0) & (labels[at, np.maximum(level.kind, 0)] < 0)
         labels[np.flatnonzero(is_new), level.kind[is_new]] = level.label[is_new]
@@ -313,7 +314,7 @@ class _Contexts(NamedTuple):
 
 
 def _n_factors(model: Predictive) -> int:
-    """The number of factors that a context may have."""
+    """The number of factors of a context."""
     return _SAYS + KINDS * len(model.verdicts.signals)
 
 
@@ -354,7 +355,7 @@ def _numbered(code: Ints) -> tuple[Ints, Ints]:
 
 
 def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
-    """Do not continue the least likely histories of a level, so that those that are have at most ``most_rows`` rows."""
+    """Stop continuing a level's least likely histories, so that at most ``most_rows`` rows remain."""
     rows = np.bincount(history, minlength=len(level)) * level.is_open
     if rows.sum() > most_rows:
         # Stable: of equally likely histories the same ones are closed on every machine.
@@ -423,7 +424,7 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
 
 
 def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
-    """Add the rows after a judge's verdict on the answer that there is; one that is skipped says nothing.
+    """Add the rows after a judge's verdict on the current answer; a skipped judge adds no information.
 
     A judge that is asked about an answer again says what it said: that is no further evidence.
     """
@@ -463,7 +464,8 @@ class _Parts:
         label: Ints | None = None,
         new_type: int | None = None,
     ) -> None:
-        """Add the rows ``at`` after an answer of a class; their mass is multiplied by what ``factor`` means and by ``scale``.
+        """Add the rows ``at`` after an answer of a class, with their mass multiplied by the mean of ``factor`` and by
+        ``scale``.
 
         Without ``label`` they are added once for each label, ``scale`` being its rate; else with that label of each row.
         """

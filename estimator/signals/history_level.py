@@ -1,4 +1,4 @@
-"""The histories of one length, as the latent model of answers expects them."""
+"""The histories of one length, as expected by the latent model of answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimism of choosing the best of all contingent plans: each fit chooses, and the other fits judge.
+"""The optimism of choosing the best of all contingent plans: each fit chooses, and the others judge.
 
 Over outcomes, the fits to resampled requests differ from their mean as the estimate differs from the truth. So what a fit
 promises for the plan that is best by its own figures, less what the others say of it, is a sample of the optimism of a chosen
@@ -53,7 +53,7 @@ class FitMasses:
 
     @classmethod
     def of(cls, levels: Sequence[HistoryLevel], model: Predictive, shares: FloatArray | None = None) -> list[FitMasses]:
-        """Return those of all lengths; ``shares`` as :func:`~vinelm.estimator.signals.histories.histories` takes it."""
+        """Return the masses of all lengths; ``shares`` as in :func:`~vinelm.estimator.signals.histories.histories`."""
         shares = np.ones(1) if shares is None else shares
         sizes = [shares[:, None] * model.mean_size, *(level.size_by_fit for level in levels)]
         found = []
@@ -67,7 +67,7 @@ class FitMasses:
 
     @classmethod
     def of_tries(cls, fits: Sequence[AnnotatedTrie]) -> list[FitMasses]:
-        """Return those of fits of one trie that branches and merges no histories: its histories end with an arm.
+        """Return the masses of fits of one branching trie without merged histories: its histories end with a branch.
 
         A request that the application ends is a history that is not open. Minus infinity is right where no plan may end.
         """
@@ -100,7 +100,7 @@ class FitMasses:
 
 
 def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
-    """Return how optimistic a choice is by what the fits promise for the plans that they choose; None for a single fit.
+    """Return a choice's optimism from what the fits predict for the plans that they choose; None for a single fit.
 
     The curve is over the dollars that the judges expect of the plans. No optimism is below 0. It is scaled to that of a choice
     on half of the requests, as :class:`SelectionOptimism` has it. The advantage over a single model is not measured.
@@ -115,7 +115,7 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
 
 
 def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, by price of a dollar, what the judges expect a plan to cost and what its fit promises more than they do.
+    """Return, by price of a dollar, the judges' expected cost of a plan, and how much more its own fit predicts.
 
     Both are means over the fits, of shape (prices,). Then the dollars that each fit expects of its plan, (prices, fits).
     """
@@ -128,7 +128,7 @@ def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatAr
 
 
 def _prices(levels: Sequence[FitMasses]) -> FloatArray:
-    """Accuracy per dollar, from what makes the cheapest first model the best to next to nothing."""
+    """Accuracy per dollar, from the price at which the cheapest first model is best down to almost nothing."""
     models, of_node = np.unique(levels[0].model, return_inverse=True)
     first = np.bincount(of_node, levels[0].cost_usd.mean(axis=1), len(models))
     dearest = max(float(first.max()), 1e-12)
@@ -136,7 +136,7 @@ def _prices(levels: Sequence[FitMasses]) -> FloatArray:
 
 
 def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], list[FitMasses]]:
-    """Return what each fit says, and what the other fits say on average in place of it, of the answers that it returns."""
+    """Return each fit's prediction, and the other fits' mean prediction, for the answers that it returns."""
     own, others = [], []
     for level in levels:
         n = level.cost_usd.shape[1]
@@ -150,7 +150,7 @@ def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], lis
 
 
 def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
-    """Return the plan of each fit that is best by its own accuracy less ``price`` times its dollars.
+    """Return each fit's best plan by its own accuracy less ``price`` times its dollars.
 
     For each length from 0 the node that it goes on to after each history, or to end: -1; shape (histories, fits). Of length 0
     there is one history for each way to begin.
@@ -186,7 +186,7 @@ def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArr
 
 
 def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
-    """The best node after each of ``n`` histories and its value, by fit; minus infinity where none follows."""
+    """The best node after each of ``n`` histories and its value, by fit; minus infinity if there is none."""
     value = np.full((n, values.shape[1]), -np.inf)
     best = np.full(value.shape, _END)
     if len(parent):

@@ -1,4 +1,4 @@
-"""Fits to resampled requests, joined: what may happen, with the uncertainty of the estimate in it.
+"""Combined fits to resampled requests: possible outcomes, including the uncertainty of the estimate.
 
 A single fit to few rows is too sure of itself: an answer that it calls right with probability .98 is so less often. The
 Bayesian bootstrap (Rubin 1981) weighs the requests at random. The mean over the fits of "this history, and class j is right" is
@@ -66,7 +66,7 @@ class Predictive:
     turn: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def rise(self, earlier: int) -> FloatArray:
-        """Return the dollars of an invocation after so many others over ``cost_usd``, shape (contexts,)."""
+        """Return the dollars of an invocation after this many others, relative to ``cost_usd``, shape (contexts,)."""
         return np.broadcast_to(np.maximum(1.0 + self.growth * (earlier - self.turn), LEAST_RISE), len(self.contexts))
 
     @property

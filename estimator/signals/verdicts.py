@@ -1,4 +1,4 @@
-"""Judges in the latent model of answers: what a verdict says of the answer that it is about, and of the request.
+"""Judges in the latent model of answers: what a verdict says about its answer and about the request.
 
 A judge writes no answer. With y whether the answer is right, missing or wrong, t the easiness of the request, j the judge's
 model and l what it says,
@@ -35,7 +35,7 @@ NEVER = -40.0
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """The invocations that leave the answer as it is, of a table of answers. A *judge* is one of their contexts.
+    """The invocations that leave the answer unchanged, in a table of answers. A *judge* is one of their contexts.
 
     Args:
         contexts: the table's contexts; see ``Context.keeps``.
@@ -72,12 +72,12 @@ class Verdicts:
 
     @cached_property
     def signals(self) -> list[str | None]:
-        """The signals that judges have given; None where they were skipped."""
+        """The signals that judges have given; None for skipped ones."""
         return sorted({self.labels[label].signal for label in self.label[self.judge >= 0].tolist()}, key=str)
 
     @cached_property
     def signal(self) -> Ints:
-        """The signal of each label, an index into :attr:`signals`; -1 for those that no judge has; shape (labels,)."""
+        """The signal of each label, an index into :attr:`signals`; -1 for labels that no judge has; shape (labels,)."""
         return np.array([self.signals.index(one.signal) if one.signal in self.signals else -1 for one in self.labels], np.int64)
 
     @property
@@ -87,12 +87,14 @@ class Verdicts:
 
     @cached_property
     def column(self) -> Ints:
-        """Of each row: its judge, whether the answer was missing and its signal, as one number; -1 for answers; (rows,)."""
+        """For each row its judge, whether the answer was missing and its signal, as one number; -1 for answers; (rows,)."""
         code = (self.judge * 2 + self.is_missing) * len(self.signals) + self.signal[self.label] if self.judges else self.judge
         return np.where(self.judge >= 0, code, -1)
 
     def counts_of(self, column: int, right: float) -> list[tuple[int, float]]:
-        """Return the places in an array of :attr:`shape`, flat, that a row counts at, and how much; ``right`` is its score."""
+        """Return the flat indices in an array of :attr:`shape` at which a row counts, and its weights; ``right`` is its
+        score.
+        """
         rest, signal = divmod(column, len(self.signals))
         judge, is_missing = divmod(rest, 2)
         parts = [(1, 1.0)] if is_missing else [(0, right), (2, 1.0 - right)]
@@ -115,7 +117,7 @@ class Verdicts:
 
     @cached_property
     def possible(self) -> BoolArray:
-        """The signals that each judge may give, those that its stage has given; a skipped one None; (judges, signals)."""
+        """The signals that each judge may give: those its stage has given, None if it was skipped; (judges, signals)."""
         found = np.zeros((len(self.judges), len(self.signals)), np.bool_)
         is_skip = np.array([self.contexts[i].model == SKIP for i in self.judges], np.bool_)
         at = np.flatnonzero(self.judge >= 0)

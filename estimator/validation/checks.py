@@ -41,7 +41,7 @@ _Measure = Callable[[AnnotatedTrie, AnnotatedTrie], FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class SelectablePlans(PlanFigures):
-    """The choices: the nodes of a linear trie, or the static plans of one that branches.
+    """The choices: the nodes of a linear trie, or the static plans of a branching one.
 
     ``allowed``: whether each can be chosen at all.
     """
@@ -88,13 +88,13 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 
 
 def _by_caps(fitted: AnnotatedTrie) -> _Measure:
-    """Where each plan ends at one node, and for fixed plans over merged histories: the best under each of some caps."""
+    """For plans that end at one node, and fixed plans over merged histories: the best under each of some caps."""
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
 
 
 def _by_prices(fitted: AnnotatedTrie) -> _Measure:
-    """Where a plan ends at several nodes: the best at each of some prices of a dollar."""
+    """For plans with several ends: the best at each of some prices of a dollar."""
     return _contingent_gaps if fitted.has_path_metrics else _by_caps(fitted)
 
 
@@ -118,14 +118,14 @@ def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
 
 
 def _chosen(chooser: SelectablePlans, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
-    """The most accurate candidate under each cap, the first in trie order on ties; None where all cost more."""
+    """The most accurate candidate under each cap, first in trie order on ties; None if all cost more."""
     for cap in caps:
         allowed = candidates & (chooser.cost_usd <= cap)
         yield int(np.argmax(np.where(allowed, chooser.accuracy, -1.0))) if allowed.any() else None
 
 
 def _caps(plans: SelectablePlans) -> FloatArray:
-    """Evenly spaced in the logarithm, from the cheapest answerable path to the most expensive one."""
+    """Caps evenly spaced in the logarithm, from the cheapest answerable path to the most expensive one."""
     cost = plans.cost_usd[plans.allowed]
     high = float(cost.max())
     if high <= 0.0:
@@ -216,7 +216,7 @@ class ValidationReport:
             raise EvidenceError(lacks, code="estimate-uncertain")
 
     def lacks(self, max_error: float, *, spent_usd: float, everything_usd: float) -> str | None:
-        """What :meth:`require` refuses, in words; None where it accepts. The arguments are the same."""
+        """Why :meth:`require` would refuse, in words; None if it accepts. The arguments are the same."""
         times = self.times_needed(max_error)
         if times <= 1.0:
             return None
@@ -228,7 +228,7 @@ class ValidationReport:
         return f"{what}: {more_evidence(times, self.requests, spent_usd, everything_usd)}"
 
     def times_needed(self, max_error: float) -> float:
-        """The multiple of today's data that :meth:`require` asks for: at most 1 where it accepts these, else more than 1.
+        """The multiple of the present data that :meth:`require` needs: at most 1 if it accepts, else more than 1.
 
         Errors shrink with the square root of the data.
         """

@@ -1,1 +1,1 @@
-"""Units on the nodes of a Ray cluster: where they are executed changes, and nothing else (docs/decisions/0026-ray.md)."""
+"""Units on the nodes of a Ray cluster: only the place of execution changes (docs/decisions/0026-ray.md)."""

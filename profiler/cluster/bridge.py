@@ -1,4 +1,4 @@
-"""The process that speaks to Ray for a run, so that nothing of Ray is in the process that writes the store.
+"""The process that talks to Ray for a run, so that the process that writes the store loads nothing of Ray.
 
 :class:`RayLink` starts it as ``python -c ... FD`` and speaks to it over a socket. It ends with the run, however that ends.
 """
@@ -55,7 +55,7 @@ class RayLink:
         return event
 
     def send(self, host: int, message: ToHost) -> None:
-        """Send a message to a host; it is dropped where the host is gone."""
+        """Send a message to a host; dropped if the host is gone."""
         self._send((host, message))
 
     def drop(self, host: int) -> None:
@@ -79,7 +79,7 @@ class RayLink:
             self._process.wait()
 
     def _ended(self) -> Disconnected:
-        """Close what is open, and say what the process left."""
+        """Close everything open, and report what the process left."""
         with self._lock:
             self._connection.close()
         with self._log as log:

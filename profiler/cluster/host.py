@@ -1,4 +1,4 @@
-"""A node's side: executes units in forked processes of its own, or serves requests on its threads.
+"""The node's side: executes units in forked processes, or serves requests on its threads.
 
 It asks the run for money and for the rate limits.
 """
@@ -44,7 +44,7 @@ WorkerMaker = Callable[[HostSetup, Mapping[str, "AskingRateLimiter"]], Any]
 
 
 class UnitHost:
-    """Executes units for a run that is elsewhere. Messages come in by :meth:`send` and go out by :meth:`poll`.
+    """Executes units for a remote run. Messages come in by :meth:`send` and go out by :meth:`poll`.
 
     Args:
         make_worker: makes what executes the units; by default what the setup says.
@@ -80,7 +80,7 @@ class UnitHost:
                     permit.admitted.set()
 
     def poll(self, wait_s: float) -> tuple[FromHost, ...]:
-        """Return what there is to tell the run, in order; waits that many seconds for the first message."""
+        """Return the messages for the run, in order; waits up to that many seconds for the first one."""
         messages: list[FromHost] = []
         with suppress(queue.Empty):
             messages.append(self._out.get(timeout=wait_s))
@@ -115,7 +115,7 @@ class UnitHost:
         return permit
 
     def leave(self, permit: AskedPermit) -> None:
-        """Tell the run that an attempt is over."""
+        """Report to the run that an attempt is over."""
         del self._attempts[permit.attempt]
         self._out.put(Left(permit.attempt, permit.used))
 
@@ -130,20 +130,20 @@ class AskedPermit:
     admitted: threading.Event = field(default_factory=threading.Event)
 
     def settle(self, tokens: int) -> None:
-        """Note the tokens that the attempt used."""
+        """Record the tokens that the attempt used."""
         self.used = tokens
 
 
 @dataclass(frozen=True, slots=True)
 class AskingRateLimiter:
-    """The rate limits of one model, which the run keeps."""
+    """The rate limits of one model, enforced by the run."""
 
     host: UnitHost
     model: str
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[AskedPermit]:
-        """See :class:`~vinelm.requests.protocols.RateLimiter`. ``sleep`` raises where the unit that waits is gone."""
+        """See :class:`~vinelm.requests.protocols.RateLimiter`. ``sleep`` raises if the waiting unit is gone."""
         permit = self.host.ask(self.model, tokens)
         try:
             while not permit.admitted.wait(_LOOK_S):
@@ -198,7 +198,7 @@ def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) 
 
 
 def _lasting(make: Callable[[], Any]) -> Any:
-    """Make a worker on a thread that never ends: the kernel ends a process's child with the *thread* that started it."""
+    """Make a worker on a permanent thread, because the kernel ends a child process with the *thread* that started it."""
     made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run() -> None:

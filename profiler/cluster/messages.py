@@ -40,7 +40,7 @@ class NodeProblem:
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
-        """Return the problem that stands for an exception."""
+        """Return the problem for an exception."""
         return cls(type(error).__name__, str(error), getattr(error, "code", None))
 
     def error(self, where: str = "") -> Exception:
@@ -59,7 +59,7 @@ class NodeProblem:
 
 @dataclass(frozen=True, slots=True)
 class RequestJob:
-    """A whole request in place of a unit; nothing is reserved for it before its host asks.
+    """A whole request instead of a unit; nothing is reserved before its host asks.
 
     Attributes:
         request_id: the request, which the host reads anew.
@@ -78,7 +78,7 @@ class RequestJob:
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """What a host's worker made of a request, and the dollars to settle: calls of unknown price count at their bound."""
+    """A worker's result for a request, and the dollars to settle: calls of unknown price count at their bound."""
 
     answer: Any
     settled_usd: float
@@ -116,7 +116,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A unit asks for a reservation of so many dollars in all, and waits."""
+    """A unit asks for a total reservation of this many dollars, and waits."""
 
     unit: int
     upper_usd: float
@@ -133,7 +133,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """An attempt is over, or has given up waiting; ``used`` tokens, None if that is not known."""
+    """An attempt is over, or has given up waiting; ``used`` tokens, None if unknown."""
 
     attempt: int
     used: int | None
@@ -141,7 +141,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class UnitEnded:
-    """A unit is over: with an outcome, or a problem in its place."""
+    """A unit is over: with an outcome, or a problem instead."""
 
     unit: int
     outcome: UnitOutcome | RequestOutcome | None
@@ -191,7 +191,7 @@ class HostRefused:
 
 @dataclass(frozen=True, slots=True)
 class HostLost:
-    """A host died, or its node did; whatever it had not sent is lost."""
+    """A host or its node died; unsent results are lost."""
 
     host: int
 
@@ -206,7 +206,7 @@ class HostSaid:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """There is no connection to the cluster any more; the last event."""
+    """The connection to the cluster is lost; the last event."""
 
     detail: str
 

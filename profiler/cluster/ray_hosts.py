@@ -50,7 +50,7 @@ class NodeHost:
         self._host: UnitHost | None = None
 
     def start(self, version: str) -> NodeProblem | None:
-        """Return what is wrong with this node's VineLM, before anything else is sent there."""
+        """Return what is wrong with this node's VineLM, before anything else is sent to it."""
         try:
             require_version(version)
         except InputError as error:
@@ -77,7 +77,7 @@ class NodeHost:
 
 
 class RayHosts:
-    """Starts one host on each node that has a CPU to give, also on those that join later, and tells what becomes of them.
+    """Starts one host on each node with a free CPU, also on nodes that join later, and reports what becomes of them.
 
     Args:
         tell: called with each event, from any thread.
@@ -99,7 +99,7 @@ class RayHosts:
         threading.Thread(target=self._look, daemon=True, name="vinelm nodes").start()
 
     def send(self, host: int, message: ToHost) -> None:
-        """Pass a message on; one to a host that is gone is dropped."""
+        """Pass a message on; messages to a lost host are dropped."""
         actor = self._actors.get(host)
         if actor is not None:
             actor.send.remote(message)
@@ -119,7 +119,7 @@ class RayHosts:
         ray.shutdown()
 
     def _look(self) -> None:
-        """Start a host on each node that has none."""
+        """Start a host on each node without one."""
         while not self._is_closed.is_set():
             # A cluster that does not answer now is asked again a second later.
             with suppress(RayError, RuntimeError, OSError):
@@ -133,7 +133,7 @@ class RayHosts:
             self._is_closed.wait(_LOOK_S)
 
     def _serve(self, place: str, name: str) -> None:
-        """Start a host on a node, and tell what it says until it is lost."""
+        """Start a host on a node, and forward its messages until it is lost."""
         host, is_started = next(self._numbers), False
         try:
             strategy = NodeAffinitySchedulingStrategy(place, soft=False)
@@ -200,7 +200,7 @@ def connect(cluster: RayCluster) -> None:
 
 
 def _require_answer(cluster: RayCluster) -> None:
-    """Refuse an address where nothing answers: Ray would try for minutes."""
+    """Refuse an address without a listener, which Ray would try for minutes."""
     address = os.environ.get("RAY_ADDRESS", "auto") if cluster.address == "auto" else cluster.address
     host, colon, port = address.rpartition(":")
     if colon and port.isdecimal():
@@ -221,7 +221,7 @@ def _no_cluster(cluster: RayCluster, error: Exception) -> ConfigError:
 
 
 def refusal_of(error: BaseException, version: str) -> NodeProblem | None:
-    """Return why a node cannot be used at all; None for an actor or a node that died."""
+    """Return why a node cannot be used at all; None for an actor or node that died."""
     text = str(error)
     if "No module named 'vinelm" in text:
         return NodeProblem.of(ConfigError(f"VineLM {version} is not installed there: install it", code="node-version"))

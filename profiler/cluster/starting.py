@@ -30,7 +30,7 @@ def cluster_worker(
     verb: str,
     unit: str = "unit",
 ) -> ClusterWorker:
-    """Return what executes units, or serves requests, on the nodes of a cluster; its ``close()`` ends the hosts there.
+    """Return the worker that executes units, or serves requests, on a cluster's nodes; ``close()`` ends the hosts there.
 
     Args:
         cluster: the cluster.

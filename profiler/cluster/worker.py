@@ -1,4 +1,4 @@
-"""The run's side: gives units or whole requests to hosts, answers what they ask, and executes those again that were lost."""
+"""The run's side: gives units or requests to hosts, answers their questions, and repeats lost ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _GRACE_S = 2.0
 
 @dataclass(slots=True, eq=False)
 class PlacedUnit:
-    """A unit on a host. ``inbox`` gets what the host says of it; None once the host is lost."""
+    """A unit on a host. ``inbox`` gets the host's messages; None once the host is lost."""
 
     number: int
     upper_usd: float
@@ -187,7 +187,7 @@ class ClusterWorker:
         )
 
     def _placed(self, job: Job | RequestJob) -> PlacedUnit:
-        """Give the unit to the host with the fewest."""
+        """Give the unit to the host with the fewest units."""
         with self._changed:
             self._await_host("no Ray node is left")
             number, host = min(
@@ -222,7 +222,7 @@ class ClusterWorker:
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Read the link until it has ended."""
+        """Read the link until it ends."""
         while not isinstance(event := self._link.receive(), Disconnected):
             note = self._take(event)
             if note is not None and not self._is_closed:
@@ -234,7 +234,7 @@ class ClusterWorker:
             self._changed.notify_all()
 
     def _take(self, event: HostEvent) -> str | None:
-        """Take an event; returns what there is to say about it."""
+        """Handle an event; returns a message about it, if any."""
         if isinstance(event, HostSaid):
             for message in event.messages:
                 self._deliver(event.host, message)
@@ -257,7 +257,7 @@ class ClusterWorker:
             return note
 
     def _refuse(self, node: str | None, error: Exception) -> str | None:
-        """Note why a node cannot be used: an error when the run begins, a line later."""
+        """Record why a node cannot be used: an error at the start of the run, a line later."""
         if self._has_begun:
             return f"{error}: this node executes no {self._unit}"
         found = error if isinstance(error, InputError) else ConfigError(str(error), code="node-fails")
@@ -297,7 +297,7 @@ class ClusterWorker:
                     unit.inbox.put(message)
 
     def close(self) -> None:
-        """End every host and what it runs."""
+        """Close every host and its work."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -311,7 +311,7 @@ def _is_broken(message: UnitEnded) -> bool:
 
 
 def _without_objects(job: Job) -> Job:
-    """The job without what may not be picklable: of its request a host needs the id, and texts to leave out of messages."""
+    """The job without unpicklable parts: a host needs the request's id, and texts to keep out of messages."""
     texts = {key: value for key, value in job.request.data.items() if isinstance(value, str)}
     judged = None if job.judged is None else dict(job.judged)
     return replace(job, request=replace(job.request, data=texts), judged=judged, digest=job.request.digest())
@@ -321,7 +321,7 @@ def _without_objects(job: Job) -> Job:
 
 
 class Admissions:
-    """Lets the attempts of hosts pass the rate limits, and holds their places until they are over or their host is lost."""
+    """Passes hosts' attempts through the rate limits, and holds their slots until they end or their host is lost."""
 
     def __init__(self, link: RayLink, rate_limiters: Mapping[str, AdmitsAttempts]) -> None:
         self._link, self._rate_limiters = link, rate_limiters
@@ -329,7 +329,7 @@ class Admissions:
         self._under_way: dict[tuple[int, int], HostAttempt] = {}
 
     def begin(self, host: int, attempt: Waiting) -> None:
-        """Have an attempt wait for its rate limit, without blocking."""
+        """Let an attempt wait for its rate limit, without blocking."""
         held = HostAttempt(host, attempt, self._rate_limiters[attempt.model], self._link)
         with self._lock:
             # Before it waits: its host may be lost meanwhile, and the place has to be found then.
@@ -345,7 +345,7 @@ class Admissions:
             held.leave(left.used)
 
     def lose(self, host: int) -> None:
-        """Free the places of a lost host; what its attempts used is not known, so that they count at the most."""
+        """Free a lost host's slots; its attempts' use is unknown, so they count at the most."""
         with self._lock:
             lost = [self._under_way.pop(key) for key in list(self._under_way) if key[0] == host]
         for held in lost:
@@ -361,7 +361,7 @@ class HostAttempt:
         self._used: int | None = None
 
     def pass_through(self) -> None:
-        """Wait for the rate limit, tell the host, and keep the place until the attempt is over."""
+        """Wait for the rate limit, tell the host, and hold the slot until the attempt is over."""
         with suppress(ConnectionError), self._rate_limiter.admit(self._attempt.tokens, self._sleep) as permit:
             self._link.send(self._host, Admitted(self._attempt.attempt, getattr(permit, "replica", 0)))
             self._is_over.wait()
@@ -369,7 +369,7 @@ class HostAttempt:
                 permit.settle(self._used)
 
     def leave(self, used: int | None) -> None:
-        """End the attempt, which used so many tokens."""
+        """End the attempt, which used this many tokens."""
         self._used = used
         self._is_over.set()
 

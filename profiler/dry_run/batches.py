@@ -1,4 +1,4 @@
-"""What a forecast becomes where calls go in batches: dollars at half price, and waves in place of hours."""
+"""Converts a forecast to batches: dollars at half price, and waves instead of hours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.template import Template
 
 @dataclass(frozen=True, kw_only=True)
 class BatchForecast:
-    """What a run in batches comes to.
+    """The forecast of a run in batches.
 
     Attributes:
         cost_usd: dollars in the middle, of the calls in batches and of those that are made at once.
@@ -57,7 +57,7 @@ class RunForecast:
 def batch_forecast(
     forecast: Forecast, prices: BatchPrices, batched: Collection[str], template: Template, catalog: Catalog
 ) -> BatchForecast:
-    """Return what the run of a forecast comes to in batches. Pure.
+    """Convert a forecast to batches. Pure.
 
     Args:
         forecast: at ordinary prices.

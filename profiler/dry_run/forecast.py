@@ -134,7 +134,7 @@ def forecast_profile(
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """The needs of a run that no budget stops, and the means at hand. The intervals are those of the forecast.
+    """What a run without budgets needs, compared with what is left. The intervals are those of the forecast.
 
     Attributes:
         coverage: the coverage at which the run ends, in (0, 1].

@@ -1,4 +1,4 @@
-"""One random guess at what the models do, for a forecast: resampled from a store's rows, or from the catalog's limits."""
+"""One random guess at what models do, for a forecast: resampled from a store's rows, or from the catalog's limits."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Kind = tuple[int, str, str]
 
 
 class Unit(NamedTuple):
-    """One simulated unit. ``requests`` are its calls with repeated attempts, ``tokens`` are prompt and completion, ``arm`` is
-    the stage that comes next; None where the request ends.
+    """One simulated unit. ``requests`` are its calls with retries, ``tokens`` are prompt and completion, ``arm`` is the
+    next stage; None if the request ends.
     """
 
     cost_usd: float
@@ -38,7 +38,8 @@ class Unit(NamedTuple):
 
 
 class OutcomeModel:
-    """Rates at which a request ends or goes on to each stage, dollars, calls, tokens and seconds by (depth, stage, model).
+    """Rates at which a request ends or continues to each stage, with dollars, calls, tokens and seconds by (depth, stage,
+    model).
 
     Requests of the rows are resampled whole, because the cells of one request are correlated. Without rows a request goes on
     with a rate that is drawn once, and to each stage that may come alike.
@@ -76,7 +77,7 @@ class OutcomeModel:
         self._weights: dict[Kind, Mapping[str, float]] = {}
 
     def stage(self, cell: Cell, possible: Sequence[str]) -> str:
-        """Return the stage of a cell's last invocation, one of those that may be; that of a request's first is drawn once."""
+        """Return the stage of a cell's last invocation among the possible ones; a request's first stage is drawn once."""
         if len(possible) == 1:
             return possible[0]
         request_id = cell[0]
@@ -125,7 +126,7 @@ class OutcomeModel:
         return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, arm)
 
     def _outcome_weights(self, depth: int, stage: str, model: str) -> Mapping[str, float]:
-        """P(the request goes on to a stage), by its name, and P(it ends); the model's are shrunk to the stage's."""
+        """P(the request continues to a stage), by its name, and P(it ends); the model's are shrunk to the stage's."""
         arms = self.template.flow.stages_at[depth - 1][stage]
         if not arms:
             return {}
@@ -140,7 +141,7 @@ class OutcomeModel:
 
 
 def _may_end(template: Template) -> frozenset[Place]:
-    """Where the template, or the workflow's check of an answer, lets a request end."""
+    """Whether the template, or the workflow's check of an answer, lets a request end."""
     flow = template.flow
     return frozenset(
         (depth + 1, stage)

@@ -50,7 +50,7 @@ class Proposals:
 
 
 class SimulatedRun:
-    """One run on one outcome model, up to a limit, or long enough to extrapolate: then the whole is ``scale`` times as long.
+    """One run on one outcome model, up to a limit, or long enough to extrapolate: the whole is ``scale`` times as long.
 
     Args:
         model: draws the outcomes.
@@ -102,7 +102,7 @@ class SimulatedRun:
         self.coverage = self._coverage.fraction
 
     def _paths(self, proposals: Proposals, round_: int) -> Iterator[RequestPath]:
-        """The round's paths, until none of them leads to a new cell."""
+        """The round's paths, until none leads to a new cell."""
         idle = 0
         for path in proposals.propose(round_, tuple(self._seen.values())):
             before = self.new_cells
@@ -168,7 +168,7 @@ class SimulatedRun:
             self._extrapolate(fraction)
 
     def _extrapolate(self, fraction: float) -> None:
-        """Estimate how many times as long as so far the whole run is."""
+        """Estimate how many times longer the whole run is."""
         limits, totals = self._limits, self._coverage.measure()
         spent = float(totals.paid.sum()) + self._coverage.continued
         new = float(self.new_cells) if self._coverage.is_free else self.cost_usd

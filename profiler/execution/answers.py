@@ -1,4 +1,4 @@
-"""Where the final state of a request holds its label: said to the owner of a workflow that reads its answer elsewhere."""
+"""Finds where a request's final state holds its label, for owners whose workflow reads the answer elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN, _CHARS = 4, 80
 
 
 def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]) -> str:
-    """Return one line with the labels of a request beside what its final state holds, and where the state has the first.
+    """Return one line with a request's labels next to its final state, and where the state has the first label.
 
     Args:
         workflow: says which keys of the row are labels.
@@ -40,7 +40,7 @@ def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]
 
 
 def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
-    """The texts and numbers in a value, each with the code that leads to it; a text that is JSON is looked into."""
+    """The texts and numbers in a value, each with the code that leads to it; JSON texts are parsed."""
     if depth > _DEEPEST or value is None:
         return
     if isinstance(value, str) and isinstance(inner := _json_of(value), dict | list):

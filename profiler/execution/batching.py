@@ -1,4 +1,4 @@
-"""Units whose calls go in the providers' batches: what can be bought that way, and the worker that runs them."""
+"""Units whose calls go into the providers' batches: which ones can, and the worker that runs them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def with_batches(models: Collection[str], catalog: Catalog, backends: Mapping[st
 
 
 def gate_of(models: tuple[str, ...], catalog: Catalog, backends: Mapping[str, Backend], prices: BatchPrices) -> BatchGate:
-    """Return where the calls of these models wait. It submits nothing before :meth:`BatchGate.start`."""
+    """Return the place where these models' calls wait. It submits nothing before :meth:`BatchGate.start`."""
     known: dict[str, Any] = {name: backends[catalog[name].provider] for name in models}
     return BatchGate({name: (catalog[name], backend.batch_api) for name, backend in known.items()}, prices.times)
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a LangGraph run as bytes: the state after a prefix, from which any extension resumes in any process.
+"""Checkpoints of a LangGraph run as bytes: the state after a prefix, from which any process can continue.
 
 The same state gives the same bytes (ids, times and random version suffixes are left out), so that equal checkpoints can be
 kept once. No pickle: LangGraph's own serializer, see :mod:`vinelm.profiler.execution.state_types`.
@@ -34,8 +34,8 @@ class StateError(Exception):
 
 
 class UnitSaver(BaseCheckpointSaver[int]):
-    """A checkpointer that holds the last checkpoint of each thread, serialized: a state that a run resumes from is always
-    normalised (tuples become lists), as if it came from another process.
+    """A checkpointer with the last checkpoint of each thread, serialized: resumed states are always normalised (tuples
+    become lists), as if they came from another process.
 
     A graph that is invoked inside a node runs as it does in an application without a checkpointer: nothing of it is kept, and
     it always starts from its input. Except with ``compile(checkpointer=True)``: such a graph remembers its state from one
@@ -122,8 +122,8 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return {"configurable": place}
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        """Keep the answers of a node that waits for another one; the rest is ignored: a unit that fails half-way is run again
-        from its parent.
+        """Keep the answers of a node that waits for another one, and ignore the rest: a failed unit runs again from its
+        parent.
         """
         thread_id, _ = _place(config)
         answers = [(task_id, channel, value) for channel, value in writes if channel == RESUME]
@@ -171,7 +171,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
                 self.changed[key] = f"the key {key!r} ({_type_name(value)}): {inside}"
 
     def _dumped(self, whole: Any, values: dict[str, Any]) -> tuple[str, bytes]:
-        """The bytes of a whole; :class:`StateError` where one of its values has none."""
+        """The bytes of a checkpoint; :class:`StateError` if one of its values cannot be serialized."""
         try:
             return self.serde.dumps_typed(whole)
         except Exception as error:

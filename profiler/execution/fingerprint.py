@@ -1,4 +1,4 @@
-"""Digests of what determines an answer besides the request and the models: the graph, its nodes' code, prompts and resources.
+"""Digests of what determines an answer besides the request and models: the graph, its nodes' code, prompts and resources.
 
 Rows and checkpoints of a changed workflow must not be mixed with old ones. Each part has its own digest, so that a mismatch can
 name what changed. Code is digested as its syntax tree, which has no comments, docstrings and layout and is alike under every
@@ -47,7 +47,7 @@ def store_identity(
     *,
     settings: Mapping[str, Any] | None = None,
 ) -> StoreIdentity:
-    """Return the identity of a store for this profile. Builds the graph, and runs none of it.
+    """Return the identity of a store for this profile. Builds the graph without running it.
 
     Args:
         workflow: the workflow.
@@ -114,7 +114,7 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
 
 
 def _scorer_digest(score: Callable[..., Any]) -> str:
-    """What decides the score of a row, and its answer where what runs today is the reference; not how answers are compared."""
+    """What decides a row's score, and its answer if today's is the reference; not how answers are compared."""
     if not isinstance(score, AsToday):
         return code_digest(score)
     return _digest([*score.labels, *(None if one is None else code_digest(one) for one in (score.answer, score.score))])
@@ -126,7 +126,7 @@ def code_digest(target: Callable[..., Any]) -> str:
 
 
 def _functions_of(app: Any) -> Iterator[str]:
-    """Digests of the code of an application that is no graph: a function, or an entrypoint of LangGraph's functional API."""
+    """Digests of an application's code without a graph: a function, or an entrypoint of LangGraph's functional API."""
     for node in getattr(app, "nodes", {}).values():
         bound = getattr(node, "bound", None)
         function = held_attribute(bound, "func") or held_attribute(bound, "afunc")
@@ -157,7 +157,7 @@ class _Recorder(VineInterface):
 
 
 def _shape(builder: Any) -> Any:
-    """Nodes and edges of a ``StateGraph``, in a fixed order. A finish node counts as the place that it leads to."""
+    """Nodes and edges of a ``StateGraph`` in a fixed order. A finish node counts as its destination."""
     leads_to = {source: target for source, target in builder.edges if _is_finish(builder.nodes.get(source))}
 
     def at(name: Any) -> Any:
@@ -172,7 +172,7 @@ def _shape(builder: Any) -> Any:
 
 
 def _is_finish(node: Any) -> bool:
-    """True if the node is ours that returns an earlier answer. It has no effect in a profile, so rows hold with and without."""
+    """True for our node that returns an earlier answer. It has no effect in a profile, so rows hold with and without it."""
     return bool(getattr(_function(node), FINISH_MARK, False))
 
 
@@ -182,13 +182,13 @@ def _function(node: Any) -> Any:
 
 
 class _Code:
-    """What code consists of: its own tree, then everything in its package that it refers to, each object once."""
+    """The parts of code: its own tree, then everything in its package that it refers to, each object once."""
 
     def __init__(self) -> None:
         self._seen: dict[int, Any] = {}
 
     def of(self, target: Any, package: str) -> Iterator[Any]:
-        """Yield the tree of a callable, or its bytecode where there is no source, and what it refers to."""
+        """Yield a callable's tree (its bytecode without source), and what it refers to."""
         if id(target) in self._seen:
             return
         self._seen[id(target)] = target
@@ -229,7 +229,7 @@ class _Code:
         yield from self.values([value for _, value in members], package)
 
     def values(self, values: list[Any], package: str) -> Iterator[Any]:
-        """Yield the constants among the values, and the code of those that belong to the package."""
+        """Yield the constants among the values, and the code that belongs to the package."""
         for value in values:
             plain = _plain(value)
             if plain is not None:
@@ -268,7 +268,7 @@ class _Code:
 
 
 def _plain(value: Any) -> str | None:
-    """JSON text of a constant or of a pydantic object (LangChain's prompt templates are); None for anything else."""
+    """JSON text of a constant or pydantic object (such as LangChain's prompt templates); None for anything else."""
     try:
         if isinstance(value, BaseModel):
             return json.dumps(value.model_dump(), sort_keys=True, default=lambda inner: type(inner).__name__)
@@ -285,7 +285,7 @@ def _bytecode(code: CodeType) -> str:
 
 
 def _package(target: Any) -> str:
-    """The package whose code is part of the workflow: that of the module, or the module itself if it is in none."""
+    """The package whose code belongs to the workflow: the module's, or the module itself without one."""
     module = getattr(target, "__module__", None) or type(target).__module__
     return str(module.rpartition(".")[0] or module)
 

@@ -61,12 +61,12 @@ class Job:
         return self.request.id, self.prefix
 
     def stage(self, template: Template) -> str:
-        """Return the stage of the unit's invocation. Where it is not known before it runs, the first of those that may be."""
+        """Return the stage of the unit's invocation, or the first possible one if it is not known before it runs."""
         return template.stages_at(len(self.prefix), self.stages)[0].name
 
 
 class UnitBudget(SpendGuard):
-    """The dollars and calls that one unit may still spend. Calls of one unit may come from several threads.
+    """The dollars and calls that one unit may still spend. Its calls may come from several threads.
 
     Args:
         upper_usd: dollars that are already reserved for the unit.
@@ -94,7 +94,7 @@ class UnitBudget(SpendGuard):
         self._on_reserved = on_reserved
 
     def close(self) -> None:
-        """Refuse every call from now on: whoever runs has been left behind."""
+        """Refuse every call from now on: the caller's unit was abandoned."""
         self.was_refused, self.limit_usd = True, 0.0
 
     def authorize(self, upper_usd: float) -> SpendPermit:
@@ -152,7 +152,7 @@ class UnitOutcome:
 
 @dataclass(frozen=True, slots=True)
 class UnitFinished:
-    """The message that a unit is over. ``problem`` is what its worker raised in place of an outcome."""
+    """The message that a unit is over. ``problem`` is its worker's exception, if there is no outcome."""
 
     job: Job
     outcome: UnitOutcome | None
@@ -160,10 +160,10 @@ class UnitFinished:
 
 
 class Worker(Protocol):
-    """Runs units; several at a time where it is called from several threads."""
+    """Runs units, in parallel if called from several threads."""
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """Run one unit to its end and return what it leaves.
+        """Run one unit to its end and return its outcome.
 
         Args:
             job: the unit.
@@ -178,7 +178,7 @@ class Worker(Protocol):
 
 
 def run_job(worker: Worker, job: Job, top_up: TopUp) -> UnitFinished:
-    """Run a unit on this thread. What the worker raises becomes part of the message, except ``KeyboardInterrupt``."""
+    """Run a unit on this thread. The worker's exceptions become part of the message, except ``KeyboardInterrupt``."""
     try:
         return UnitFinished(job, worker.run(job, top_up))
     except KeyboardInterrupt:

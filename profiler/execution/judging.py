@@ -1,4 +1,4 @@
-"""Asks a workflow's judge about one answer: reserves, calls, reads the verdict, and says what it cost."""
+"""Asks a workflow's judge about one answer: reserves, calls, reads the verdict, and reports the cost."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Judging:
 
 
 def judge_catalog(judge: LLMJudge, catalog: Catalog) -> Catalog:
-    """Return a catalog of the judge's model only: the entry of that name, the model itself, or one of known list price.
+    """Return a catalog with only the judge's model: the entry of that name, the model itself, or one of known list price.
 
     Raises:
         ConfigError: there is no such entry, and the name is no ``provider:model`` of known price.
@@ -142,7 +142,7 @@ def judge_catalog(judge: LLMJudge, catalog: Catalog) -> Catalog:
 
 
 def judge_backends(judge: LLMJudge, catalog: Catalog, backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
-    """Return the backend of the judge's model; for an entry of the catalog, the one that is given. Makes no call."""
+    """Return the backend of the judge's model; for an entry of the catalog, the given one. Makes no call."""
     own = judge_catalog(judge, catalog)
     provider = own.models[0].provider
     is_entry = own.models[0].name in catalog or provider not in PROVIDERS  # a backend knows the engines of its catalog only
@@ -159,7 +159,7 @@ def judge_backends_of(workflow: Workflow, catalog: Catalog, backends: Mapping[st
 
 
 def judge_price(workflow: Workflow, catalog: Catalog) -> tuple[str, float] | None:
-    """Return the name of the judge's model and the most that one call of it costs in dollars; None without a judge.
+    """Return the judge's model and the most that one call of it costs in dollars; None without a judge.
 
     The length of its prompt is assumed, as that of any prompt before the first was seen.
 
@@ -173,7 +173,7 @@ def judge_price(workflow: Workflow, catalog: Catalog) -> tuple[str, float] | Non
 
 
 def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Judging | None:
-    """Return the judge of a workflow; None if its scorer is none. Makes no call.
+    """Return the judge of a workflow; None if its scorer is not a judge. Makes no call.
 
     Raises:
         ConfigError: see :func:`judge_catalog`.
@@ -213,7 +213,7 @@ UNIT_JUDGE: ContextVar[JudgedUnit | None] = ContextVar("vinelm_unit_judge", defa
 
 @contextmanager
 def judged(unit: JudgedUnit) -> Iterator[JudgedUnit]:
-    """Have answers judged while the block runs."""
+    """Let answers be judged inside the block."""
     token = UNIT_JUDGE.set(unit)
     try:
         yield unit

@@ -1,4 +1,4 @@
-"""The ledger: an upper bound is reserved before each unit, and its real price settled after it. And where a profile stops.
+"""The ledger: reserves an upper bound before each unit, settles its real price after it, and knows where a profile stops.
 
 See docs/architecture.md#invariants.
 """
@@ -62,7 +62,7 @@ class PriceBound:
         self._tools_usd[stage] = max(self._tools_usd.get(stage, 0.0), observation.tool_cost_usd)
 
     def usd(self, stage: str, model: str) -> float:
-        """Return the dollars that one invocation of ``stage`` on ``model``, tools included, is expected not to exceed."""
+        """Return the dollars that one invocation of ``stage`` on ``model``, tools included, should not exceed."""
         entry = self._catalog[model]
         longest = self._prompt.get(stage)
         prompt = FIRST_PROMPT_TOKENS if longest is None else math.ceil(longest * _PROMPT_MARGIN)
@@ -71,13 +71,13 @@ class PriceBound:
         return calls_usd + self._tools_usd.get(stage, 0.0) * _PROMPT_MARGIN
 
     def calls(self, stage: str) -> int:
-        """Return the number of model calls that one invocation of ``stage`` is expected not to exceed."""
+        """Return the number of model calls that one invocation of ``stage`` should not exceed."""
         return self._calls.get(stage, 1)
 
 
 @dataclass(slots=True)
 class Reservation:
-    """The reservation of one unit: the entry in the store's ledger, dollars and model calls."""
+    """The reservation of one unit: its entry in the store's ledger, dollars and model calls."""
 
     entry: int
     upper_usd: float
@@ -85,7 +85,7 @@ class Reservation:
 
 
 class Ledger:
-    """Reserves and settles money within the budgets, which hold for the store as a whole, earlier runs included.
+    """Reserves and settles money within the budgets, which hold for the whole store, including earlier runs.
 
     Thread-safe: a check and its reservation are one step. Opening a ledger charges the units that an earlier run left open at
     their bound.
@@ -172,7 +172,7 @@ class Ledger:
             return Reservation(entry, upper_usd, upper_calls)
 
     def top_up(self, reservation: Reservation, upper_usd: float) -> bool:
-        """Raise a reservation to ``upper_usd``, durably, before a dearer call; returns whether the budget allows it."""
+        """Raise a reservation to ``upper_usd``, durably, before a more expensive call; returns whether the budget allows it."""
         extra = upper_usd - reservation.upper_usd
         if extra <= 0:
             return True
@@ -186,7 +186,7 @@ class Ledger:
             return True
 
     def lower(self, reservation: Reservation, upper_usd: float) -> None:
-        """Give back, durably, what a unit that has calls of known price no longer needs; see :meth:`top_up`."""
+        """Give back, durably, what a unit no longer needs once its calls' prices are known; see :meth:`top_up`."""
         with self._lock, self._locked():
             self._store.raise_reservation(reservation.entry, upper_usd)
             self._reserve(upper_usd - reservation.upper_usd)
@@ -229,7 +229,7 @@ class Ledger:
 
     @contextmanager
     def settling(self, reservation: Reservation, paid_usd: float, calls: int = 0, *, name: str | None = None) -> Iterator[None]:
-        """Settle a unit in one transaction with what the block writes, which is no row.
+        """Settle a unit in one transaction with what the block writes instead of a row.
 
         ``name`` is the request of an entry that was reserved before it was known whose it would be.
         """
@@ -241,7 +241,7 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One transaction, undone where the block raises.
+        """One transaction, rolled back if the block raises.
 
         Raises:
             StoreError: the run does not hold the store any more, so that another may buy the same.

@@ -25,13 +25,13 @@ from vinelm.template.bounds import exceeded_words
 
 
 def with_place(detail: str, error: BaseException) -> str:
-    """Return the detail with the file and line of the application where the exception was raised, as far as they are known."""
+    """Return the detail with the application's file and line of the exception, if known."""
     place = user_line(error)
     return detail if place is None else f"{detail} at {PurePath(place[0]).name}:{place[1]}"  # without the folder
 
 
 def checked_score(verdict: object, *, is_oracle: bool) -> tuple[bool | float, str | None]:
-    """Return the success of a row: a bool, or a number in [0, 1]. The second value says what is wrong with it, if anything.
+    """Return the success of a row, a bool or a number in [0, 1], and what is wrong with it, if anything.
 
     Args:
         verdict: what ``score(request, state)`` returned.
@@ -142,7 +142,7 @@ def with_shown(
 
 
 def with_error(row: Observation, signals: Signals | None) -> Observation:
-    """Return a failed row with what ``signal="status"`` says of it; any other row as it is."""
+    """Return a failed row with the signal of ``signal="status"``; any other row unchanged."""
     if row.failure is None or signals is None or signals.signal != "status":
         return row
     return replace(row, signal=STATUS[0])
@@ -159,7 +159,7 @@ def stages_in(values: Any) -> tuple[str, ...]:
 
 
 def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str]) -> tuple[str | None, str | None]:
-    """Return what a row says of the stage that comes next, and what is wrong if the template lacks it there.
+    """Return the row's next stage, and what is wrong if the template lacks it there.
 
     Args:
         template: of the workflow.
@@ -192,7 +192,7 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
 
 
 def refuse_other(workflow: Workflow, template: Template, depth: int, reached: Collection[str], what: str = "graph") -> None:
-    """Raise where the graph goes elsewhere than a template that alone tells what comes next."""
+    """Raise if the graph goes elsewhere than a template without alternatives says."""
     follower = template.stage_after(depth)
     if follower is not None and not set(reached) <= {follower.name}:
         before = template.stages_along(depth, ())

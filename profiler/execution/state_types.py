@@ -1,4 +1,4 @@
-"""Reads states of workflows from stores: data, and never a call of whatever function a store names.
+"""Reads workflow states from stores as data only, never calling a function that a store names.
 
 A store may be anybody's. LangGraph's serializer calls what a serialized object names as its type: any function of any module,
 which it imports first. Here a state is rebuilt only from types of data, of the packages that this process uses anyway.
@@ -61,7 +61,7 @@ class StateSerializer(JsonPlusSerializer):
 
 
 def _look(content: bytes, wrong: list[object]) -> Any:
-    """Note the names of what would be made of it that is no type of data, without making any."""
+    """Note type names in serialized data that are not data types, without creating objects."""
 
     def inside(code: int, data: bytes) -> None:
         if code != _SNAPSHOT and code not in _CONSTRUCTORS:
@@ -77,7 +77,7 @@ def _look(content: bytes, wrong: list[object]) -> Any:
 
 
 def _is_data(module: Any, name: Any) -> bool:
-    """Whether a name is that of a type that holds data, of a package that this process uses; or of nothing at all."""
+    """Whether a name is a data type of a package used by this process, or does not exist at all."""
     if (module, name) in _NAMED:
         return True
     if not isinstance(module, str) or not isinstance(name, str) or module.partition(".")[0] not in sys.modules:

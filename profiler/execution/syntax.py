@@ -1,4 +1,4 @@
-"""The syntax tree of a function or class as plain JSON, alike under every version of Python that VineLM runs on.
+"""The syntax tree of a function or class as plain JSON, the same under every supported version of Python.
 
 Text that Python makes of a tree (``ast.unparse``), its dump and its bytecode differ between versions: a digest of them says
 after an upgrade that the code changed. Here fields that a version has added are left out while they are empty, and f-strings,
@@ -19,7 +19,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
 def tree_of(target: FunctionType | type) -> Any:
-    """Return the tree of a definition without layout, comments and docstrings; None where there is no source.
+    """Return the tree of a definition without layout, comments and docstrings; None without source.
 
     Of lambdas that begin in one line, nothing tells which is meant: each of them has the trees of all.
     """
@@ -47,7 +47,7 @@ def _found(target: FunctionType | type, text: str) -> Iterator[ast.AST]:
 
 
 def _alone(target: FunctionType | type) -> Iterator[ast.AST]:
-    """The lines of a function by themselves, where the file does not parse or has moved since it was imported."""
+    """The lines of a single function, if the file does not parse or has changed since its import."""
     if isinstance(target, FunctionType):
         try:
             yield ast.parse(textwrap.dedent(inspect.getsource(target)))
@@ -57,7 +57,7 @@ def _alone(target: FunctionType | type) -> Iterator[ast.AST]:
 
 @lru_cache(maxsize=64)
 def _definitions(text: str) -> tuple[tuple[str, _Definition], ...]:
-    """Every definition of a file, with its qualified name; none if the file does not parse."""
+    """Every definition of a file, with its qualified name; empty if the file does not parse."""
 
     def inside(node: ast.AST, path: str) -> Iterator[tuple[str, _Definition]]:
         for child in ast.iter_child_nodes(node):
@@ -103,7 +103,7 @@ def _constant(value: Any) -> Any:
 
 
 def _joined(values: list[ast.expr]) -> list[Any]:
-    """The parts of an f-string, neighbouring texts in one."""
+    """The parts of an f-string, with adjacent texts joined."""
     parts: list[Any] = []
     for value in values:
         part = plain(value)

@@ -1,4 +1,6 @@
-"""One unit of profiling: the last invocation of a (request, prefix), from the parent's checkpoint to the next stage, scored."""
+"""One unit of profiling: the last invocation of a (request, prefix), from the parent's checkpoint to the next stage, with
+its score.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ class NeedsReplayError(WorkflowError):
 
 
 class UnitRunner:
-    """Runs units of one workflow in this process. The graph is built once; each unit has a LangGraph thread of its own.
+    """Runs units of one workflow in this process. The graph is built once; each unit has its own LangGraph thread.
 
     Under the oracle stop rule a unit continues *past* the workflow's own stop: the check's verdict is recorded and does not end
     the request. Under the workflow's, a unit below an answer that the check passed resumes from where the workflow stopped.
@@ -94,11 +96,11 @@ class UnitRunner:
         return self.control.models.is_virtual_time
 
     def knows(self, stage: str) -> bool:
-        """True if a node is known that runs the stage, so that the graph can be sent there."""
+        """True if a node is known to run the stage, so that the graph can be sent there."""
         return stage in self._nodes
 
     def values_after(self, checkpoint: bytes | None) -> dict[str, Any]:
-        """Return the state's own keys after a unit, from its checkpoint; none without one."""
+        """Return the state's own keys after a unit, from its checkpoint; empty without one."""
         if checkpoint is None:
             return {}
         thread_id = f"u{next(self._threads)}"
@@ -210,14 +212,14 @@ class UnitRunner:
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
-        """The node after the loop before which the unit's state is kept as well, so that a request can go on from there."""
+        """The node after the loop before which the unit's state is also stored, so that a request can continue there."""
         if not self.can_go_on or self.signals is None:
             return ()
         ending = self._endings[policy.stage]
         return () if ending is None or self.template.stage_after(len(policy.prefix)) is None else (ending,)
 
     def _refuse_oracle(self) -> None:
-        """Refuse to go on past the end of a graph where it is not known which stage would have come."""
+        """Refuse to continue past the end of a graph if it is unknown which stage would have come."""
         if self.template.stop == "oracle" and not self.template.knows_past_ends:
             raise WorkflowError(
                 f"workflow {self.workflow.name!r}: its template branches, and the oracle stop goes on past the workflow's own "
@@ -225,7 +227,7 @@ class UnitRunner:
             )
 
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
-        """Run the graph up to the next of the boundaries, to the next call of a stage that is a chat model, or to its end."""
+        """Run the graph up to the next boundary, the next chat model call that is a stage, or its end."""
         assert policy.request is not None
         stated = {"thread_id": thread_id, **stated_configurable(self.workflow, policy.request)}
         run = replace(self.control.context(policy=policy, request=policy.request), chat_host=chat)
@@ -311,7 +313,7 @@ class UnitRunner:
         return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
-        """The state if the loop ended here: the nodes after the loop run on a copy. The second value says what went wrong."""
+        """The state if the loop ended here (the nodes after it run on a copy), and what went wrong, if anything."""
         # On a copy, because the unit's own checkpoint has to stay where the run waits for the next stage.
         fork = f"{thread_id}-ended"
         self.saver.load(fork, self.saver.dump(thread_id))
@@ -348,7 +350,7 @@ def _first_boundaries(template: Template, opening: Collection[str], boundaries: 
 
 
 def _only_ending(ends: Collection[str], holders: Collection[str]) -> str | None:
-    """Return the node that follows a loop whose routes lead to ``ends``; None if there is none, or several."""
+    """Return the node after a loop whose routes lead to ``ends``; None if there is not exactly one."""
     (end, *others) = ends or {END}
     return None if others or end == END or end in holders else end
 
@@ -358,7 +360,7 @@ def _config(thread_id: str) -> RunnableConfig:
 
 
 def _values(state: Any) -> dict[str, Any]:
-    """The state's own keys, as a checkpoint gives them back."""
+    """The state's own keys, as a checkpoint returns them."""
     values = state if isinstance(state, Mapping) else vars(state)
     return {key: value for key, value in values.items() if key != PATH_KEY}
 
@@ -442,7 +444,7 @@ def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -
 
 
 def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], UnitOutcome]) -> UnitOutcome:
-    """Run the unit with the workflow's judge, if it has one: its dollars are the unit's, and in no column of the row."""
+    """Run the unit with the workflow's judge, if any: its dollars belong to the unit, but to no column of the row."""
     if units.judging is None or job.judged is None:
         return run()
     with judged(JudgedUnit(units.judging, job.judged, budget)) as unit:
@@ -463,7 +465,7 @@ class LocalWorker:
         return run_unit(self._units, job, UnitBudget(job.upper_usd, top_up))
 
     def close(self) -> None:
-        """Nothing to stop: a thread finishes its unit."""
+        """Nothing to stop: threads finish their unit."""
 
 
 _WAITS, _ENDED, _FINAL, _PASSED = b"w", b"e", b"f", b"p"
@@ -478,7 +480,7 @@ def is_extendable(checkpoint: bytes | None) -> bool:
 
 
 def warm_up() -> None:
-    """Run a trivial graph, so that what LangGraph imports and builds on first use is loaded before a process forks."""
+    """Run a trivial graph, so that LangGraph's lazy imports are done before a process forks."""
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(dict)

@@ -35,7 +35,7 @@ class ReplayedCalls(Protocol):
 
 
 class UnitPrompts:
-    """The shapes of the prompts that a unit's calls send, in order. Threads of one unit may share it.
+    """The shapes of the prompts of a unit's calls, in order. Threads of one unit may share it.
 
     Args:
         key: of the store.
@@ -45,11 +45,11 @@ class UnitPrompts:
         self._key, self._shapes = key, list[Shape]()
 
     def see(self, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:
-        """Add a prompt; no text of it is kept."""
+        """Add a prompt without keeping its text."""
         self._shapes.append(shape_of(prompt_parts(messages, tools), self._key))
 
     def packed(self) -> bytes:
-        """Return the shapes as bytes; none without a call."""
+        """Return the shapes as bytes; empty without a call."""
         return packed(self._shapes, self._key) if self._shapes else b""
 
 
@@ -93,7 +93,7 @@ class UnitAdapter(VineInterface):
 
     @property
     def ends(self) -> frozenset[str]:
-        """Where the graph's routes lead when their loop is over."""
+        """Where the graph's routes lead after their loop."""
         return frozenset(self.adapter.ends)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
@@ -104,7 +104,7 @@ class UnitAdapter(VineInterface):
 
 
 def _refuse(context: RunContext) -> None:
-    """A call outside of a unit: nobody would pay for it."""
+    """Refuse a call outside of a unit, which could not be booked."""
     raise WorkflowError(
         "a model was asked for outside of the profiled run (in a graph or thread of the application's own): "
         "its calls would be in no row, so make them in a node of the workflow's graph"

@@ -1,4 +1,4 @@
-"""The rules within one unit: its forced invocation, answered interrupts, and the call of a chat model that ends it."""
+"""The rules within one unit: its forced invocation, answered interrupts, and the chat model call that ends it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class UnitPolicy(ForcedPolicy):
         self._boundary_s: float | None = None
 
     def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """Return the model of the unit's invocation, and note its stage where the template allows several.
+        """Return the model of the unit's invocation, and record its stage if the template allows several.
 
         Raises:
             WorkflowError: the template does not allow the stage there.
@@ -60,7 +60,7 @@ class UnitPolicy(ForcedPolicy):
         self._stage_ended_s = self.clock.now()
 
     def at_boundary(self) -> None:
-        """Note that the next stage waits or the workflow has ended: what runs from now on is not part of the unit."""
+        """Record that the next stage waits or the workflow has ended: what runs from now on is not part of the unit."""
         self._boundary_s = self.clock.now()
 
     def observation(
@@ -72,7 +72,7 @@ class UnitPolicy(ForcedPolicy):
         stopped: bool | None = None,
         arm: str | None = None,
     ) -> Observation:
-        """Return the observation. Repeated attempts count in cost and ``retries``, but not in latency."""
+        """Return the observation. Retries count in cost and ``retries``, but not in latency."""
         end_s = self.clock.now() if self._boundary_s is None else self._boundary_s
         return observed_row(
             self.invocations,
@@ -93,7 +93,7 @@ MOST_ANSWERS = 100
 
 
 def answered(workflow: Workflow, policy: UnitPolicy, interrupts: Sequence[Interrupt]) -> Command[Any]:
-    """Return what the graph is resumed with, and count the answer.
+    """Return the value with which the graph is resumed, and count the answer.
 
     Raises:
         WorkflowError: nobody answers, or several nodes ask at once.
@@ -182,7 +182,7 @@ class UnitChat:
 
     @property
     def has_failed(self) -> bool:
-        """True if every call of the unit's stage failed, though the application may have handled that."""
+        """True if every call of the unit's stage failed, even if the application handled that."""
         calls = self._policy.invocations
         return bool(self.nodes and calls) and all(call.failure is not None for call in calls)
 

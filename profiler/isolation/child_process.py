@@ -1,4 +1,4 @@
-"""The parent's side of one child process: its channel, its clock, its spending so far, and the output it left."""
+"""The parent's side of one child process: its channel, its clock, its spending so far, and its remaining output."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ _POLL_S = 1.0  # how often the clock of a unit that waits for the parent is chec
 
 
 class Child:
-    """One unit in a process of its own. Time in which it waits for the parent (a reservation, a rate limit) does not count
-    against its timeout.
+    """One unit in a separate process. Waiting for the parent (a reservation, a rate limit) does not count against its timeout.
 
     Attributes:
         cost_usd: dollars of the calls that it has reported.
@@ -73,7 +72,7 @@ class Child:
             return (self._waits_since if self._waits else time.monotonic()) - self._started - self._waited_s
 
     def exited(self, code: int) -> None:
-        """Note the exit and wake the reader, even if a process that the child started still holds the channel open."""
+        """Record the exit and wake the reader, even if a grandchild still holds the channel open."""
         self.code = code
         self.has_exited.set()
         with suppress(OSError):

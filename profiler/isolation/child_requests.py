@@ -1,4 +1,4 @@
-"""What children ask of the parent process outside of their channel: each request has its own socket, so that any may wait.
+"""Children's requests to the parent outside of their channel: each has its own socket, so that any may wait.
 
 A child makes a socket pair and sends one end to the parent with a line of JSON. The kernel closes the other end if the child
 dies, so that the parent learns of it wherever it waits.
@@ -17,7 +17,7 @@ _LONGEST = 8192  # bytes of a request, which may hold a model's name and the sha
 
 
 class ChildRequests:
-    """The parent's side; children inherit the socket ``theirs``. One daemon thread per request that is open.
+    """The parent's side; children inherit the socket ``theirs``. One daemon thread per open request.
 
     Args:
         answer: is given the socket of a request, which it closes, and the request.

@@ -1,4 +1,4 @@
-"""Equal calls across all children: what is kept, and who makes a call that others wait for, is known to the parent process.
+"""Equal calls across all children: the parent process knows the stored answers, and who is making a call.
 
 A child asks for a digest and gets the kept answer, or none. If it is to make the call, it sends what was answered on the same
 socket; a child that dies meanwhile leaves the call to the next one.

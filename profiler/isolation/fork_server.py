@@ -53,7 +53,7 @@ def main(descriptor: int, limits: int, equal: int | None = None) -> None:
 
 
 def preload(backends: Iterable[Backend]) -> None:
-    """Run a trivial graph, and let each backend do the work of its first call, so that no unit repeats it. Calls no model.
+    """Run a trivial graph, and let each backend do its first call's setup, so that units do not repeat it. Calls no model.
 
     Tracing is off meanwhile: a tracer would start threads, which do not survive a fork, and send what is no request.
     """
@@ -95,7 +95,7 @@ class _ForkServer:
         gc.freeze()  # forks share the memory allocated so far
 
     def share(self, equal: socket.socket, *, has_recorded: bool) -> None:
-        """Have the parent process answer equal calls of all children once."""
+        """Let the parent process answer equal calls of all children once."""
         self.equal, self.has_recorded = equal, has_recorded
 
     def serve(self) -> None:
@@ -173,7 +173,7 @@ class _ForkServer:
             os._exit(70)
 
     def _request(self, request_id: str, digest: str | None) -> Request:
-        """The request of a unit; with a digest, which a run on another machine gives, it has to be the same one here."""
+        """The request of a unit; if a run on another machine gives a digest, the request here must match it."""
         request = self.requests.get(request_id)
         if digest is not None and (request is None or request.digest() != digest):
             what = "is missing" if request is None else "is another one"

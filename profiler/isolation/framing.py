@@ -1,4 +1,4 @@
-"""The protocol between the parent and its children: one frame is a JSON object and bytes, over a stream socket. No pickle."""
+"""The protocol between the parent and its children: frames of a JSON object and bytes over a stream socket. No pickle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def send(channel: socket.socket, plain: Mapping[str, Any], content: bytes = b"")
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], bytes] | None:
-    """Return the next frame; None if the other side is gone, also in the middle of a frame.
+    """Return the next frame; None if the other side is gone, even in the middle of a frame.
 
     Raises:
         TimeoutError: the socket has a timeout, and it has passed.

@@ -1,4 +1,4 @@
-"""Units in fresh processes: whatever the workflow's code does there becomes a row, and no other unit is affected.
+"""Units in fresh processes: whatever the workflow's code does becomes a row, without effect on other units.
 
 One fork server (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each unit is a
 fork of it, with a process group, a memory limit and an output file of its own. A unit that takes too long is sent SIGTERM,
@@ -253,7 +253,7 @@ class ProcessWorker:
 
 
 def _beyond(lost_usd: float, top_up: TopUp) -> TopUp:
-    """Reservations of a unit that starts again: what it lost stays reserved."""
+    """Reservations of a restarted unit: what it lost stays reserved."""
     return top_up if not lost_usd else lambda upper_usd: top_up(lost_usd + upper_usd)
 
 

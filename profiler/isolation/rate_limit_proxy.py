@@ -70,7 +70,7 @@ class RateLimitProxy(ChildRequests):
 
 
 def _sleep(channel: socket.socket, seconds: float) -> None:
-    """Sleep that long; ``ConnectionError`` as soon as the other side is gone."""
+    """Sleep that long; raises ``ConnectionError`` as soon as the other side is gone."""
     channel.settimeout(seconds)
     try:
         # The child sends nothing while it waits, so that whatever ends this read, but time, is its end.
@@ -83,7 +83,7 @@ def _sleep(channel: socket.socket, seconds: float) -> None:
 
 @dataclass(slots=True)
 class _ProxiedPermit:
-    """The child's side of one admitted attempt; reports the tokens it used when it is closed."""
+    """The child's side of one admitted attempt; reports its tokens when closed."""
 
     channel: socket.socket
     tokens: int | None = field(default=None)
@@ -95,7 +95,7 @@ class _ProxiedPermit:
         self.tokens = tokens
 
     def take(self, answer: bytes) -> None:
-        """Note the parent's answer; ``ConnectionError`` if it is gone."""
+        """Record the parent's answer; ``ConnectionError`` if it is gone."""
         if not answer:
             raise ConnectionError("the process that holds the rate limits is gone")
         self.replica = answer[0]

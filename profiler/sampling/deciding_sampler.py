@@ -1,4 +1,4 @@
-"""The default sampler: a race of single models, then dollars by what they are expected to change."""
+"""The default sampler: a race of single models, then dollars by their expected effect on the plan."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ class DecidingSampler:
             yield from self._deciding(round_, observations)
 
     def is_racing(self, round_: int, observations: Sequence[Observation]) -> bool:
-        """Return whether a round is one of the race; the rows are those of all earlier rounds."""
+        """Return whether a round belongs to the race; the rows are those of all earlier rounds."""
         return bool(self._racing(round_, observations))
 
     def _racing(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
-        """The paths of a round of the race. Those of the last rows that were asked for are kept: it is asked twice for each."""
+        """The paths of a race round. Cached for the last rows, since they are requested twice."""
         if self._last is None or self._last[0] != round_ or self._last[1] is not observations:
             self._last = round_, observations, self._race.paths(round_, observations)
         return self._last[2]
@@ -118,7 +118,7 @@ class DecidingSampler:
         return self._race.asking(round_, request_id, run)
 
     def single_models(self, observations: Sequence[Observation], counted: str = "right") -> SingleModels:
-        """Return what rows show of each single model and of what runs today. ``counted`` names what counts, such as right."""
+        """Return what rows show of each single model and of the current setup. ``counted`` names what counts, such as right."""
         return replace(self._race.table(observations), counted=counted)
 
     def race_alone(self) -> Self:
@@ -128,7 +128,7 @@ class DecidingSampler:
         return alone
 
     def _deciding(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """A round after the race: each path is of the use that is furthest behind its share of the dollars."""
+        """A round after the race: each path is for the purpose furthest behind its share of the dollars."""
         rows = rows_by_cell(observations)
         prices = Prices.of(self.template, self.catalog, observations)
         spent_usd = prices.spent(observations, self.catalog)
@@ -155,7 +155,7 @@ class DecidingSampler:
     def _uses(
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> list[_Use]:
-        """What the dollars of a round are for."""
+        """The purposes of a round's dollars."""
         whole = self._whole_runs(observations, paths)
         has_today = self.template.today is not None
         if self._is_one_call:
@@ -175,12 +175,12 @@ class DecidingSampler:
 
     @property
     def _is_one_call(self) -> bool:
-        """True if every request is one call of one of some models."""
+        """True if every request is a single call of one of several models."""
         first = self._choices[0]
         return len(self._choices) == 1 and isinstance(first, tuple) and SKIP not in first
 
     def _whole_runs(self, observations: Sequence[Observation], paths: RoundPaths) -> Iterator[RequestPath]:
-        """Whole runs of the candidates that are not there yet, on the same requests, and of what runs today beside them."""
+        """Missing whole runs of the candidates and of the current setup, on the same requests."""
         today = self.template.today
         if self._candidates is None or (self._is_one_call and today is None):
             return
@@ -217,7 +217,7 @@ class DecidingSampler:
 
 @dataclass(eq=False)
 class _Use:
-    """What some of a round's dollars are for.
+    """The purpose of some of a round's dollars.
 
     Attributes:
         share: Of the dollars, > 0.

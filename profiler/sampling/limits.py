@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileLimits:
-    """Where a profile stops; whichever limit comes first. None: no such limit.
+    """Where a profile stops, whichever limit comes first. None: no such limit.
 
     Attributes:
         coverage: the fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
@@ -44,7 +44,7 @@ class ProfileLimits:
             raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
 
     def usd(self, prices: Prices, everything: float, rows: Sequence[Observation]) -> float:
-        """Return the dollars that a profile may spend in all, on the scale of the prices.
+        """Return the total dollars that a profile may spend, on the scale of the prices.
 
         Args:
             prices: By these rows.

@@ -1,4 +1,4 @@
-"""Which answers are expected to change the best mixtures of models most per dollar, where a request is one call."""
+"""Finds the answers expected to change the best mixtures of models most per dollar, if a request is a single call."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def posterior(right: Sequence[float], asked: Sequence[int]) -> tuple[FloatArray,
 
 
 def chances_to_be_strongest(right: Sequence[float], asked: Sequence[int]) -> FloatArray:
-    """Return P(each model is the most accurate of all) by their posteriors; the arguments are those of :func:`posterior`."""
+    """Return P(each model is the most accurate) by their posteriors; the arguments are those of :func:`posterior`."""
     from scipy.special import betainc  # a tenth of a second, which few commands need
 
     a, b = posterior(right, asked)

@@ -1,4 +1,4 @@
-"""The default sampler: cheap models are asked more often than dear ones, and their first answers are about the same requests.
+"""The default sampler: cheap models are asked more often than expensive ones, first on the same requests.
 
 If every model were asked equally often, nearly all dollars of a profile would go to the dearest ones. Here a model is asked in
 proportion to ``max(price, 1 % of the median price) ** -alpha`` instead.
@@ -108,7 +108,7 @@ class PricedSampler:
             yield path
 
     def round_paths(self, round_: int, observations: Sequence[Observation]) -> RoundPaths:
-        """Return what draws the paths of a round."""
+        """Return the generator of a round's paths."""
         order = shuffled(self.request_ids, self.seed)
         rng = random.Random(f"priced:{self.seed}:{round_}")
         weights = price_weights(prices_usd(self.template, self.catalog, observations), self.alpha)
@@ -124,7 +124,7 @@ def shuffled(request_ids: Sequence[str], seed: int) -> list[str]:
 
 
 def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]:
-    """Return an order of requests with the first :data:`OF_EACH_KIND` of each kind ahead, a request of each in turn.
+    """Return an order of requests with the first :data:`OF_EACH_KIND` of each type first, types in turn.
 
     Args:
         order: The requests.
@@ -151,7 +151,7 @@ def price_weights(prices: Mapping[str, float], alpha: float) -> dict[str, float]
 
 
 def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
-    """Return the models that each invocation may run on; by stage where several stages with different models may come.
+    """Return the possible models of each invocation; by stage if several stages with different models may come.
 
     Raises:
         ConfigError: several stages may come first, with different models: which one comes is only known once it runs.
@@ -172,7 +172,7 @@ def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
 
 
 class OpenCells:
-    """Cells without a row whose request, as the rows show, reaches them. A cell that is claimed is no longer open.
+    """Cells without a row that their request is known to reach. Claimed cells are no longer open.
 
     Args:
         rows: The rows so far. Those below a passed check (``is_continued``) are kept apart.
@@ -200,16 +200,16 @@ class OpenCells:
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a cell that is reached is new, or has a new one below it."""
+        """Return whether a reached cell is new, or has a new cell below it."""
         cell = (request, prefix)
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
     def open_below(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models by which a row's request can go on to an open cell."""
+        """Return the models with which a row's request can continue to an open cell."""
         return self._below[request, prefix]
 
     def claim(self, request: str, prefix: Prefix) -> None:
-        """Take a new cell as executed. What it leads to is not known before the next round."""
+        """Count a new cell as executed. Its successors are unknown until the next round."""
         self._claimed.add((request, prefix))
         while len(prefix) > 1:
             prefix, model = prefix[:-1], prefix[-1]
@@ -221,13 +221,13 @@ class OpenCells:
             self.n_going_on[prefix[0]] -= 1
 
     def not_continued(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models of the invocation after a continuable cell for which there is no row."""
+        """Return the models without a row after a continuable cell."""
         stage = self._template.stage_after(len(prefix))
         models = () if stage is None else stage.models or ()
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
     def of_today(self, request: str) -> Iterator[Cell]:
-        """The cells that today's models have brought a request to, where other models can go on."""
+        """The cells reached with today's models from which other models can continue."""
         today = self._template.today or {}
         prefix: Prefix = ()
         models = dict.fromkeys(today.values())
@@ -245,7 +245,7 @@ class OpenCells:
         return passed and row.failure is None and row.depth < self._template.depth
 
     def _allowed(self, cell: Cell) -> tuple[str, ...]:
-        """The models that the request of a row may go on with."""
+        """The models with which a row's request may continue."""
         row, template = self._rows[cell], self._template
         if row.ended(template.stop):
             return ()
@@ -272,7 +272,7 @@ class _Draws:
         self._counts: Counter[str] = Counter()
 
     def draw(self, weights: Mapping[str, float]) -> _Drawn:
-        """Draw one of these models, in proportion to what each lacks of its share of the draws of these models."""
+        """Draw one of these models, in proportion to what each is short of its share."""
         n, total = 1 + sum(self._counts[name] for name in weights), sum(weights.values())
         lacks = {name: max(n * weight / total - self._counts[name], 0.0) for name, weight in weights.items()}
         (model,) = self._rng.choices(tuple(lacks), tuple(lacks.values()))
@@ -300,7 +300,7 @@ class RoundPaths:
         rng.shuffle(self._to_continue)
 
     def next(self) -> RequestPath | None:
-        """Return the next path; None if every cell that the rows reach is executed or proposed."""
+        """Return the next path; None if every reached cell is executed or proposed."""
         weights = {}
         for name in self._first:
             share = 1.0 if self._unanswered(name) is not None else self._cells.n_going_on[name] / len(self._order)
@@ -330,13 +330,13 @@ class RoundPaths:
         return sum(self._cells.is_new(request, (model,)) for request in self._order)
 
     def claim_first(self, path: RequestPath) -> None:
-        """Take the first cell of a path as executed, where it is certain."""
+        """Count the first cell of a path as executed, if it is certain."""
         first = path.path[0]
         if isinstance(first, str) and self._cells.is_new(path.request_id, (first,)):
             self._cells.claim(path.request_id, (first,))
 
     def continued(self) -> RequestPath | None:
-        """Return a path of one invocation more than a row at or below a passed check; None if there is none left."""
+        """Return a path one invocation longer than a row at or below a passed check; None if there is none left."""
         while self._to_continue:
             request, prefix = self._to_continue.pop()
             models = self._cells.not_continued(request, prefix)
@@ -346,7 +346,7 @@ class RoundPaths:
         return None
 
     def swapped(self) -> RequestPath | None:
-        """Return a path that differs from today's run in its first model or in those that follow; None if none is left.
+        """Return a path that differs from today's run in its first model or in the later ones; None if none is left.
 
         Most continue from where today's models have brought a request, as only what follows is paid there.
         """
@@ -364,7 +364,7 @@ class RoundPaths:
         return found
 
     def _other_first(self) -> RequestPath | None:
-        """A new first answer by a model that is not today's, with today's models behind it."""
+        """A new first answer by a model that is not today's, followed by today's models."""
         today, *others = self._today or (None,)
         models = [name for name in self._first if name != today and self._unanswered(name) is not None]
         if not models or not others:
@@ -386,7 +386,7 @@ class RoundPaths:
         return None
 
     def _going_on(self, model: str) -> str:
-        """The next request, in turns, with an open cell below the model's first answer; there must be one."""
+        """The next request, in turn, with an open cell below the model's first answer; there must be one."""
         at = self._at[model]
         while True:
             request = self._order[at.turn % len(self._order)]
@@ -395,7 +395,7 @@ class RoundPaths:
                 return request
 
     def _completed(self, request: str, prefix: tuple[str, ...], chance: float | None) -> RequestPath:
-        """The path that begins with the prefix, with a model for each invocation that may follow."""
+        """A path that begins with the prefix, with a model for each possible later invocation."""
         path: list[Choice] = [*prefix]
         probability: float | None = chance
         for depth, models in enumerate(self._choices[len(prefix) :], len(prefix)):
@@ -421,7 +421,7 @@ class RoundPaths:
 
 
 class _FirstAnswer:
-    """The place in the order of the requests up to which a model has given first answers, and for what follows them."""
+    """How far in the order of requests a model has given first answers, and the position for what follows them."""
 
     def __init__(self, turn: int) -> None:
         self.next = 0

@@ -1,4 +1,4 @@
-"""What invocations cost and how often requests go on after them, by the rows so far: a profile's shares are of dollars."""
+"""Estimates what invocations cost and how often requests continue, from the rows so far: a profile's shares are of dollars."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Prices:
         return cls(dict.fromkeys(usd, 1.0) if is_free else usd, rates, is_free)
 
     def of_run(self, path: Sequence[Choice], n_paid: int = 0, *, goes_on: bool = False) -> float:
-        """Return the expected dollars of what follows the first ``n_paid`` invocations of a path, if the request comes there.
+        """Return the expected dollars after the first ``n_paid`` invocations of a path, if the request gets there.
 
         Args:
             path: The models of the whole path; of several that may run an invocation the mean counts.
@@ -96,7 +96,7 @@ def prices_usd(template: Template, catalog: Catalog | None, observations: Iterab
 
 
 def fresh_usd(row: Observation, catalog: Catalog | None) -> float:
-    """Return the dollars of a row, tools included, if nothing had been read from a prompt cache or written to it."""
+    """Return a row's dollars, including tools, without prompt caching."""
     if catalog is None or row.model not in catalog or not (row.calls and row.tokens_in) or row.tokens_out is None:
         return row.served_usd
     model, calls = catalog[row.model], row.calls

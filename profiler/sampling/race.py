@@ -1,4 +1,4 @@
-"""The race of single models: all of them answer the same first requests, twice as many each time, and losers drop out."""
+"""The race of single models: all answer the same first requests, twice as many each time, and losers drop out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Racer(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelRace:
-    """Plans the race. Every method is a pure function of the rows: what a killed run has bought is planned again alike.
+    """Plans the race. Every method is a pure function of the rows, so that an interrupted run is planned again alike.
 
     Args:
         template: Bound.
@@ -66,7 +66,7 @@ class ModelRace:
     requests: Sequence[int] = REQUESTS
 
     def racers(self) -> list[Racer]:
-        """Return what runs today and every single model, the former first and these by list price.
+        """Return the current setup and every single model, by list price after the former.
 
         Where a stage does not allow a model it runs what runs today, or the cheapest model that it allows.
         """
@@ -91,7 +91,7 @@ class ModelRace:
         return today if today is not None else min(real, key=lambda model: listed_usd(self.catalog, model))
 
     def paths(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
-        """Return the paths of a round of the race; none once it is over.
+        """Return the paths of a race round; empty once it is over.
 
         The earlier rounds are gone through once more, each with the rows that there were: whatever was bought after the race
         changes nothing about it.
@@ -165,7 +165,7 @@ class ModelRace:
         return max(usd, min(least, SHARE * without.usd(prices, prices.everything(self.choices, len(self.order)), rows)))
 
     def _kept_for_today(self, known: Rows, prices: Prices) -> float:
-        """Dollars that no other racer may take, where a coverage ends the profile: what runs today is compared before."""
+        """Dollars reserved for the current setup if a coverage ends the profile, so that it is compared before."""
         if self.template.today is None or self.limits.coverage is None or self.limits.budget_usd is not None:
             return 0.0
         run = whole_path(self.template, self.template.today)
@@ -176,7 +176,7 @@ class ModelRace:
         return prices.of_run(whole_path(self.template, self.template.today or {}))
 
     def _models(self, rows: Rows, prices: Prices, requests: Sequence[str]) -> list[SingleModel]:
-        """What rows of these requests show of each racer, cheapest first."""
+        """Each racer's results on these requests, cheapest first."""
         found = []
         for racer in self.racers():
             runs = [run_of(rows, self.template, request, racer.run) for request in requests]

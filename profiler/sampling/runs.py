@@ -26,12 +26,12 @@ def distinct(paths: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def whole_path(template: Template, models: Mapping[str, str]) -> Run:
-    """Return the path of a run in which each stage has its model, down to the last invocation that the template allows."""
+    """Return the path of a run with each stage's model, down to the template's last invocation."""
     return tuple(_choice(stages, models) for stages in template.flow.stages_at)
 
 
 def as_run(reached: FloatArray, trie: Trie, template: Template) -> Run:
-    """Return the models of a whole run along a plan, the most frequent one at each stage of each invocation.
+    """Return the models of a whole run along a plan: the most frequent model at each stage of each invocation.
 
     Args:
         reached: P(a request of the plan runs the invocation of each node), shape (n + 1,). Beyond its end the path ends, too.
@@ -57,7 +57,7 @@ def _choice(stages: Iterable[str], models: Mapping[str, str]) -> Choice:
 def run_of(
     rows: Mapping[Cell, Observation], template: Template, request: str, path: Sequence[Choice]
 ) -> tuple[list[Observation], bool]:
-    """Return the rows of a request's run along a path, and whether they are all of it, down to its own end."""
+    """Return the rows of a request's run along a path, and whether they are complete."""
     found: list[Observation] = []
     stage = template.first_stages[0].name if len(template.first_stages) == 1 else None
     for choice in path:

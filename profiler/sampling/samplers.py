@@ -39,7 +39,7 @@ class CascadeSampler:
 
 
 class ExhaustiveSampler:
-    """Every request on every path, request by request and depth first, so that few checkpoints are kept at a time."""
+    """Every request on every path, request by request and depth first, so that few checkpoints are stored at a time."""
 
     def __init__(self, template: Template, request_ids: Sequence[str], seed: int = 0) -> None:
         self.template = template
@@ -54,14 +54,14 @@ class ExhaustiveSampler:
                 yield RequestPath(request_id, path)
 
     def _united(self, models: Models | Mapping[str, Models]) -> Models:
-        """Every model that some stage allows there; a path ends where the stage that comes does not allow its model."""
+        """Every model allowed by some stage there; a path ends if the next stage does not allow its model."""
         if isinstance(models, tuple):
             return models
         return tuple(name for name in self.template.models if any(name in allowed for allowed in models.values()))
 
 
 def _drawn(models: Models | Mapping[str, Models], share: float) -> Choice:
-    """The model at this share of the list, of each stage's list where they differ."""
+    """The model at this share of the list, of each stage's list if they differ."""
     if isinstance(models, tuple):
         return models[int(share * len(models))]
     return {stage: allowed[int(share * len(allowed))] for stage, allowed in models.items()}

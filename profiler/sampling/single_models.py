@@ -1,4 +1,4 @@
-"""The table of single models: what each is right in and costs, run on every call, by the rows of a profile."""
+"""The table of single models: each one's accuracy and cost on every call, by a profile's rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEAR = 0.03
 
 @dataclass(frozen=True, kw_only=True)
 class SingleModel:
-    """What the rows show of one model, run on every call.
+    """The rows' figures for one model on every call.
 
     Attributes:
         name: The model's; where several run today, the models of its stages, with `` > `` between them.
@@ -51,7 +51,7 @@ class SingleModel:
 
 @dataclass(frozen=True, kw_only=True)
 class SingleModels:
-    """The single models of a profile, and what runs today, cheapest first.
+    """The single models of a profile, and the current setup, cheapest first.
 
     Attributes:
         models: Each of them.
@@ -65,7 +65,7 @@ class SingleModels:
 
     @property
     def strongest(self) -> SingleModel | None:
-        """The model that is most probably the most accurate, by the posteriors that rows are bought by; None without rows.
+        """The model that is most probably the most accurate, by the posteriors used for buying; None without rows.
 
         Dear models, which are often the strongest ones, have few rows in a small profile: the mean of these, pulled towards
         that of all models, names them too rarely. Never one with fewer than four requests where another has more: three right
@@ -79,7 +79,7 @@ class SingleModels:
 
     @property
     def cheapest_good(self) -> SingleModel | None:
-        """The cheapest model that is at most three points below the strongest one; never one with fewer than ten requests."""
+        """The cheapest model at most three points below the strongest one; never one with fewer than ten requests."""
         best = self.strongest
         if best is None or best.accuracy is None:
             return None
@@ -89,11 +89,11 @@ class SingleModels:
 
     @property
     def without_rows(self) -> tuple[SingleModel, ...]:
-        """The models that were not asked, since one run of them costs more than was left for the comparison."""
+        """The models that were not asked, because one run of them costs more than was left for the comparison."""
         return tuple(one for one in self.models if not one.requests)
 
     def lines(self) -> Iterator[str]:
-        """Yield what the table says, in sentences: the strongest, the cheapest good one, and those that have no row."""
+        """Yield sentences about the table: the strongest model, the cheapest good one, and those without rows."""
         best, good = self.strongest, self.cheapest_good
         if best is not None and best.accuracy:
             sparse = f", of {best.requests} requests only" if best.requests < LEAST_REQUESTS else ""
@@ -131,7 +131,7 @@ def beta_interval(right: float, requests: int, level: float = LEVEL) -> tuple[fl
 
 
 def without_losers(models: Sequence[SingleModel]) -> list[SingleModel]:
-    """Return the models except those that are surely worse than a cheaper model. What runs today always stays.
+    """Return the models except those surely worse than a cheaper model. The current setup always stays.
 
     Args:
         models: Cheapest first.

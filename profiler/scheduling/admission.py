@@ -1,4 +1,4 @@
-"""The units that may start now: a run of one unit at a time would reach them, whatever the outcome of earlier ones."""
+"""The units that may start now: those that a run of one unit at a time would reach, whatever the outcome of earlier ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Admission:
         self._state, self._paths, self._workers = state, paths, workers
 
     def jobs(self) -> list[Job]:
-        """Return the units to start, with their money reserved; none once the run has stopped."""
+        """Return the units to start, with their money reserved; empty once the run has stopped."""
         if self._state.stopped_by is None:
             free = self._workers - len(self._state.running)
             return _Scan(self._state, self._paths, self, free).jobs()
@@ -47,7 +47,7 @@ class Admission:
         return []
 
     def answer(self) -> None:
-        """Give the answers, once what they grant is durable: a call is made on it at once."""
+        """Send the answers once their grants are durable, since calls follow at once."""
         for request, is_granted in self.decided:
             request.answer(is_granted)
         self.decided.clear()
@@ -61,7 +61,7 @@ class Admission:
 
 
 class _Scan:
-    """One pass over the paths under way, in order."""
+    """One pass over the paths in progress, in order."""
 
     def __init__(self, state: RunState, paths: ActivePaths, requests: Admission, free: int) -> None:
         self._state, self._paths, self._cells = state, paths, state.cells
@@ -78,7 +78,7 @@ class _Scan:
         self._possibly_broken = PossiblyBroken(state.cells.first_rows, state.cells.first_answers)
 
     def jobs(self) -> list[Job]:
-        """Reserve and return the units to start. Decides on top-up requests where the answer is certain."""
+        """Reserve and return the units to start. Decides top-up requests whose answer is certain."""
         jobs: list[Job] = []
         index = 0
         # Requests for more are looked at even where no worker is free: the units that wait for an answer hold them.
@@ -151,7 +151,7 @@ class _Scan:
         self._requests.decided.append((request, self._state.top_up(cell, request.upper_usd)))
 
     def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
-        """The most that the unit may cost, whichever stage it turns out to be of."""
+        """The most that the unit may cost, whatever its stage turns out to be."""
         bound, usd, calls = self._cells.price_bounds.of(path.number), 0.0, 0
         for k in range(length, 0, -1):
             if k < length and (k > len(path.models) or path.cell(k) not in self._cells.without_state):
@@ -219,8 +219,8 @@ class _Scan:
 
 
 class PossiblyBroken:
-    """True if the cells before one that is to start may show that a stage is broken, or that no answer is right: then a run of
-    one unit at a time might never come to it.
+    """True if earlier cells may show that a stage is broken or no answer is right, so that a run of one unit at a time
+    might never reach this one.
     """
 
     def __init__(self, first_rows: FirstRows, answers: AnswersOfToday) -> None:
@@ -230,7 +230,7 @@ class PossiblyBroken:
         self.may_stop = False
 
     def pass_cell(self, stage: str, row: Observation | None, request_id: str) -> None:
-        """Add the next cell in order; ``row`` where it is executed."""
+        """Add the next cell in order; with its ``row`` if it is executed."""
         self._is_read = self._is_read or (row is not None and bool(row.success))
         if not self._is_read and request_id not in self._answers.wrong:
             self._asked.add(request_id)
@@ -305,7 +305,7 @@ class CoverageUpperBound:
 
     @property
     def most(self) -> float:
-        """The bound; 1.0 where none is known."""
+        """The bound; 1.0 if unknown."""
         extra, continued, certain = self._upper_usd, self._continued_usd, float(self._totals.paid.sum())
         is_free = self._coverage.is_free
         # An upper bound of a fraction: the numerator takes all that may be paid, the denominator the least that may remain.

@@ -32,7 +32,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class CellKinds:
-    """The kinds of cells of a template: a *slot* is a stage with one of its models, a *kind* a slot at a depth.
+    """The kinds of cells of a template: a *slot* is a stage with one of its models, a *kind* is a slot at a depth.
 
     Attributes:
         slots: number of each (stage, model).
@@ -79,7 +79,7 @@ class CellKinds:
 
     @cached_property
     def is_mixed(self) -> bool:
-        """Whether several stages may run at one depth, so that a depth does not tell the stage."""
+        """Whether several stages may run at one depth, so that a depth does not determine the stage."""
         return any(len(level) > 1 for level in self.template.flow.stages_at)
 
     @cached_property
@@ -94,7 +94,7 @@ class CellKinds:
 
     @cached_property
     def even(self) -> FloatArray:
-        """The stages that may follow, each alike; (depth, stages, stages)."""
+        """The stages that may follow, with equal shares; (depth, stages, stages)."""
         return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
 
     def place(self, row: Observation) -> tuple[int, int, int]:
@@ -102,7 +102,7 @@ class CellKinds:
         return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
 
     def stage_of(self, outcome: int) -> int | None:
-        """Return the number of the stage to which a request went on; None if it did not, or none is known."""
+        """Return the number of the stage to which a request continued; None if it did not, or it is unknown."""
         return outcome - _WENT_ON if outcome >= _WENT_ON else None
 
     def _outcome(self, row: Observation) -> int:
@@ -130,7 +130,7 @@ class CellCounts:
 
     @classmethod
     def none(cls, kinds: CellKinds) -> CellCounts:
-        """Return the counts of no cells."""
+        """Return empty counts."""
         return cls(kinds, np.zeros((*kinds.shape, _WENT_ON + len(kinds.stages))), np.zeros(kinds.shape))
 
     @property
@@ -148,7 +148,7 @@ class CellCounts:
         return CellCounts(self.kinds, self.outcomes.copy(), self.paid.copy())
 
     def priced(self, *, is_free: bool) -> CellCounts:
-        """Return these counts, or where every cell was free the same cells at a price of one each."""
+        """Return these counts, or if every cell was free the same cells at a price of one each."""
         return replace(self, paid=self.counts) if is_free else self
 
     def means(self) -> FloatArray:
@@ -166,8 +166,8 @@ class CellCounts:
         return np.asarray((self.paid + _COST_PRIOR * mean[..., None, :]) / (counts + _COST_PRIOR))
 
     def rates(self) -> FloatArray:
-        """Return P(a request goes on to a stage) for each cell, shrunk towards the rates of its stage there, and those towards
-        the overall rate, spread evenly over the stages that may come; (depth, slots, stages).
+        """Return P(a request continues to a stage) for each cell, shrunk towards the rates of its stage there, and those
+        towards the overall rate, spread evenly over the possible stages; (depth, slots, stages).
         """
         kinds, counts = self.kinds, self.counts
         went_on = self.outcomes[..., _WENT_ON:]
@@ -289,12 +289,12 @@ class Coverage:
 
     @property
     def counts_per_depth(self) -> tuple[int, ...]:
-        """The number of executed cells at each depth, from 1; without those that are not reached."""
+        """The number of executed cells at each depth, from 1, without unreached ones."""
         return tuple(int(n) for n in self.counts.sum(axis=1))
 
     @property
     def spent_usd(self) -> float:
-        """The dollars of the executed cells, tools included, without those of calls that equal ones have answered."""
+        """The dollars of the executed cells, tools included, without calls answered by equal ones."""
         return float(self.totals.paid.sum()) + self.continued_usd - self.equal_usd
 
     @property
@@ -304,11 +304,11 @@ class Coverage:
 
     @property
     def continued(self) -> float:
-        """What cells that are not reached add to the numerator: dollars, or cells as long as all are free."""
+        """What unreached cells add to the numerator: dollars, or cells while all are free."""
         return float(self.n_continued) if self.is_free else self.continued_usd
 
     def measure(self) -> CellCounts:
-        """Return the counts that coverage is measured by: dollars, or cells while every cell was free."""
+        """Return the counts that measure coverage: dollars, or cells while every cell was free."""
         return self.totals.priced(is_free=self.is_free)
 
     @property

@@ -22,7 +22,7 @@ from vinelm.traces.store.judgements import Judgements
 
 @dataclass(frozen=True)
 class KeptRows:
-    """The rows of a store that a run begins with, and what evaluates the states after them.
+    """The rows of a store at a run's start, and the evaluation of the states after them.
 
     Attributes:
         store: held by the caller.
@@ -61,7 +61,7 @@ class KeptRows:
         return Job(self.requests[request_id], prefix, state, 0.0, is_scoring=True, passed=passed, judged=judged)
 
     def evaluated(self, job: Job, top_up: TopUp = lambda _upper_usd: False) -> UnitOutcome:
-        """Return what evaluating a state gives. By default no call of a model is allowed: it has no row then."""
+        """Return the result of evaluating a state. By default without model calls, since there is no row for them."""
         finished = run_job(self.worker, job, top_up)
         if finished.problem is not None:
             raise finished.problem
@@ -69,7 +69,7 @@ class KeptRows:
         return finished.outcome
 
     def stopped(self) -> dict[Cell, bool]:
-        """True where the workflow's own check passed the answer, by cell."""
+        """Whether the workflow's own check passed the answer, by cell."""
         return {(row.request_id, row.prefix): row.stopped is True for row in self.store.observations()}
 
     def pool(self) -> ThreadPoolExecutor:
@@ -87,7 +87,7 @@ def verdicts_of(found: Mapping[Cell, Judgement]) -> dict[str, dict[str, bool]]:
 
 
 class PendingRows:
-    """Judges the rows of a store that the judge, as it is declared now, has not judged.
+    """Judges the store's rows that the judge, as declared now, has not judged.
 
     Args:
         ledger: reserves and settles what the judge costs.
@@ -142,12 +142,12 @@ class PendingRows:
                 yield self._rows.job(cell, state, stopped if row.is_continued else None, judged={})
 
     def _holds(self, found: Judgement, row: Observation, request: Request) -> bool:
-        """True if it is a verdict of the judge as it is declared now, and the row has it."""
+        """True if a verdict is the row's, and of the judge as declared now."""
         is_verdict = found.correct is not None and found.correct is row.success and found.judge == self._judging.digest
         return is_verdict and found.label == self._judging.label_digest(request)
 
     def _reserved(self, job: Job) -> tuple[Job, Reservation] | None:
-        """The job with its reservation, of nothing at first; None if the budget allows none."""
+        """The job with its initial reservation of zero; None if the budget allows none."""
         try:
             # An answer that equals a judged one costs nothing. The judge's first call raises the reservation.
             reservation = self._ledger.reserve(*job.cell, 0.0, 0)
@@ -160,7 +160,7 @@ class PendingRows:
         return job, reservation, self._rows.evaluated(job, partial(self._ledger.top_up, reservation))
 
     def _settle(self, job: Job, reservation: Reservation, outcome: UnitOutcome) -> Judgement | None:
-        """Settle what it cost and write the judgement; None if no answer can be seen yet."""
+        """Settle the cost and write the judgement; None if there is no visible answer yet."""
         judgement = outcome.judgement
         # Together: a price without its judgement would be paid for once more by the next run.
         with self._rows.store.database.transaction():

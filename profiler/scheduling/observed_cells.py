@@ -1,4 +1,4 @@
-"""The executed cells of a store, what those that are committed cost, and whether they show that a stage is broken."""
+"""The executed cells of a store, the cost of the committed ones, and whether they show that a stage is broken."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFIT = 1.05  # the interval is computed anew each time the committed cells hav
 
 
 class ObservedCells:
-    """Rows by cell. Coverage and price bounds follow the committed ones only, so that they do not depend on timing.
+    """Rows by cell. Coverage and price bounds follow only committed ones, so that they do not depend on timing.
 
     Args:
         rows: the store's, in the order they were written.
@@ -109,7 +109,7 @@ class ObservedCells:
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
-        """Return for each invocation before the cell's own whether its request ended there by the stop rule; empty if nowhere.
+        """Return for each earlier invocation whether the stop rule ended its request; empty if nowhere.
 
         Without failures, below which there is no cell.
         """
@@ -127,7 +127,7 @@ class ObservedCells:
 
 
 class FirstRows:
-    """The first rows of each stage, in the order in which they are committed: they show whether it is broken.
+    """The first rows of each stage in commit order, which show whether it is broken.
 
     With a stage that works, even one whose invocations fail half of the time and always for one reason, eight such rows in a
     row come up in 1 of 256 runs. A model that always fails is no reason to stop: that is what a profile finds out.
@@ -142,7 +142,7 @@ class FirstRows:
         self._failed: dict[str, list[Observation] | None] = {}  # None: some row succeeded, or failed in another way
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed row; returns in one line what is broken once a stage's rows show it."""
+        """Add a committed row; returns in one line what is broken, once a stage's rows show it."""
         self._note(row)
         return self._broken(row.stage)
 
@@ -172,7 +172,7 @@ class FirstRows:
         )
 
     def failing(self) -> dict[str, int]:
-        """How many rows each stage has that may still turn out to be broken: every row so far failed, and alike."""
+        """Number of rows of each stage that may still turn out broken: all of them failed alike so far."""
         may_break = (
             [stage for stage in self._models if self._failed.get(stage, []) is not None] if self.after < math.inf else []
         )
@@ -183,7 +183,7 @@ class FirstRows:
 
 
 class AnswersOfToday:
-    """The first answers of what runs today, or of any model where that is not known: they show whether any is read at all.
+    """The first answers of the current setup, or of any model if it is unknown, which show whether answers are read at all.
 
     An application that works today is right now and then. One that never is has its answer read in the wrong place, or is
     scored by another label, and every row that is bought says nothing. One right answer, of whatever model, settles it.
@@ -203,7 +203,7 @@ class AnswersOfToday:
         self.is_settled = after is None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed row; returns in one line that none is right once there are enough."""
+        """Add a committed row; returns one line if no answer is right, once there are enough."""
         if self.is_settled or row.failure is not None or row.success is None:
             return None
         if row.success:
@@ -214,7 +214,7 @@ class AnswersOfToday:
 
     @property
     def message(self) -> str | None:
-        """In one line that no answer is right; None if that is not known."""
+        """One line that no answer is right; None if unknown."""
         if self.is_settled or self.may_be_all(0):
             return None
         whose = "of what runs today, and none of another model either" if self._today else "of any model"
@@ -233,7 +233,7 @@ class AnswersOfToday:
 
 
 def only_failures(rows: Sequence[Observation]) -> str | None:
-    """Return in one line that every row failed, and most often of what kind; None if some row did not, or there is none."""
+    """Return in one line that every row failed, and the most frequent kind; None if some row did not, or there is none."""
     if not rows or any(row.failure is None for row in rows):
         return None
     (kind, _), *others = Counter(map(_kind, rows)).most_common()

@@ -28,7 +28,7 @@ Visit = tuple[str, str]
 
 
 class ActivePath:
-    """A request path under way: the row of each cell tells which stage comes next, and with it the model.
+    """A request path in progress: each cell's row determines the next stage, and with it the model.
 
     What it resolves to depends on the rows of its own cells alone, whenever they came. Where one stage follows each prefix, all
     of it is known from the beginning. The stage of the first invocation may not be known before it runs; all stages that may
@@ -77,7 +77,7 @@ class ActivePath:
 
     @property
     def longest(self) -> int:
-        """The most invocations that the path may have."""
+        """The most invocations of the path."""
         return len(self._stages) + len(self._foreseen())
 
     def cell(self, length: int) -> Cell:
@@ -110,7 +110,7 @@ class ActivePath:
         return row.ended(rule) and (row.failure is not None or not self.goes_on)
 
     def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
-        """Return the length of the shortest prefix without a row; None where the path ends before one."""
+        """Return the length of the shortest prefix without a row; None if the path ends before one."""
         known = self.resolve(rows, rule)
         while self._executed < known:
             row = rows.get(self.cell(self._executed + 1))
@@ -122,7 +122,7 @@ class ActivePath:
         return None
 
     def _extend(self) -> None:
-        """Add the models that are certain: of the next invocation, and of those after it whose stage is."""
+        """Add the models that are certain: of the next invocation, and of later ones whose stage is certain."""
         ahead = self._foreseen()
         for visits in ahead[len(self.models) - len(self._stages) : max(self._certain, 1)]:
             if len({model for _, model in visits}) > 1:
@@ -130,7 +130,7 @@ class ActivePath:
             self.models += (visits[0][1],)
 
     def _follow(self, row: Observation) -> bool:
-        """Go on to the stage after the row; False if it is not known, or the template ends."""
+        """Continue to the stage after the row; False if it is unknown, or the template ends."""
         positions = self._template.flow.positions
         after = positions[self._position].arms.get(row.stage)
         if after is None:
@@ -143,7 +143,7 @@ class ActivePath:
         return True
 
     def _foreseen(self) -> list[tuple[Visit, ...]]:
-        """The models that may run each invocation from the first without a row on."""
+        """The possible models of each invocation from the first without a row."""
         if self._ahead is None:
             self._ahead, self._certain = [], 0
             positions, flow = {self._position}, self._template.flow.positions
@@ -168,7 +168,7 @@ class ActivePath:
 
 
 class TimedPaths:
-    """Chooses the paths whose calls are made at once where others go in batches, so that each stage and model has seconds.
+    """Chooses the paths whose calls bypass batches, so that each stage and model has seconds.
 
     They are the first ones in canonical order, whatever their rows show: a run that is killed and started again has the same.
 
@@ -189,7 +189,7 @@ class TimedPaths:
 
 
 class ActivePaths:
-    """The request paths under way, in the sampler's order; the first is the oldest that is not fully committed.
+    """The request paths in progress, in the sampler's order; the first is the oldest that is not fully committed.
 
     Args:
         may_go_on: whether the workflow can go on below an answer that its own check passed.
@@ -213,7 +213,7 @@ class ActivePaths:
         self.active: list[ActivePath] = []
 
     def next_round(self, observations: Sequence[Observation]) -> bool:
-        """Begin the next round; False if the last one was empty: the sampler proposes nothing more."""
+        """Begin the next round; False if the last one was empty: the sampler has nothing more to propose."""
         if self.round >= 0 and self._is_round_empty:
             return False
         self.round += 1
@@ -240,13 +240,13 @@ class ActivePaths:
         return True
 
     def _end(self) -> int:
-        """The first path after the block that follows that of the oldest one."""
+        """The first path after the block that follows the oldest path's block."""
         return block_end(block_of(self.active[0].number, self._doublings) + 1, self._doublings)
 
 
 class PriceBounds:
-    """The price bound that applies to each path: learned from all paths up to the block before the previous one, however far
-    other paths have come. Blocks double in size from one path up to :data:`LARGEST_BLOCK`.
+    """The price bound of each path: learned from all paths up to the block before the previous one, regardless of other
+    paths' progress. Blocks double in size from one path up to :data:`LARGEST_BLOCK`.
 
     Args:
         bound: before the first path.
@@ -262,7 +262,7 @@ class PriceBounds:
         self._bound.add(observation)
 
     def reached(self, number: int) -> None:
-        """Note that all paths before that one are committed."""
+        """Record that all paths before that one are committed."""
         block = block_of(number, self._doublings)
         if block + 1 not in self._of_block:
             # What comes before is committed, and nobody asks for its bounds again.

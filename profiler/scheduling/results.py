@@ -59,7 +59,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileResult:
-    """The state of a profile after a run. Figures are the store's over the requests of the run, except where noted.
+    """The state of a profile after a run. Figures are the store's over the requests of the run, unless noted.
 
     Attributes:
         stopped_by: what ended the run.

@@ -42,7 +42,7 @@ class Purchase:
 
 
 class RunState:
-    """Everything that a run knows and changes. Not thread-safe: one thread uses it, or all of them hold a lock.
+    """Everything that a run knows and changes. Not thread-safe: used by one thread, or under a lock.
 
     Args:
         store: held exclusively by the caller.
@@ -164,7 +164,7 @@ class RunState:
         )  # fmt: skip
 
     def is_batched(self, cell: Cell, *, is_timed: bool) -> bool:
-        """Return whether a unit buys all its calls in batches: its own call, and earlier ones that it has to repeat."""
+        """Return whether a unit buys all its calls in batches: its own call, and earlier ones that it repeats."""
         request_id, prefix = cell
         is_again = (request_id, prefix[:-1]) in self.cells.without_state
         return not is_timed and not is_again and prefix[-1] in self.batched
@@ -174,7 +174,7 @@ class RunState:
         return None if self._verdicts is None else dict(self._verdicts.get(request_id, {}))
 
     def _stages(self, cell: Cell) -> tuple[str, ...]:
-        """The stages of the cell's invocations, as far as they are known."""
+        """The stages of the cell's invocations, as far as known."""
         request_id, prefix = cell
         rows = [self.cells.rows[request_id, prefix[:length]] for length in range(1, len(prefix))]
         stages = [row.stage for row in rows]
@@ -232,7 +232,7 @@ class RunState:
             self.failures[row.failure] += 1
 
     def _marked(self, row: Observation) -> Observation:
-        """The row with who bought it and how."""
+        """The row with its buyer and method."""
         cell = row.request_id, row.prefix
         purchase = self._purchases.pop(cell, Purchase())
         is_continued = any(self.cells.passed_before(cell))
@@ -242,7 +242,7 @@ class RunState:
         )  # fmt: skip
 
     def _note_verdict(self, request_id: str, judgement: Judgement | None) -> None:
-        """Keep a verdict for equal answers. A judge that the budget refused stops the run: the next one asks it first."""
+        """Store a verdict for equal answers. If the budget refuses the judge, the run stops, and the next one asks it first."""
         if judgement is None or self._verdicts is None:
             return
         if judgement.correct is not None:
@@ -251,7 +251,7 @@ class RunState:
             self.stop("budget", "the judge's next call may cost more than is left of the budget")
 
     def _note_label(self, row: Observation) -> None:
-        """End the run with an error at a value of the signal that is one too many. The row stays."""
+        """End the run with an error if the signal has too many values. The row stays."""
         try:
             self._labels.add(row.signal, row.request_id)
         except WorkflowError as error:

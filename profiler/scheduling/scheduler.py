@@ -61,7 +61,7 @@ class Scheduler:
         self._threads = None if settings.execution.isolation == "inline" else Threads(worker)
 
     def run(self) -> None:
-        """Run until the state is stopped. Raises what a unit raised, after the units in flight are written."""
+        """Run until the state is stopped. Raises a unit's exception after the units in flight are written."""
         state = self.state
         # Before anything is paid for: the rows that are there may be enough.
         if not self._commit.stop_if_done() and (known := state.cells.first_answers.message) is not None:
@@ -96,7 +96,7 @@ class Scheduler:
         return self._admission.jobs()
 
     def _dispatch(self, jobs: list[Job], interrupts: Interrupts) -> list[UnitFinished]:
-        """Run the units, whose reservations are durable; returns those that ran inline and are over."""
+        """Run the units, whose reservations are durable; returns those that ran inline and are done."""
         if self._threads is not None:
             for job in jobs:
                 self._threads.start(job)
@@ -154,7 +154,7 @@ class CanonicalCommit:
 
     @property
     def asking(self) -> str:
-        """What the first path in progress runs, in a few words; empty without one."""
+        """The current work of the first path in progress, in a few words; empty without one."""
         if not self._paths.active:
             return ""
         first = self._paths.active[0]
@@ -174,7 +174,7 @@ class CanonicalCommit:
                 self._state.stop("sampler")
 
     def _next_round(self) -> bool:
-        """Begin the sampler's next round; False if it proposes nothing more."""
+        """Begin the sampler's next round; False if there is nothing more to propose."""
         try:
             rows = self._classified()
             rows = rows if self._compared is None else tuple(self._compared(rows))
@@ -222,7 +222,7 @@ class CanonicalCommit:
         return broken is not None or none_right is not None
 
     def _commit_path(self, path: ActivePath) -> bool:
-        """Commit the path's cells; returns False at a cell without a row, and where the run stops."""
+        """Commit the path's cells; returns False at a cell without a row, and when the run stops."""
         cells, rule = self._state.cells, self._state.template.stop
         # Before the path's own cells: the bound of the next block is copied here, and may have learned from whole paths alone.
         cells.price_bounds.reached(path.number)
@@ -298,7 +298,7 @@ class Interrupts:
         self.check()  # only now: the transaction is written as a whole, or undone as a whole
 
     def check(self) -> None:
-        """Raise the second signal, also where it came inside a finalizer, which loses exceptions."""
+        """Raise the second signal, even if it arrived inside a finalizer, which loses exceptions."""
         if self.count > 1:
             raise KeyboardInterrupt
 
@@ -332,8 +332,8 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _installed(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
-    """Install the handler and return the previous ones. Signals that are ignored (``nohup``), or that the application handles
-    itself, are left alone, except Ctrl-C.
+    """Install the handler and return the previous ones. Signals that are ignored (``nohup``) or handled by the application
+    are left alone, except Ctrl-C.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}

@@ -1,4 +1,4 @@
-"""The settings of a profile: what it samples, where it stops, where its units run, and whom it tells."""
+"""The settings of a profile: its sample, its limits, where its units run, and its callbacks."""
 
 from __future__ import annotations
 
@@ -202,10 +202,10 @@ class ProfileSettings:
 
     @property
     def counted(self) -> str:
-        """What counts as a good answer, in a word or two: without labels, to be the same as today's."""
+        """What counts as a good answer, in a word or two: without labels, being the same as today's."""
         return "right" if self.compared is None else "as good"
 
     def note(self, line: str | None) -> None:
-        """Tell one line, if there is something to tell and somebody to be told."""
+        """Report one line, if there is a line and a listener."""
         if line is not None and self.on_note is not None:
             self.on_note(line)

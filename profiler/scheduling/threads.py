@@ -1,4 +1,4 @@
-"""The threads that wait for units: jobs go in, messages come out. Where a unit runs is up to its worker."""
+"""The threads that wait for units: jobs go in, messages come out. The worker decides where a unit runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Threads:
         self._jobs.put(job)
 
     def release(self) -> None:
-        """Count one thread as idle: the message that its unit is finished has been received."""
+        """Count one thread as idle: its unit's final message has been received."""
         self._busy -= 1
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""Where a store is kept: the tables, and the databases that hold them."""
+"""Where a store is kept: its tables, and the databases that hold them."""

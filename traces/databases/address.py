@@ -43,7 +43,7 @@ StoreAddress = Path | PostgresUrl
 
 
 def address_of(where: str | Path | PostgresUrl) -> StoreAddress:
-    """Return the address of a store: what begins with ``postgresql://`` is a database, all else is a file.
+    """Return the address of a store: a database if it begins with ``postgresql://``, else a file.
 
     A :class:`~pathlib.Path` made of such a text, which has lost a slash, is understood too; the text then has to name a host.
 
@@ -76,7 +76,7 @@ def file_of(where: StoreAddress, what: str) -> Path:
 
 
 def require_store_file(path: Path) -> None:
-    """Raise :class:`StoreError` if ``path`` is a folder, a device or a pipe: SQLite would wait for it or write beside it."""
+    """Raise :class:`StoreError` if ``path`` is a folder, device or pipe, which SQLite would wait for or write next to."""
     try:
         require_regular(path)
     except OSError as error:

@@ -130,7 +130,7 @@ class Database:
         return [] if found is None else [found]
 
     def require_held(self) -> None:
-        """Raise if a run holds the store through this object, and has lost it; to be asked before each purchase.
+        """Raise if a run holds the store through this object and has lost it; called before each purchase.
 
         Raises:
             StoreError: another run may hold it by now (code ``store-hold-lost``).
@@ -173,7 +173,7 @@ class Database:
                 self._clear_marker(lock, run)
 
     def _clear_marker(self, lock: RunLock, run: str) -> None:
-        """Clear the marker of a run that ends, which a full disk may refuse; the next opening clears it otherwise."""
+        """Clear the marker of an ending run; if a full disk refuses, the next opening clears it."""
         with suppress(StoreError):
             try:
                 self._delete_marker()
@@ -194,7 +194,7 @@ class Database:
                 raw.execute(f"PRAGMA {text}").close()
 
     def _fold_log(self) -> None:
-        """Copy a long log into the file while a run lives, in place of SQLite: without the note that the file is whole."""
+        """Copy a long log into the file while a run lives, instead of SQLite, without the note that the file is complete."""
         run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
         if run is None:
             return
@@ -255,7 +255,7 @@ def is_writable(path: Path) -> bool:
 
 @contextmanager
 def readable(path: Path) -> Iterator[Path]:
-    """Yield a path from which the store can be read: ``path``, or a temporary copy of a store in a read-only folder.
+    """Yield a path from which the store can be read: ``path``, or a temporary copy if its folder is read-only.
 
     SQLite cannot read a write-ahead log where it may not write beside it.
 
@@ -341,7 +341,7 @@ def translated(path: Path | PostgresUrl) -> Iterator[None]:
 
 
 def _store_error(error: BaseException | None, where: str) -> StoreError:
-    """The :class:`StoreError` for a SQLite error: its text and, where there is one, what to do about it."""
+    """The :class:`StoreError` for a SQLite error: its text and, if known, what to do about it."""
     if isinstance(error, UnicodeDecodeError):
         return StoreError(f"{where}: text that is not UTF-8: {_ADVICE['SQLITE_CORRUPT'][0]}", code="store-damaged")
     name = getattr(error, "sqlite_errorname", "")

@@ -35,7 +35,7 @@ class StoreIdentity:
     created_at: str = field(default="", compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain fields, of which ``StoreIdentity(**fields)`` is the same identity."""
+        """Return plain fields from which ``StoreIdentity(**fields)`` makes the same identity."""
         return asdict(self)
 
     def to_json(self) -> str:
@@ -57,11 +57,13 @@ class StoreIdentity:
         return Template.from_dict(self.template)
 
     def models(self) -> Catalog:
-        """Return the models and the prices that the rows were charged at. A store may be anybody's: no call is made by it."""
+        """Return the models and the prices that the rows were charged at. For reading only: stores may come from anyone, so
+        nothing is called.
+        """
         return Catalog.embedded(self.catalog, where="the store's catalog")
 
     def settings(self) -> Catalog:
-        """Return the whole catalog, for comparing what decides answers; never for calls."""
+        """Return the whole catalog, for comparing what decides answers, not for calls."""
         return Catalog.from_dict(self.catalog, where="the store's catalog")
 
     def stranger(self, other: StoreIdentity) -> str | None:

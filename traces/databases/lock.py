@@ -21,14 +21,14 @@ _LINE = 80  # bytes
 
 
 class RunLock:
-    """The lock file of a store while a run holds it: a line with the process, and room for a note."""
+    """The lock file of a store held by a run: a line with the process, and room for a note."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path, self._descriptor = path, descriptor
         self._pid = os.getpid()
 
     def note_owner(self) -> None:
-        """Note which process holds the lock, and keep room for :meth:`note_folded`."""
+        """Record which process holds the lock, and reserve room for :meth:`note_folded`."""
         owner = f"pid {self._pid} on {socket.gethostname()}"
         with suppress(OSError):  # a full disk: the lock holds without it
             if os.fstat(self._descriptor).st_size < 2 * _LINE:
@@ -36,7 +36,7 @@ class RunLock:
             self._write(owner, 0)
 
     def note_folded(self, run: str) -> None:
-        """Note that the file of the store holds everything, without its write-ahead log, although it says that ``run`` is open.
+        """Record that the store's file is complete without its write-ahead log, although it says that ``run`` is open.
 
         Does nothing if the log is not empty. Overwrites in place, since the disk may be full. The lock file then stays.
         """
@@ -46,12 +46,12 @@ class RunLock:
                 self._write(f"{_FOLDED} {run}", _LINE)
 
     def clear_note(self) -> None:
-        """Clear what :meth:`note_folded` noted: the store no longer says that a run is open."""
+        """Clear the note of :meth:`note_folded`: the store no longer says that a run is open."""
         with suppress(OSError):
             self._write("", _LINE)
 
     def require_held(self) -> None:
-        """Raise if the lock file has lost its name: whoever makes a new one locks the store as well.
+        """Raise if the lock file has lost its name, since another process can then lock the store, too.
 
         Raises:
             StoreError: it was removed or replaced, by hand or by whatever tidies up.

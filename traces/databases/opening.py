@@ -22,7 +22,7 @@ _CREATING = text("SELECT pg_advisory_xact_lock(1447644741, 0)")  # two runs that
 
 
 def exists(address: StoreAddress) -> bool:
-    """Return whether there is a store, or something else where one would be made.
+    """Return whether there is a store, or something else in its place.
 
     Raises:
         StoreError: what is there cannot be read.
@@ -73,7 +73,7 @@ def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Databas
 
 
 def _identity_in(meta: dict[str, str], path: StoreAddress, wanted: StoreIdentity | None, kind: str) -> StoreIdentity:
-    """The identity in a store; :class:`StoreError` if it is another one, of another version, or there is no store."""
+    """The identity in a store; :class:`StoreError` if it belongs to something else, has another version, or does not exist."""
     try:
         version = int(meta["schema_version"])
         if version != SCHEMA_VERSION:

@@ -86,13 +86,13 @@ class PostgresDatabase(Database):
                 yield self._connection
 
     def require_held(self) -> None:
-        """As :meth:`Database.require_held`; asks the server, unless it has said so just now."""
+        """As :meth:`Database.require_held`; asks the server unless it has just confirmed it."""
         if self._hold is not None and time.monotonic() >= self._sure_until_s:
             with self.transaction():
                 pass
 
     def _require_session(self) -> None:
-        """Raise if the session is not the one that took the hold: the server has given that to whoever asked for it since.
+        """Raise if the session is not the one that took the hold, which the server may since have given to another.
 
         Whatever ended it: the driver connects anew by itself after an error, and a pooler such as PgBouncer gives each
         transaction to another session.
@@ -188,7 +188,7 @@ def _store_error(error: DBAPIError, where: PostgresUrl) -> StoreError:
 
 
 def _plain_error(error: BaseException | None, where: PostgresUrl, *, is_lost: bool) -> StoreError:
-    """The first line of what the server or the driver said, and what to do about it. Never a value of a row."""
+    """The first line of the server's or driver's message, and what to do about it. Never a value of a row."""
     said = (str(error).strip().splitlines() or [type(error).__name__])[0]
     state = _sqlstate(error)
     if state.startswith("23"):  # what follows quotes the row

@@ -52,7 +52,7 @@ CHECKPOINTS = "checkpoints"
 
 
 class Score(UserDefinedType[Any]):
-    """A flag, or a number between 0 and 1: SQLAlchemy's own Boolean takes flags only. In SQLite the type of both is BOOLEAN."""
+    """A flag, or a number between 0 and 1, for which SQLAlchemy's Boolean is too narrow. BOOLEAN in SQLite for both."""
 
     cache_ok = True
 
@@ -61,12 +61,12 @@ class Score(UserDefinedType[Any]):
         return "BOOLEAN"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
-        """Make flags numbers where the database tells the two apart."""
+        """Convert flags to numbers if the database distinguishes the two."""
         return number_of_flag if dialect.name == "postgresql" else None
 
 
 def number_of_flag(value: Any) -> float | None:
-    """Return a flag or a score as a number, which PostgreSQL wants in a column of both; None stays."""
+    """Convert a flag or score to a number, since PostgreSQL needs one type for both; None stays."""
     return None if value is None else float(value)
 
 

@@ -1,4 +1,4 @@
-"""The conditions of a row besides its request: the code and the settings behind each invocation of its prefix."""
+"""A row's conditions besides its request: the code and settings behind each invocation of its prefix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STAGE = "stage "
 
 
 class RowConditions:
-    """Compares two identities as far as they decide the rows of one prefix.
+    """Compares two identities in what decides the rows of one prefix.
 
     A row that was executed under one identity holds under another if nothing differs that decides it: the sequence of stages
     and models up to it, what each of these models is sent, the code of these stages, and the code and resources that all
@@ -36,7 +36,7 @@ class RowConditions:
         self._prefixes: dict[tuple[tuple[str, ...], tuple[str | None, ...]], str | None] = {}
 
     def difference(self, prefix: Sequence[str], stages: Sequence[str | None] = ()) -> str | None:
-        """Say why a row of that prefix no longer holds; None if it does. Names the first difference.
+        """Return why a row of that prefix no longer holds, naming the first difference; None if it does.
 
         Args:
             prefix: the models of the row's invocations.
@@ -50,7 +50,7 @@ class RowConditions:
     def arm_difference(
         self, stages: Sequence[str | None], arm: str | None, *, failure: str | None, has_ended: bool
     ) -> str | None:
-        """Say why a row cannot be followed by the stage that it was followed by; None if it can.
+        """Return why a row's next stage may no longer follow it; None if it may.
 
         Args:
             stages: of its invocations.
@@ -69,7 +69,7 @@ class RowConditions:
         return f"the template has no arm {arm!r} after {' > '.join(known)}" if arm and arms and arm not in arms else None
 
     def scoring_difference(self, stages: Sequence[str | None]) -> str | None:
-        """Say why the success of rows with these stages must be decided again; None if it need not be."""
+        """Return why rows with these stages must be scored again; None if they need not."""
         if self._before.fingerprint.get(_SCORER) != self._now.fingerprint.get(_SCORER):
             return "the scorer changed"
         name = str(self._template_before.stages_along(len(stages), stages)[-1])
@@ -101,7 +101,7 @@ class RowConditions:
         return None
 
     def _stage_now(self, position: int, stage: str) -> Stage | None:
-        """The stage of that invocation by the template of now: the row's own if it may be there, else the only one."""
+        """The stage of that invocation by the current template: the row's own if possible, else the only one."""
         level = self._template.flow.stages_at[position]
         if stage not in level and len(level) > 1:
             return None
@@ -127,7 +127,7 @@ def _shared_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str
 
 
 def _deciding_settings(identity: StoreIdentity, name: str) -> dict[str, Any]:
-    """The settings that decide a model's answers, as plain values: its own settings and those of its provider."""
+    """The settings that decide a model's answers, as plain values: the model's and its provider's."""
     catalog = identity.settings()
     model = catalog[name].model_dump(mode="json", exclude=set(_MODEL_KEEPS_ROWS))
     options = {f"options.{key}": value for key, value in model.pop("options").items() if key not in _OPTION_KEEPS_ROWS}

@@ -1,4 +1,4 @@
-"""Lets a store grow: what still holds under a changed workflow, dataset or catalog stays, the rest is retired.
+"""Lets a store grow: rows that still hold under a changed workflow, dataset or catalog stay, the rest is retired.
 
 Retired rows keep their dollars on the ledger and their state. They are used again when the change is undone.
 """
@@ -52,11 +52,11 @@ class Growth:
 
     @property
     def has_effect(self) -> bool:
-        """True if a row was retired, restored, scored again or priced anew."""
+        """True if a row was retired, restored, scored again or repriced."""
         return bool(self.retired or self.restored or self.rescored or self.repriced or self.unpriced)
 
     def describe(self) -> str:
-        """Return one line: what changed, how many rows stay, which do not and why, and what is bought for it."""
+        """Return one line: what changed, how many rows stay, which do not and why, and what is bought for them."""
         lost = sum(self.retired.values())
         parts = [f"{', '.join(self.changes)} since the last run: {self.kept:,} of {self.before:,} rows stay"]
         if self.rescored:
@@ -76,7 +76,8 @@ class Growth:
 
 
 def grow(store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, RequestDigest]) -> Growth | None:
-    """Change the store's identity to ``now``, in one transaction: retire rows that no longer hold, restore those that do again.
+    """Change the store's identity to ``now`` in one transaction: retire rows that no longer hold, restore those that hold
+    again.
 
     The caller holds the store (:meth:`ObservationStore.exclusive`). Rows that must be scored again are retired until
     :class:`~vinelm.traces.RowsToScore` restores them.
@@ -102,7 +103,7 @@ def grow(store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, Reque
 
 
 def set_prices(store: ObservationStore, now: StoreIdentity) -> int:
-    """Let the rows of a store count at the prices of ``now``, in one transaction. No row is retired or restored.
+    """Reprice a store's rows at the prices of ``now`` in one transaction. No row is retired or restored.
 
     Args:
         store: the store.
@@ -128,7 +129,7 @@ class _Undo(Exception):
 def preview_growth(
     store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, RequestDigest]
 ) -> tuple[Growth | None, list[Observation]]:
-    """Return what :func:`grow` would do, and the rows that would be there then. Writes nothing.
+    """Return the effect of :func:`grow`, and the rows that would remain. Writes nothing.
 
     Rows that would be scored again are returned with their old success.
 
@@ -146,7 +147,7 @@ def preview_growth(
 
 
 def retire_broken(store: ObservationStore, cells: Collection[tuple[str, Sequence[str]]]) -> None:
-    """Retire the rows of a stage that was broken: they are executed again, and never used again.
+    """Retire the rows of a broken stage: they are executed again and never reused.
 
     One transaction. Their dollars and calls keep counting.
 
@@ -219,7 +220,7 @@ def _grow(
 
 
 def _mark_rows(connection: Connection, judge: RowJudge) -> None:
-    """Note in rows what the new template makes of them: which stage came next, and that a passed check ends no request."""
+    """Update rows for the new template: their next stages, and that a passed check ends no request."""
     retirement.set_arms(connection, judge.templates, judge.template)
     if judge.rule == "oracle":
         connection.execute(update(schema.observations).values(is_continued=False))
@@ -247,7 +248,7 @@ def _aged(now: StoreIdentity, before: StoreIdentity) -> StoreIdentity:
 
 
 def _set_requests(connection: Connection, known: Mapping[str, RequestDigest], wanted: Mapping[str, RequestDigest]) -> None:
-    """Forget requests that are no longer in the dataset, and note how the others are now."""
+    """Forget requests that are no longer in the dataset, and record the present form of the others."""
     table = schema.requests
     gone = [{"request": key} for key in known if key not in wanted]
     if gone:

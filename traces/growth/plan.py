@@ -1,4 +1,4 @@
-"""The rows of a store that still hold under another identity. Pure: decides, and writes nothing."""
+"""Finds the rows of a store that still hold under another identity. Pure: writes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BROKEN_STAGE = "a stage was broken"
 
 
 class RequestDigest(NamedTuple):
-    """Hashes of a request: ``full`` of its dataset row, ``inputs`` of what the graph is invoked with (None: unknown)."""
+    """Hashes of a request: ``full`` of its dataset row, ``inputs`` of the graph's input (None: unknown)."""
 
     full: str | None
     inputs: str | None
@@ -45,7 +45,7 @@ class RecordedCost:
     tokens_cached: int | None
 
     def at(self, recorded: Price, now: Price) -> float | None:
-        """Return the row's dollars at another price; None if it recorded no tokens.
+        """Return the row's dollars at another price; None if it has no recorded tokens.
 
         Dollars that the tokens do not explain (failed attempts that were billed, a discount) change in the same proportion.
 
@@ -113,7 +113,7 @@ class StoredRow:
 
 
 class RowVerdict(NamedTuple):
-    """True if a row holds. ``needs_score``: it does, once ``success`` is decided again. ``reason``: why not, or why again."""
+    """True if a row holds. ``needs_score``: only once ``success`` is decided again. ``reason``: why not, or why again."""
 
     holds: bool
     needs_score: bool = False
@@ -178,7 +178,7 @@ class RowJudge:
         return RowVerdict(False, reason=f"{why}, and the state was not kept")
 
     def arm(self, row: StoredRow) -> str | None:
-        """Return the stage to which the request went on after the row; None if it ended there, or nothing tells."""
+        """Return the stage to which the request continued after the row; None if it ended there, or unknown."""
         if row.arm is not None or row.ended(self.rule):
             return row.arm
         follower = self.templates[row.identity_id].stage_after(len(row.cell[1]))
@@ -190,13 +190,13 @@ class RowJudge:
         return Afterwards(row.ended(self.rule), self.arm(row), may_continue)
 
     def cost_usd(self, row: StoredRow) -> float | None:
-        """Return the row's dollars at the prices of now; None if it recorded no tokens and its price changed."""
+        """Return the row's dollars at current prices; None if it has no recorded tokens and its price changed."""
         model = row.cell[1][-1]
         return row.cost.at(self._prices[row.identity_id][model], self._prices_now[model])
 
 
 class Afterwards(NamedTuple):
-    """True if a request ends at a row, and the stage that it goes on to as far as that is known.
+    """Whether a request ends at a row, and the stage to which it continues, if known.
 
     ``may_continue``: rows below it hold that were bought although the workflow's own check had passed an answer.
     """
@@ -287,7 +287,7 @@ def restoration_of(retired: Iterable[StoredRow], judge: RowJudge, kept: Mapping[
 
 
 def _latest_that_hold(retired: Iterable[StoredRow], judge: RowJudge) -> list[tuple[StoredRow, RowVerdict]]:
-    """Of each cell the row that was retired last among those that hold; shorter prefixes first."""
+    """For each cell the last retired row that holds; shorter prefixes first."""
     latest: dict[Cell, tuple[StoredRow, RowVerdict]] = {}
     for row in sorted(retired, key=lambda row: row.row_id):
         verdict = judge.judge(row)

@@ -1,4 +1,4 @@
-"""Write a copy of a store whose rows count at other prices: nothing is called, and what was paid stays on the ledger."""
+"""Writes a copy of a store with rows at other prices: nothing is called, and the ledger keeps what was paid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows whose success must be decided again: they wait among the retired ones, and are restored wave by wave."""
+"""Rows that must be scored again: they wait among the retired ones, and are restored wave by wave."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RowToScore:
 
 
 class Rescored(NamedTuple):
-    """What scoring a row again has found.
+    """The result of scoring a row again.
 
     Attributes:
         success: Of the row; None where it is not known.
@@ -69,12 +69,12 @@ class RowsToScore:
 
     @property
     def is_pending(self) -> bool:
-        """True if some rows wait, of this run's growth or of one that died."""
+        """True if some rows wait, of this run's growth or of a run that died."""
         with self._store.database.transaction() as connection:
             return self._first(connection) is not None
 
     def wave(self) -> list[RowToScore]:
-        """Return rows to score, all of which have the rows before them; empty when none is left."""
+        """Return rows to score whose predecessors are all present; empty when none is left."""
         with self._store.database.transaction() as connection:
             rows: list[RowToScore] = []
             for retired_id in self._restoration(connection).score:  # shorter prefixes first
@@ -85,7 +85,7 @@ class RowsToScore:
             return rows
 
     def record(self, scores: Iterable[tuple[RowToScore, Rescored]]) -> None:
-        """Record the scores of a wave, in one transaction, and make its rows current again, those without a reason."""
+        """Record the scores of a wave in one transaction, and make its rows without a reason current again."""
         number = self._store.identity_id
         with self._store.database.transaction() as connection:
             for row, found in scores:
@@ -101,7 +101,7 @@ class RowsToScore:
             self._reprice(connection)
 
     def finish(self) -> Mapping[str, int]:
-        """Note that nothing waits any more; returns reason to the number of rows that wait no longer but do not hold."""
+        """Record that nothing waits any more; returns reason to the number of waiting rows that do not hold."""
         with self._store.database.transaction() as connection:
             first = self._first(connection) or 0
             for retired_id in self._restoration(connection).ended:

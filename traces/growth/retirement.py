@@ -72,7 +72,7 @@ def current_rows(connection: Connection, scored_id: int, digests: Mapping[str, R
 
 
 def retired_rows(connection: Connection) -> list[StoredRow]:
-    """Return the retired rows, in the order in which they were retired."""
+    """Return the retired rows, in the order of retirement."""
     rows, retired = schema.observations, schema.retired
     found = [row._mapping for row in connection.execute(select(retired).order_by(retired.c.retired_id))]
     before = connection.execute(select(rows.c.request_id, rows.c.prefix, rows.c.stage)) if found else ()
@@ -174,7 +174,7 @@ def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) 
 
 
 def set_arms(connection: Connection, before: Mapping[int, Template], now: Template) -> None:
-    """Note in rows which stage came next where their own template told it and that of now does not.
+    """Record each row's next stage if only the old template determined it.
 
     Args:
         connection: in a transaction.

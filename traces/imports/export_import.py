@@ -134,7 +134,7 @@ def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tup
 def _with_prompts(
     values_of: Callable[[Observation], list[Any]], rows: Sequence[Observation], tokens: Mapping[Cell, tuple[int, int]]
 ) -> Iterator[list[Any]]:
-    """Each row's values, with those of :data:`PROMPT_TOKENS` where the store has any."""
+    """Each row's values, with :data:`PROMPT_TOKENS` if the store has any."""
     for row in rows:
         yield [*values_of(row), *(tokens.get((row.request_id, row.prefix), (None, None)) if tokens else ())]
 
@@ -215,7 +215,7 @@ def import_export(table: Path, path: Path) -> int:
 
 @dataclass(frozen=True)
 class _Exported:
-    """An export's contents besides its rows; ``where`` it stands. ``table_digest``: of the table; None if it may be any."""
+    """An export's contents besides its rows; ``where`` it is. ``table_digest``: of the table; None allows any."""
 
     where: Path
     identity: StoreIdentity
@@ -285,7 +285,7 @@ def _observation(row: Row, where: str) -> Observation:
 
 
 def _known(row: Observation, name: str) -> Any:
-    """The value of a field; None for seconds that are not known."""
+    """The value of a field; None for unknown seconds."""
     return None if name == "latency_s" and not row.is_timed else getattr(row, name)
 
 

@@ -68,7 +68,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class LogColumns:
-    """Names of the columns of a table of recorded invocations; None where the table has no such column.
+    """Column names of a table of recorded invocations; None for missing columns.
 
     Args:
         request: columns whose values, joined by ``/``, identify the request.
@@ -106,7 +106,7 @@ class LogColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAnswer:
-    """One recorded invocation; ``line`` is its line in the table. None, or NaN seconds, means that the table does not say."""
+    """One recorded invocation; ``line`` is its line in the table. None, or NaN seconds, if the table does not say."""
 
     line: int
     request_id: str

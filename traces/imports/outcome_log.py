@@ -231,7 +231,7 @@ def _cascade_depth(answers: Iterable[RecordedAnswer], settings: LogImport) -> in
 def _reached(
     known: Mapping[tuple[str, int], RecordedAnswer], models: Sequence[str], stop: StopRule, depth: int, *, has_rounds: bool
 ) -> Iterator[tuple[tuple[str, ...], RecordedAnswer]]:
-    """Yield (prefix, answer) of one request in trie order, without what lies below a stop or an unrecorded cell."""
+    """Yield (prefix, answer) of one request in trie order, without anything below a stop or an unrecorded cell."""
     waiting: list[tuple[str, ...]] = [(model,) for model in reversed(models)]
     while waiting:
         prefix = waiting.pop()
@@ -248,7 +248,7 @@ def _reached(
 
 
 def _runs(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport) -> Cells:
-    """One cell per invocation of a run. Without ``stopped_if``, the workflow's check is taken to end at the run's last row."""
+    """One cell per invocation of a run. Without ``stopped_if``, the workflow's check counts as passed at the run's last row."""
     by_run: dict[tuple[str, str], list[RecordedAnswer]] = {}
     for answer in answers:
         by_run.setdefault((answer.request_id, answer.run or ""), []).append(answer)
@@ -339,7 +339,7 @@ def _used_again(cells: Cells) -> set[Cell]:
 
 
 def _without_a_row(answers: Sequence[RecordedAnswer], cells: Cells) -> list[dict[str, Any]]:
-    """The ledger entries of answers that no path uses: they were paid as well."""
+    """The ledger entries of answers that no path uses, which were paid as well."""
     used = {answer.line for answer in cells.values()}
     return [ledger_entry(one.request_id, (one.model,), one.cost_usd or 0.0) for one in answers if one.line not in used]
 

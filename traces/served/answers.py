@@ -1,4 +1,4 @@
-"""Answers of a batch: what each different request of a data set was answered, by whom, for how much, and how long it took."""
+"""The answers of a batch: each different request's answer, model, cost and duration."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Answers:
                 connection.execute(insert(equal_calls), row)
 
     def equal(self) -> tuple[int, float]:
-        """Return how many calls equal ones have answered, and the dollars that they would have cost."""
+        """Return how many calls were answered by equal ones, and the dollars that they would have cost."""
         if not self._has_equal:
             return 0, 0.0
         query = select(func.sum(equal_calls.c.equal_calls), func.sum(equal_calls.c.saved_usd))
@@ -120,19 +120,19 @@ class Answers:
             return int(calls or 0), float(saved_usd or 0.0)
 
     def outputs(self) -> list[str]:
-        """Return the digests of the files of lines that were written from these answers, the latest one last."""
+        """Return the digests of the output files written from these answers, the latest last."""
         with self._database.transaction() as connection:
             text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == _OUTPUTS)).scalar()
             return json.loads(text) if text else []
 
     def note_output(self, digest: str) -> None:
-        """Note the digest of a file of lines, before it replaces an earlier one."""
+        """Record the digest of an output file before it replaces an earlier one."""
         known = [one for one in self.outputs() if one != digest]
         with self._database.transaction() as connection:
             schema.set_meta(connection, _OUTPUTS, json.dumps([*known, digest][-MOST_OUTPUTS:]))
 
     def brief(self) -> Iterator[Answer]:
-        """Yield all answers without what the graph returned."""
+        """Yield all answers without the graph's results."""
         if not self._is_there:
             return
         with self._database.transaction() as connection:
@@ -140,7 +140,7 @@ class Answers:
                 yield _answer(row)
 
     def of(self, keys: Iterable[str]) -> dict[str, Answer]:
-        """Return the answers to these requests, at most :data:`READ_AT_ONCE` of them; those that have none are left out."""
+        """Return the answers to these requests, at most :data:`READ_AT_ONCE` of them; requests without answers are left out."""
         if not self._is_there:
             return {}
         query = select(*_BRIEF, answers.c.answer).where(answers.c.key.in_(list(keys)))

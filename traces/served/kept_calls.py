@@ -33,7 +33,7 @@ kept_calls = Table(
 
 
 class KeptCalls:
-    """The kept answers of a store; see :class:`vinelm.backends.remote.equal_calls.EqualCalls`. Thread-safe.
+    """The stored answers of a store; see :class:`vinelm.backends.remote.equal_calls.EqualCalls`. Thread-safe.
 
     Args:
         store: Held by the caller.
@@ -47,7 +47,7 @@ class KeptCalls:
             self._is_there = inspect(connection).has_table(kept_calls.name)
 
     def find(self, digest: str) -> str | None:
-        """Return what a call was answered; None where nothing is kept, or it is too old."""
+        """Return the stored answer of a call; None if there is none, or it is too old."""
         if not self._is_there:
             return None
         query = select(kept_calls.c.said).where(kept_calls.c.digest == digest, kept_calls.c.kept_s >= time.time() - self._age_s)
@@ -56,11 +56,11 @@ class KeptCalls:
             return found
 
     def keep(self, digest: str, said: str) -> None:
-        """Keep what a call was answered, in place of what is too old. Durable when it returns."""
+        """Store the answer of a call, replacing one that is too old. Durable when it returns."""
         self.keep_all([(digest, said)])
 
     def keep_all(self, answers: Iterable[tuple[str, str]]) -> None:
-        """Keep what several calls were answered, by digest, in place of what is there. Durable when it returns."""
+        """Store the answers of several calls by digest, replacing existing ones. Durable when it returns."""
         rows = [{"digest": digest, "said": said, "kept_s": time.time()} for digest, said in dict(answers).items()]
 
         def write() -> None:
@@ -79,7 +79,7 @@ class KeptCalls:
 
 @contextmanager
 def kept_in(address: StoreAddress | None, own: ObservationStore, age_s: float) -> Iterator[KeptCalls]:
-    """Yield the kept answers of a store that several runs share one after the other, created if missing; None: of ``own``.
+    """Yield the stored answers of a store that several runs use one after another, created if missing; None: of ``own``.
 
     Raises:
         StoreError: It is no store, or another process holds it.

@@ -1,4 +1,4 @@
-"""What calls under an autopilot did, in order: rows that all processes of a service add to, and that one of them reads."""
+"""Records of calls under an autopilot, in order: rows that all processes of a service add to, and one of them reads."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class ServedRows:
             metadata.create_all(connection)
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add rows behind those that are there."""
+        """Append rows."""
         with self._database.transaction() as connection:
             for row in rows:
                 connection.execute(insert(served).values(**row))
 
     def after(self, served_id: int) -> list[dict[str, Any]]:
-        """Return the rows behind this one, in order."""
+        """Return the rows after this one, in order."""
         query = select(served).where(served.c.served_id > served_id).order_by(served.c.served_id)
         with self._database.transaction() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]

@@ -1,4 +1,4 @@
-"""Recorded answers of what runs today, the questions that persons are asked about others, and the labels.
+"""Today's recorded answers, the questions to persons about others, and the labels.
 
 Of a replay a unit is a sampled call, and an answer is named by its model. Of a profile whose requests have no labels a unit is
 a request, and an answer is named by its digest.
@@ -97,7 +97,7 @@ RIGHT: Mapping[str, tuple[float, float]] = {"left": (1.0, 0.0), "right": (0.0, 1
 
 
 class SaidOf(NamedTuple):
-    """What persons say of the answers of a question, the mean over them.
+    """Persons' scores of a question's answers, averaged.
 
     Attributes:
         question: Its number.
@@ -123,7 +123,7 @@ class ReplayRows:
             """Whether nothing was sampled yet."""
 
     def create(self, rows: Sequence[Mapping[str, Any]], notes: Mapping[str, Any]) -> None:
-        """Make the tables with these units, in one transaction."""
+        """Create the tables with these units, in one transaction."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             if rows:
@@ -132,19 +132,19 @@ class ReplayRows:
         self.is_new = False
 
     def notes(self) -> dict[str, Any]:
-        """Return what else is kept, as plain JSON types."""
+        """Return the other stored values, as plain JSON types."""
         with self._database.transaction() as connection:
             text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == _NOTES)).scalar()
             found: dict[str, Any] = json.loads(text) if text else {}
             return found
 
     def note(self, notes: Mapping[str, Any]) -> None:
-        """Keep plain JSON types in place of those that are kept."""
+        """Replace the stored values by plain JSON types."""
         with self._database.transaction() as connection:
             schema.set_meta(connection, _NOTES, json.dumps(notes))
 
     def units(self, after: int = 0) -> list[dict[str, Any]]:
-        """Return all units behind this one in order, without their prompts."""
+        """Return all units after this one in order, without their prompts."""
         query = select(*_BRIEF).where(units.c.unit_id > after).order_by(units.c.unit_id)
         with self._database.transaction() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
@@ -156,13 +156,13 @@ class ReplayRows:
             return bytes(found)
 
     def add_units(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add units behind those that are there."""
+        """Append units."""
         if rows:
             with self._database.transaction() as connection:
                 connection.execute(insert(units), rows)
 
     def set_compared(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Replace what is known of the answers of a profile, in one transaction."""
+        """Replace the comparisons of a profile's answers, in one transaction."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             connection.execute(delete(compared))
@@ -170,14 +170,14 @@ class ReplayRows:
                 connection.execute(insert(compared), rows)
 
     def compared(self) -> list[dict[str, Any]]:
-        """Return what is known of the answers of a profile, in no order."""
+        """Return the comparisons of a profile's answers, in no order."""
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(compared.name):
                 return []
             return [dict(row) for row in connection.execute(select(compared)).mappings()]
 
     def said(self) -> dict[tuple[int, str], SaidOf]:
-        """Return what persons say, by (unit, model); of each person the last word on a question counts."""
+        """Return persons' labels by (unit, model); each person's last word on a question counts."""
         last: dict[int, dict[str, str]] = defaultdict(dict)
         for label in self.labels():
             last[label["question_id"]][label["who"]] = label["choice"]
@@ -192,7 +192,7 @@ class ReplayRows:
         return found
 
     def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:
-        """Let exactly these questions (``unit_id``, ``model``, ``is_today_left``) be open; known ones keep their side."""
+        """Make exactly these questions (``unit_id``, ``model``, ``is_today_left``) open; known ones keep their side."""
         with self._database.transaction() as connection:
             connection.execute(update(questions).values(is_open=False))
             for one in wanted:
@@ -207,7 +207,7 @@ class ReplayRows:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def lease(self, question_id: int, who: str, now_s: float, until_s: float) -> bool:
-        """Note who is given a question; False if somebody else has it: of several who ask at the same time, one gets it."""
+        """Reserve a question; False if somebody else has it: of simultaneous callers, one gets it."""
         is_free = or_(questions.c.leased_to.is_(None), questions.c.leased_to == who, questions.c.leased_until_s <= now_s)
         to = {"leased_to": who, "leased_until_s": until_s}
         with self._database.transaction() as connection:

@@ -1,4 +1,4 @@
-"""Requests that were served whole under a policy: whether the answer is right, what it cost, and how long it took.
+"""Whole requests served under a policy: whether the answer is right, its cost, and its duration.
 
 No row of ``observations`` says this of a request: a row is one invocation, its seconds leave out what a call waited for a rate
 limit, the answer that is returned may be an earlier one, a request may fail before its first invocation, and several policies
@@ -81,7 +81,7 @@ class ServedRequests:
             connection.execute(insert(served).values(entry_id=entry_id, policy=policy, **values))
 
     def by_policy(self) -> Mapping[tuple[str, str], ServedRequest]:
-        """Return the served requests by (policy, request id), in the order in which they were served."""
+        """Return the served requests by (policy, request id), in serving order."""
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(served.name):
                 return {}

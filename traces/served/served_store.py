@@ -1,4 +1,4 @@
-"""The store that served rows are written to, which several processes may write at once."""
+"""The store for served rows, which several processes may write at once."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ServedStore:
             return len(new)
 
     def set_success(self, request_id: str, success: bool | float, caller: str = "") -> bool:
-        """Say whether the last answer of a request is right; False if the store has no row of it.
+        """Set whether the last answer of a request is right; False if the store has no row of it.
 
         Who says so first has said it: the word of another caller changes nothing.
         """

@@ -1,4 +1,4 @@
-"""Writes what served requests show in a thread of its own, so that no request waits for a disk."""
+"""Writes the records of served requests in a separate thread, so that no request waits for a disk."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _REFUSALS = (
 
 
 class StoreWriter(Generic[Item, Kept]):
-    """Takes items without blocking and writes them in batches. Thread-safe; goes on in a forked child with an empty queue.
+    """Takes items without blocking and writes them in batches. Thread-safe; a forked child continues with an empty queue.
 
     When ``bound`` items wait, the oldest is dropped for each new one: counted, and told in the log. An item that the store
     refuses is set aside, counted and named in the log, and the others are written. What waits when the process ends is written
@@ -85,7 +85,7 @@ class StoreWriter(Generic[Item, Kept]):
         _OPEN.add(self)
 
     def opened(self) -> Kept:
-        """Return the open store; what it raises is tried again."""
+        """Return the open store; failures are retried."""
         raise NotImplementedError
 
     def write(self, store: Kept, batch: list[Item]) -> None:
@@ -93,7 +93,7 @@ class StoreWriter(Generic[Item, Kept]):
         raise NotImplementedError
 
     def named(self, item: Item) -> str:
-        """Return what the log calls an item that is set aside, in printable characters."""
+        """Return the log's name of a skipped item, in printable characters."""
         raise NotImplementedError
 
     def _reset(self) -> None:
@@ -110,7 +110,7 @@ class StoreWriter(Generic[Item, Kept]):
         self._told: str | None = None
 
     def start(self) -> None:
-        """Start the thread, so that none has to be started later, in a moment where that cannot be done."""
+        """Start the thread now, because it might not be possible later."""
         if self._pid != os.getpid():
             self._reset()
         with self._ready:
@@ -135,7 +135,7 @@ class StoreWriter(Generic[Item, Kept]):
             self._write_what_waits()
 
     def defer(self, finish: Callable[[], None]) -> None:
-        """Have ``finish``, which may put rows, called by the thread. Starts none: safe wherever objects are finalized."""
+        """Let the thread call ``finish``, which may put rows. Starts no thread, so it is safe in finalizers."""
         if self._pid == os.getpid():
             with self._ready:
                 if len(self._deferred) >= self._bound:
@@ -155,7 +155,7 @@ class StoreWriter(Generic[Item, Kept]):
             return self._ready.wait_for(lambda: not (self.waiting or self._deferred or self._is_finishing), timeout_s)
 
     def close(self, timeout_s: float = CLOSING_S) -> bool:
-        """Write what waits and end the thread; False if some of it is lost, which is counted and logged. Idempotent.
+        """Write pending items and end the thread; False if some are lost, which is counted and logged. Idempotent.
 
         An item that is queued afterwards starts the thread again.
         """
@@ -194,13 +194,13 @@ class StoreWriter(Generic[Item, Kept]):
                     store.close()
 
     def _write_what_waits(self) -> None:
-        """As the thread does, on this thread: shutdown starts no other."""
+        """Write the waiting items on this thread, since none can be started at shutdown."""
         with self._ready:
             self._closes_by = self._closes_by or time.monotonic() + CLOSING_S
         self._run()
 
     def _finish_deferred(self) -> None:
-        """Call what was deferred, without the lock: it queues its rows."""
+        """Call the deferred functions without the lock, since they queue rows."""
         while True:
             with self._ready:
                 self._is_finishing = bool(self._deferred)
@@ -233,7 +233,7 @@ class StoreWriter(Generic[Item, Kept]):
         return batch
 
     def _write(self, store: Kept | None, batch: list[Item]) -> Kept | None:
-        """Write a batch, again and again until it succeeds or the writer closes; the store, None if it has to be reopened."""
+        """Write a batch, retrying until it succeeds or the writer closes; returns the store, or None if it must be reopened."""
         while True:
             try:
                 if store is None:
@@ -260,7 +260,7 @@ class StoreWriter(Generic[Item, Kept]):
         return store
 
     def _one_by_one(self, batch: list[Item]) -> list[Item]:
-        """Write each item alone, and set those aside that the store refuses; what is left where the store itself fails."""
+        """Write each item alone, skipping those that the store refuses; returns the rest if the store itself fails."""
         for at, item in enumerate(batch):
             try:
                 with closing(self.opened()) as store:
@@ -278,7 +278,7 @@ class StoreWriter(Generic[Item, Kept]):
         return []
 
     def _gives_up(self, error: Exception) -> bool:
-        """Wait before another attempt; whether there is to be none."""
+        """Wait before another attempt; returns whether to give up."""
         if isinstance(error, StoreError) and error.code == "store-mismatch":
             return True
         with self._ready:
@@ -292,7 +292,7 @@ class StoreWriter(Generic[Item, Kept]):
         return False
 
     def _drop(self, count: int, why: str) -> None:
-        """Count lost rows, with the lock held; the first of a series is told."""
+        """Count lost rows, with the lock held; the first of a series is logged."""
         if not self.dropped:
             _LOG.warning("%s: %s are lost: %s", self.path, self.what, why)
         self.dropped += count
@@ -356,7 +356,7 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
 
 
 def _is_about_rows(error: BaseException | None) -> bool:
-    """True if a write failed for what was to be written, and not for the state of the store."""
+    """True if a write failed because of its content, not because of the store."""
     while error is not None:
         if isinstance(error, _REFUSALS):
             return True
@@ -371,6 +371,6 @@ def _end_all() -> None:
 
 
 def _end_with_the_worker() -> None:
-    """Processes of :mod:`multiprocessing` end without exit handlers, but call their own finalizers."""
+    """End with :mod:`multiprocessing` processes, which skip exit handlers but call their own finalizers."""
     if "multiprocessing.util" in sys.modules and multiprocessing.parent_process() is not None:
         sys.modules["multiprocessing.util"].Finalize(None, _end_all, exitpriority=100)

@@ -1,4 +1,4 @@
-"""Batches of model calls in a store: recorded before they are submitted, kept until the rows of their cells are written."""
+"""Batches of model calls in a store: recorded before submission, kept until the rows of their cells are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vinelm.traces.store.store import ObservationStore, new_key
 
 
 class BatchRecords:
-    """The batches of the run that holds a store. Every write is durable when the method returns. Thread-safe."""
+    """The batches of the run that holds a store. Every write is durable when it returns. Thread-safe."""
 
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database
@@ -54,7 +54,7 @@ class BatchRecords:
             connection.execute(delete(_BATCHES).where(_BATCHES.c.batch_id == batch_id))
 
     def close(self, batch_id: int, answers: Mapping[str, str]) -> None:
-        """Store the answers of a batch that has ended, by the digests of its calls, and that it needs no more asking."""
+        """Store the answers of a finished batch by its calls' digests, and mark it as done."""
         here = and_(_CALLS.c.digest == bindparam("of"), _CALLS.c.batch_id == batch_id)
         with self._database.transaction() as connection:
             if answers:
@@ -63,7 +63,7 @@ class BatchRecords:
             connection.execute(update(_BATCHES).where(_BATCHES.c.batch_id == batch_id).values(is_closed=True))
 
     def open(self) -> list[OpenBatch]:
-        """Return the batches whose answers are not stored yet, in the order in which they were recorded."""
+        """Return the batches without stored answers, in recording order."""
         columns = [_BATCHES.c[name] for name in OpenBatch._fields]
         query = select(*columns).where(_BATCHES.c.is_closed.is_(False)).order_by(_BATCHES.c.batch_id)
         with self._database.transaction() as connection:
@@ -80,13 +80,13 @@ class BatchRecords:
             return list(connection.execute(select(_CALLS.c.digest).where(_CALLS.c.batch_id == batch_id)).scalars())
 
     def find(self, digest: str) -> tuple[int, str | None] | None:
-        """Return the batch and the answer of the call of this digest; None if no batch has it."""
+        """Return the batch and answer of the call with this digest; None if no batch has it."""
         with self._database.transaction() as connection:
             row = connection.execute(select(_CALLS.c.batch_id, _CALLS.c.answer).where(_CALLS.c.digest == digest)).first()
             return None if row is None else (row[0], row[1])
 
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
-        """Return what the calls of a cell that are not among ``asked`` may have cost: bought, and never used."""
+        """Return the possible cost of a cell's calls that are not among ``asked``: bought and never used."""
         with self._database.transaction() as connection:
             found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
             return float(sum(row.upper_usd for row in found if row.digest not in asked))
@@ -102,19 +102,19 @@ class BatchRecords:
             return frozenset(connection.execute(select(_CALLS.c.digest).where(_of(cell))).scalars())
 
     def requests(self) -> frozenset[str]:
-        """Return the requests of which a call is in a batch."""
+        """Return the requests with a call in a batch."""
         with self._database.transaction() as connection:
             return frozenset(connection.execute(select(_CALLS.c.request_id).distinct()).scalars())
 
     def since_s(self, cell: Cell) -> float | None:
-        """Return when the first batch with a call of a cell was recorded, in seconds since 1970; None if none was."""
+        """Return when the first batch with a call of a cell was recorded, in seconds since 1970; None without one."""
         query = select(func.min(_BATCHES.c.recorded_s)).where(_of(cell), _CALLS.c.batch_id == _BATCHES.c.batch_id)
         with self._database.transaction() as connection:
             found = connection.execute(query).scalar()
             return None if found is None else float(found)
 
     def terms(self) -> dict[str, Any] | None:
-        """Return what the requests under way were planned by (:meth:`note_terms`); None if no call of one is here."""
+        """Return the planning terms of requests in progress (:meth:`note_terms`); None if no call of theirs is here."""
         with self._database.transaction() as connection:
             if connection.execute(select(_CALLS.c.digest).limit(1)).first() is None:
                 return None
@@ -122,14 +122,14 @@ class BatchRecords:
             return json.loads(text) if text else None
 
     def note_terms(self, terms: Mapping[str, Any]) -> None:
-        """Record what the requests of a data set are planned by, plain JSON: each is to ask again what it has asked."""
+        """Record the planning terms of a dataset's requests as plain JSON: each must repeat what it has asked."""
         with self._database.transaction() as connection:
             schema.set_meta(connection, _TERMS, json.dumps(dict(terms)))
 
     # -- the ledger ------------------------------------------------------------------------------------------------
 
     def abandoned(self) -> dict[Cell, float]:
-        """Return what the entries of units count whose run died, and all of whose calls go in batches: cell to dollars.
+        """Return cell to dollars of abandoned entries: units of a dead run all of whose calls go in batches.
 
         A unit that is run again fetches what was bought for it, so that its new entry replaces these (:meth:`replace`).
         """
@@ -140,19 +140,19 @@ class BatchRecords:
             return {(row[0], decode_prefix(row[1])): float(row[2]) for row in found}
 
     def replace(self, cell: Cell) -> None:
-        """Let the abandoned entries of a cell count nothing, in the transaction that reserves its new one."""
+        """Let a cell's abandoned entries count nothing, in the transaction that reserves its new one."""
         with self._database.transaction() as connection:
             here = and_(_IS_ABANDONED, _ENTRIES.c.request_id == cell[0], _ENTRIES.c.prefix == encode_prefix(cell[1]))
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
 
     def leave(self, entry: int) -> None:
-        """Let an entry count until the next one of its cell, which fetches what it has bought: the budget ended it half-way."""
+        """Let an entry that the budget ended midway count until the next one of its cell, which fetches its purchases."""
         with self._database.transaction() as connection:
             here = and_(_ENTRIES.c.entry_id == entry, _ENTRIES.c.is_batched)
             connection.execute(update(_ENTRIES).where(here).values(is_abandoned=True))
 
     def keep(self, entry: int) -> None:
-        """Make an entry count for good: it pays for calls whose answers cannot be fetched any more."""
+        """Make an entry count for good: it pays for calls whose answers can no longer be fetched."""
         with self._database.transaction() as connection:
             connection.execute(update(_ENTRIES).where(_ENTRIES.c.entry_id == entry).values(is_batched=False))
 

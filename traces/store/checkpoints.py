@@ -1,4 +1,4 @@
-"""Where the contents of checkpoints are kept if not in the store: a folder, or any address that fsspec knows.
+"""Where contents of checkpoints are kept outside the store: a folder, or any address known to fsspec.
 
 Each content is one file, named by its digest and never changed, so that stores may share a place. It is written before the row
 that refers to it; what a killed run left without a row is harmless.
@@ -27,7 +27,7 @@ _MARK = "vinelm-checkpoints"
 
 
 class CheckpointPlace:
-    """A folder or an address under which contents are kept. Thread-safe; files are written at once, and durably where local.
+    """A folder or address for contents. Thread-safe; files are written at once, and durably if local.
 
     Args:
         url: as fsspec takes it, ``s3://bucket/folder`` for example, or the path of a folder. It is recorded in the store, so it
@@ -121,7 +121,7 @@ class CheckpointPlace:
 
     @contextmanager
     def _translated(self, verb: str) -> Iterator[None]:
-        """Errors of a file system, whose classes are its library's own, become one line."""
+        """Turn errors of file systems, whose classes vary by library, into one line."""
         try:
             yield
         except FileNotFoundError as error:

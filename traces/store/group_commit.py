@@ -1,4 +1,4 @@
-"""Writes of many threads as few transactions: whoever comes while one is on its way to the disk joins the next."""
+"""Combines writes of many threads into few transactions: writes that arrive during a commit join the next one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class _Write:
-    """One caller's write: what it returned or raised, once it is done."""
+    """One caller's write, with its result or exception once it is done."""
 
     __slots__ = ("error", "is_done", "is_undone_alone", "result", "turn", "work")
 
@@ -28,7 +28,7 @@ class _Write:
 
 
 class GroupCommit:
-    """Runs writes on a store, those of threads that wait at the same time in one transaction. Thread-safe.
+    """Runs writes on a store, combining those of waiting threads into one transaction. Thread-safe.
 
     A disk takes milliseconds for a commit, however much it holds. And each statement gives the interpreter away to another
     thread, which takes as long to get it back where many are busy.
@@ -41,7 +41,7 @@ class GroupCommit:
         self._is_busy = False
 
     def run(self, work: Callable[[], Result], *, is_one_statement: bool = False) -> Result:
-        """Return what ``work`` returns, once what it wrote is durable; it may run on another thread.
+        """Return the result of ``work`` once its writes are durable; it may run on another thread.
 
         Args:
             work: The write.
@@ -59,7 +59,7 @@ class GroupCommit:
         return result
 
     def _wait_for(self, mine: _Write) -> None:
-        """Return once a write is done: by another thread, or by this one if none is at work or if it is its turn."""
+        """Return once a write is done, by another thread or by this one if it is idle or next in turn."""
         # Taken twice: the second time waits until another thread has done this write, or hands over to this one.
         mine.turn.acquire()
         with self._lock:
@@ -71,7 +71,7 @@ class GroupCommit:
             self._commit()
 
     def _commit(self) -> None:
-        """Write all that waits, in the order in which it came, wake whose writes these are, and hand over."""
+        """Write everything that waits, in order, wake the callers, and hand over."""
         with self._lock:
             writes, self._waiting = self._waiting, []
         try:
@@ -105,7 +105,7 @@ class GroupCommit:
 
 @contextmanager
 def _savepoint(connection: Connection) -> Iterator[None]:
-    """Undo what the block wrote where it raises. SQLAlchemy's own savepoints take several times as long."""
+    """Roll back the block's writes if it raises. SQLAlchemy's own savepoints take several times as long."""
     connection.exec_driver_sql("SAVEPOINT one")
     try:
         yield

@@ -200,7 +200,7 @@ def _wrong_tables(connection: sqlite3.Connection, _template: Template) -> Iterat
 
 
 def _found_by(query: str, words: str = "request {0!r}, prefix {1}") -> Check:
-    """The check that a query finds no row; each that it finds is told in these words."""
+    """A check that a query finds no row; each row is reported in these words."""
 
     def check(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
         for row in connection.execute(query):

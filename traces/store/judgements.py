@@ -1,4 +1,4 @@
-"""The judgements of a store: what a judge said of each row, what it cost, and what labels say.
+"""The judgements of a store: a judge's verdict on each row, its cost, and what labels say.
 
 They have a table of their own, which is made with the first judgement: a store without a judge has none.
 """
@@ -67,7 +67,7 @@ class Judgements:
         self._store, self._database = store, store.database
 
     def add(self, request_id: str, prefix: tuple[str, ...], judgement: Judgement) -> None:
-        """Add what a judge said of a row, and make its verdict the row's success. Joins the caller's transaction."""
+        """Add a judge's verdict on a row, and make it the row's success. Joins the caller's transaction."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             _insert(connection, request_id, encode_prefix(prefix), judgement)
@@ -76,7 +76,7 @@ class Judgements:
             connection.execute(update(rows).where(of_row).values(success=judgement.correct))
 
     def cost_usd(self) -> float:
-        """Return the dollars of all judgements, those that no longer hold included."""
+        """Return the dollars of all judgements, including those that no longer hold."""
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(judgements.name):
                 return 0.0
@@ -84,11 +84,11 @@ class Judgements:
 
     @property
     def are_in_force(self) -> bool:
-        """True if a judge scores the store's rows; else another scorer has replaced it, or there never was one."""
+        """True if a judge scores the store's rows; False if another scorer has replaced it, or there never was one."""
         return self._store.identity.fingerprint.get("scorer") == JUDGED
 
     def latest(self) -> dict[Cell, Judgement]:
-        """Return the judgement that holds of each row that has one; empty if the store has no judge."""
+        """Return the valid judgement of each row that has one; empty if the store has no judge."""
         with self._database.transaction() as connection:
             return _latest(connection)
 

@@ -1,4 +1,4 @@
-"""The kinds of a store's requests, as the workflow declares them, and its rows as those of requests of several kinds."""
+"""The types of a store's requests as declared by the workflow, and its rows by type."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ KINDS = "kinds"
 
 
 def request_kinds(store: ObservationStore) -> dict[str, str]:
-    """Return the kind of each request of a store; empty where none is declared."""
+    """Return the type of each request of a store; empty if none is declared."""
     with store.database.transaction() as connection:
         text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == KINDS)).scalar()
     return {} if text is None else dict(json.loads(text))
 
 
 def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None:
-    """Write the kind of each request in place of what the store has; nothing declared forgets it. Durable on return."""
+    """Replace the stored type of each request; no declaration removes them. Durable on return."""
     with store.database.transaction() as connection:
         if kinds:
             schema.set_meta(connection, KINDS, json.dumps(dict(kinds), sort_keys=True))
@@ -38,7 +38,7 @@ def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None
 def told_apart(
     store: ObservationStore, rows: Iterable[Observation], template: Template, *, learn: bool = True
 ) -> tuple[list[Observation], Template]:
-    """Return the rows and the template with the kinds of request told apart; as they are where no kind is declared.
+    """Return the rows and the template with request types told apart; unchanged without types.
 
     Args:
         store: Only read, for the kinds of its requests.
@@ -57,7 +57,7 @@ def told_apart(
 
 
 def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str, str]:
-    """Return what kind each registered request counts as; empty where the template has no kinds.
+    """Return the type that each registered request counts as; empty if the template has none.
 
     Args:
         store: Only read.
@@ -70,7 +70,7 @@ def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str,
 
 
 def why_not_told(store: ObservationStore, template: Template) -> tuple[str, ...]:
-    """Return why an estimate does not tell the declared kinds apart, a sentence; none if it does, or none are declared.
+    """Return a sentence why an estimate ignores the declared types; none if it does not, or none are declared.
 
     Args:
         store: Only read.

@@ -1,4 +1,4 @@
-"""Merge several stores of one workflow into a new one."""
+"""Merges several stores of one workflow into a new one."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _require_several(inputs: Sequence[Path]) -> None:
 
 
 def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -> tuple[list[int], list[int]]:
-    """Copy everything into ``merged``; the number of new rows of each store, and of those that lose their shapes."""
+    """Copy everything into ``merged``; returns the number of new rows of each store, and of those that lose their shapes."""
     known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]] = {}
     alike = common_record(stores) is not None
     digests: dict[str, str] = {}
@@ -155,7 +155,7 @@ def _new_rows(
 
 
 def bought(row: Observation, *, shown: bool) -> Observation:
-    """Return the row without what depends on other rows, and on who bought it and when: equal for two copies of a cell.
+    """Return the row without what depends on other rows or its purchase: equal for two copies of a cell.
 
     ``shown``: with its signal and answer.
     """
@@ -165,7 +165,7 @@ def bought(row: Observation, *, shown: bool) -> Observation:
 
 
 def _copy_identities(source: Connection, target: Connection) -> dict[int, int]:
-    """Copy what rows were executed with; returns number to number."""
+    """Copy the identities under which rows were executed; returns old to new numbers."""
     found = source.execute(select(schema.identities).order_by(schema.identities.c.identity_id))
     return {row.identity_id: number_of(target, StoreIdentity.from_json(row.value)) for row in found}
 
@@ -203,7 +203,7 @@ def _retired_key(values: dict[str, Any]) -> Entry:
 
 
 def _copy_checkpoints(store: ObservationStore, source: Connection, target: Connection) -> None:
-    """Copy them into the merged store, contents that are kept elsewhere too."""
+    """Copy them into the merged store, including contents kept elsewhere."""
     held = set(target.execute(select(schema.blobs.c.digest)).scalars())
     for blob in source.execute(select(schema.blobs)):
         if blob.digest not in held:
@@ -222,7 +222,7 @@ def _ledger(connection: Connection) -> list[Entry]:
 
 
 def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], shared: set[tuple[str, str]]) -> Iterator[Entry]:
-    """Entries of this ledger that no earlier one has; an entry that may be new counts, so that spending is never understated.
+    """This ledger's entries that no earlier one has; doubtful ones count, so that spending is never understated.
 
     ``shared``: (request, prefix) of the rows that an earlier store has too.
     """

@@ -1,4 +1,4 @@
-"""The prompts of a store's rows: keyed hashes of their prefixes, never text, in a table that the first profile makes.
+"""The prompts of a store's rows: keyed hashes of their prefixes, never text, in a table created by the first profile.
 
 The key is random per store: shapes of two stores never match.
 """
@@ -43,7 +43,7 @@ class StoredPrompts:
         self._store, self._database = store, store.database
 
     def begin(self) -> bytes:
-        """Return the store's key. Makes it, and the table, if there is none; the caller holds the store."""
+        """Return the store's key, creating it and its table if needed; the caller holds the store."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             return _set_key(connection, os.urandom(KEY_BYTES))
@@ -54,7 +54,7 @@ class StoredPrompts:
             connection.execute(_ADD, {"request_id": request_id, "prefix": encode_prefix(prefix), "shapes": shapes})
 
     def of_cached(self, rows: Sequence[Observation]) -> dict[Cell, tuple[Shape, ...]]:
-        """Return the shapes as :meth:`read` does; none where no row was served from a prompt cache."""
+        """Return the shapes as :meth:`read` does; empty if no row was served from a prompt cache."""
         return self.read() if any(row.tokens_cached for row in rows) else {}
 
     def read(self) -> dict[Cell, tuple[Shape, ...]]:
@@ -97,7 +97,7 @@ def copy_prompts(source: Connection, target: Connection, cells: Collection[Cell]
 
 
 def prompt_stages(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> tuple[StagePrompts, ...]:
-    """Return what the prompts of each stage have in common."""
+    """Return the common parts of each stage's prompts."""
     return stages_of(_tree(rows, shapes))
 
 
@@ -132,7 +132,7 @@ def _key(connection: Connection) -> bytes | None:
 
 
 def _set_key(connection: Connection, key: bytes) -> bytes:
-    """Set the key if there is none, and return the one that holds."""
+    """Set the key if there is none, and return the valid one."""
     values = {"key": PROMPT_KEY, "value": key.hex()}
     connection.execute(insert(schema.meta).on_conflict_do_nothing(), values)
     return _key(connection) or key

@@ -39,7 +39,7 @@ def misfit(row: Observation, template: Template) -> str | None:
 
 
 def _place_misfit(row: Observation, template: Template) -> str | None:
-    """As far as one row tells: which stages ran before it is in the rows before it."""
+    """The misfit that one row alone can show: the earlier stages are in the rows before it."""
     levels = template.flow.stages_at
     if row.depth > len(levels):
         return f"the workflow has at most {len(levels)} invocations, but the prefix has {row.depth}"
@@ -62,7 +62,7 @@ def _place_misfit(row: Observation, template: Template) -> str | None:
 
 
 def cell_name(request_id: str, prefix: Sequence[str]) -> str:
-    """Return the words by which messages name a cell."""
+    """Return the name of a cell in messages."""
     return f"request {request_id!r}, prefix {'/'.join(prefix)}"
 
 
@@ -128,7 +128,7 @@ def insert_rows(
 
 
 def _noted(rows: Iterable[Observation], unpaid: Collection[Cell], entries: list[dict[str, Any]]) -> Iterator[Observation]:
-    """Yield the rows; where some are unpaid, note the ledger entry of each."""
+    """Yield the rows, recording the ledger entry of unpaid ones."""
     for row in rows:
         if unpaid:
             usd = 0.0 if (row.request_id, row.prefix) in unpaid else row.cost_usd + row.tool_cost_usd
@@ -149,7 +149,7 @@ def _batches(values: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]
 
 
 def _insert_at_once(cursor: Any, rows: list[dict[str, Any]]) -> int:
-    """Insert rows into PostgreSQL in one statement: its triggers, which keep the running totals, are called once for all."""
+    """Insert rows into PostgreSQL in one statement, so that its triggers for the totals run only once."""
     one = f"({', '.join(['%s'] * len(_COLUMNS))})"
     columns, places = ", ".join(_COLUMNS), ", ".join([one] * len(rows))
     values = [number_of_flag(row[name]) if name == "success" else row[name] for row in rows for name in _COLUMNS]

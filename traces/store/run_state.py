@@ -58,7 +58,7 @@ class RunRecords:
             return rows
 
     def note_only_failures(self) -> None:
-        """Note that every row of the store failed, and that the next run is to execute all of them again."""
+        """Record that every row of the store failed, and that the next run should execute all of them again."""
         with self._database.transaction() as connection:
             _record(connection, ONLY_FAILURES, {"rows": len(self.store)})
 
@@ -68,7 +68,7 @@ class RunRecords:
             return bool(connection.execute(delete(schema.meta).where(schema.meta.c.key == ONLY_FAILURES)).rowcount)
 
     def last_settings(self) -> Mapping[str, Any] | None:
-        """Return the settings of the run that was started last; None if there was none, or an old version did not record it."""
+        """Return the settings of the last started run; None without one, or if an old version did not record them."""
         with self._database.transaction() as connection:
             last, unfinished = _recorded(connection, LAST), _recorded(connection, UNFINISHED)
             return last if last is not None or unfinished is None else dict(unfinished["settings"])

@@ -1,4 +1,4 @@
-"""Signals and answer classes of rows: the declarations behind them, and how they are made again."""
+"""Signals and answer classes of rows: their declarations, and how they are recomputed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SignalRecord:
 
 
 class Shown(NamedTuple):
-    """A row's outcome: its label, and its answer as JSON text with the hash of it; None where there is none."""
+    """A row's outcome: its label, and its answer as JSON text with its hash; None without one."""
 
     signal: str | None = None
     answer: str | None = None
@@ -75,7 +75,7 @@ class Shown(NamedTuple):
 
 
 class ShownRows:
-    """Reads and changes what the rows of a store showed. Pays for nothing; every write is durable.
+    """Reads and changes the outcomes of a store's rows. Pays for nothing; every write is durable.
 
     Args:
         store: held by the caller where something is changed.
@@ -91,7 +91,7 @@ class ShownRows:
             return record_of(connection)
 
     def set_shown(self, shown: Mapping[Cell, Shown], record: SignalRecord) -> None:
-        """Change what rows showed, and forget their classes, which follow with :meth:`set_classes`.
+        """Change rows' outcomes, and drop their classes, which follow with :meth:`set_classes`.
 
         Args:
             shown: by cell; every row that is left out keeps what it has.
@@ -120,7 +120,7 @@ class ShownRows:
             return len(values)
 
     def forget(self, *, with_answers: bool = True) -> None:
-        """Forget what rows showed: the workflow declares nothing any more. Answers may stay, for another use."""
+        """Drop rows' outcomes, because the workflow declares none any more. Answers may stay for another use."""
         nothing = dict.fromkeys((*Shown._fields, "answer_class") if with_answers else ("signal", "answer_class"))
         with self._database.transaction() as connection:
             for table in (schema.observations, schema.retired):
@@ -137,7 +137,7 @@ class ShownRows:
 
 
 def record_of(connection: Connection) -> SignalRecord | None:
-    """Return what the store's signals and classes were made with; None if nothing was declared."""
+    """Return the declaration behind the store's signals and classes; None if nothing was declared."""
     text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == SIGNALS)).scalar()
     return None if text is None else SignalRecord.from_json(text)
 
@@ -149,7 +149,7 @@ _SET_CLASS = update(_ROWS).where(*_CELL).values(answer_class=bindparam("number")
 
 
 def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
-    """Return the declaration that all stores share; None if none has one, or they differ."""
+    """Return the declaration that all stores share; None if they differ, or there is none."""
     records = [ShownRows(store).record for store in stores]
     first = records[0]
     if first is None or any(one is None or not one.shows_as(first) or one.agree != first.agree for one in records):
@@ -162,7 +162,7 @@ def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
 
 
 def unite_shown(stores: Sequence[ObservationStore], merged: ObservationStore) -> None:
-    """Set what the rows of the new store showed, as far as that is known without the workflow.
+    """Set the outcomes of the new store's rows, as far as they are known without the workflow.
 
     Where the stores differ in what they declare nothing is kept: the next profile makes it anew from the states. Classes of
     requests that several stores have rows of are computed here if answers are compared by their JSON, else by the next profile.

@@ -349,7 +349,7 @@ class ObservationStore:
 
     @property
     def checkpoint_place(self) -> CheckpointPlace | None:
-        """Where the contents of new checkpoints are kept; None: in the store."""
+        """Where contents of new checkpoints are kept; None: in the store."""
         if self._place == "unread":
             with self._database.transaction() as connection:
                 url = connection.execute(_META, {"name": schema.CHECKPOINTS}).scalar()
@@ -400,7 +400,7 @@ class ObservationStore:
             connection.execute(_RAISE, {"entry": reservation, "upper": upper_usd})
 
     def settle(self, reservation: int, cost_usd: float, request_id: str | None = None) -> None:
-        """Settle a reservation that led to no row at its actual cost, for this request if it was made for none yet."""
+        """Settle a reservation without a row at its actual cost, for this request if it had none yet."""
         paid = {"entry": reservation, "paid": cost_usd}
         with self._database.transaction() as connection:
             if request_id is None:

@@ -56,7 +56,7 @@ COLUMNS = tuple(column for column in tool_calls.columns if column.name != "call_
 
 
 def tool_rows(connection: Connection) -> dict[str, list[ToolRow]]:
-    """Return the rows of each session, in order; empty where nothing was recorded."""
+    """Return the rows of each session, in order; empty if nothing was recorded."""
     found: dict[str, list[ToolRow]] = {}
     if inspect(connection).has_table(tool_calls.name):
         for row in connection.execute(select(*COLUMNS).order_by(tool_calls.c.request_id, tool_calls.c.seq)):

@@ -1,4 +1,4 @@
-"""Reads sessions from logs: what the user said, and the calls of tools with their results."""
+"""Reads sessions from logs: user messages, and tool calls with their results."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _events(events: list[dict[str, Any]], where: str) -> Iterator[str | dict[str
 
 
 def _messages(messages: list[dict[str, Any]], where: str) -> Iterator[str | dict[str, Any]]:
-    """Yield texts and calls; a call stands where its answer does, and one without an answer is left out."""
+    """Yield texts and calls; a call is yielded at its answer, and left out without one."""
     asked: dict[str, tuple[str, dict[str, Any]]] = {}
     for message in messages:
         role = message.get("role", message.get("type"))

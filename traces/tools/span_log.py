@@ -1,4 +1,4 @@
-"""Reads sessions from OpenTelemetry spans, by the conventions for generative AI: one session for each conversation or trace.
+"""Reads sessions from OpenTelemetry spans by the conventions for generative AI: one session per conversation or trace.
 
 https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/execute-tool.md
 """
@@ -23,7 +23,7 @@ _DECODER = json.JSONDecoder()
 
 
 class _Span(NamedTuple):
-    """What counts of a span; seconds since the epoch."""
+    """The relevant parts of a span; seconds since the epoch."""
 
     trace: str
     id: str
@@ -45,7 +45,7 @@ def is_span_log(text: str) -> bool:
 
 
 def span_sessions(text: str, path: Path) -> list[ToolSession]:
-    """Return the sessions of a file of spans, in the order in which they began.
+    """Return the sessions of a file of spans, in the order of their start.
 
     Calls are ``execute_tool`` spans, in the order in which they ended. Arguments and results are there if the spans have
     ``gen_ai.tool.call.arguments`` and ``gen_ai.tool.call.result``, the user's messages if spans of models have
@@ -135,7 +135,7 @@ def _is_call(span: _Span) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The value of an attribute that is JSON, or a text of it."""
+    """The value of an attribute that is JSON, or JSON text."""
     return value_of(value) if isinstance(value, str) else value
 
 
@@ -154,7 +154,7 @@ def _user_words(value: Any) -> list[str]:
 
 
 def _values(text: str, path: Path) -> Iterator[tuple[int, Any]]:
-    """Each JSON value of the text, with the line on which it begins."""
+    """Each JSON value of the text, with its first line."""
     at, line = 0, 1
     while True:
         begin = at
@@ -204,7 +204,7 @@ def _printed_span(span: Mapping[str, Any]) -> _Span:
 
 
 def plain_value(value: Mapping[str, Any]) -> Any:
-    """Return the value of OTLP's ``AnyValue``; None of one that is empty or of an unknown kind."""
+    """Return the value of OTLP's ``AnyValue``; None if it is empty or of an unknown kind."""
     for name, kind in _VALUES.items():
         if name in value:
             return kind(value[name])

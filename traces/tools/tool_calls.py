@@ -27,7 +27,7 @@ class ToolCalls:
         self._database = store.database
 
     def add(self, sessions: Iterable[ToolSession], reads: Collection[str] | None = None) -> int:
-        """Add sessions, each in place of an earlier one of its name, and return the number of their calls.
+        """Add sessions, replacing earlier ones of the same name, and return the number of their calls.
 
         Args:
             sessions: with messages only where values are recorded.

@@ -1,4 +1,4 @@
-"""Writes what runs show of their tools to a store, off the request path."""
+"""Writes runs' tool calls to a store, off the request path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNS = 10_000
 
 
 class ToolWriter(StoreWriter[SessionPart, ObservationStore]):
-    """Appends calls, and what users said, to their sessions in a store of any workflow.
+    """Appends calls and user messages to their sessions in a store of any workflow.
 
     Args:
         path: the store, created if it does not exist. Its folder must exist.
@@ -46,7 +46,7 @@ class ToolWriter(StoreWriter[SessionPart, ObservationStore]):
         super()._reset()
 
     def opened(self) -> ObservationStore:
-        """Return the store, whichever workflow it is of."""
+        """Return the store, whatever its workflow."""
         if self.path.exists():
             return ObservationStore.open(self.path)
         return ObservationStore.open_or_create(self.path, self._identity())

@@ -224,7 +224,7 @@ class VineLM(VineInterface, LongRunning):
         return self.adapter.template
 
     def close(self) -> bool:
-        """Leave the fleet and give back what is leased, stop watching, and write the rows that wait; False if some are lost.
+        """Leave the fleet and give back leases, stop watching, and write pending rows; False if some are lost.
 
         Idempotent; the end of the process does it, too. Requests that are served afterwards write rows again.
         """
@@ -321,7 +321,7 @@ class VineLM(VineInterface, LongRunning):
             )  # fmt: skip
 
     def prepare(self, *objectives: Objective) -> None:
-        """Build the index for objectives of these kinds now, so that no request waits for it; the bounds' values do not matter.
+        """Build the index for such objectives now, so that no request waits for it; the bounds' values do not matter.
 
         Above ten thousand paths it is otherwise built in the background at the first request; below, a first plan takes
         milliseconds.
@@ -537,7 +537,7 @@ class VineLM(VineInterface, LongRunning):
                 self._advised.cache_clear()
 
     def _served_default(self, stage: str) -> str:
-        """The stage's default; where the catalog lacks it, the first model of the stage that the catalog has."""
+        """The stage's default; if the catalog lacks it, the stage's first model in the catalog."""
         declared, template = self.adapter.defaults.default_model(stage), self.adapter.template
         if declared in self.catalog or template is None:
             return declared
@@ -571,7 +571,7 @@ def _record(asked: Record) -> Record:
 
 
 def _require_canary(share: float | None, mode: Mode, allow_unproven: bool) -> None:
-    """Raise :class:`ConfigError` where a canary cannot be, or would be without effect."""
+    """Raise :class:`ConfigError` if a canary is impossible here, or would have no effect."""
     if share is None:
         return
     if not 0.0 <= share < 1.0:

@@ -130,7 +130,7 @@ class _Means:
 
     @property
     def most(self) -> float:
-        """Where the next value is cut off; 0 where no value so far is above 0."""
+        """The cut-off of the next value; 0 if no value so far is above 0."""
         return WINSORIZED * max(total / max(count, 1) for total, count in zip(self.total, self.count, strict=True))
 
 
@@ -245,7 +245,7 @@ class Canary:
         weakref.finalize(session, self.end, served).atexit = False
 
     def end(self, served: _Served) -> None:
-        """Note that a request is over, to be counted by the next; callable in any statement, as finalizers are."""
+        """Record that a request is over, to be counted later; safe in finalizers."""
         self._gone.append(served)
 
     def feedback(self, run_id: str, success: bool | float, caller: str = "") -> None:

@@ -49,7 +49,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
 
 
 def _proving(rows: Sequence[Observation], template: Template, catalog: Catalog) -> Sequence[Run]:
-    """The plans that are worth proving against what runs today."""
+    """The plans worth proving against the current setup."""
     from vinelm.evaluation.judging.fit import Fit
     from vinelm.evaluation.judging.judgeable import worth_proving
     from vinelm.evaluation.judging.tried import by_request

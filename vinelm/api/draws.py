@@ -1,4 +1,4 @@
-"""Which requests are drawn for which plan: a hash of who asks, begun with a secret, so that no caller can choose his draw."""
+"""Assigns requests to plans by a hash of the caller with a secret, so that no caller can choose the assignment."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Draws:
         self._secret, self.is_kept = secret, is_kept
 
     def key(self, data: str, kind: str, tenant: str, name: str) -> str:
-        """Return the key of what is drawn for.
+        """Return the key of the draw.
 
         Args:
             data: the digest of the data set behind the trie: with another one, others are served by the cheaper plan.

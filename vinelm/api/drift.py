@@ -73,7 +73,7 @@ def update(
 
 
 def served_per_hour(traces: str | Path) -> float:
-    """Return the requests per hour that a store of served rows shows; 0 where their names do not tell when they came.
+    """Return the requests per hour in a store of served rows; 0 if their names do not tell the time.
 
     Raises:
         StoreError: The store is missing or damaged.

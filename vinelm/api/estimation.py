@@ -149,7 +149,7 @@ def estimate_store(
     max_loss: float = MAX_LOSS,
     verdict: Verdict | None = None,
 ) -> AnnotatedTrie:
-    """Fit an estimator to the observations of a store: :func:`estimate` for callers that have a path and check nothing.
+    """Fit an estimator to a store's observations, without checks: for callers that have a path.
 
     Args:
         path: The store.
@@ -217,7 +217,7 @@ def require_max_error(max_error: float) -> None:
 
 
 def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple[ValidationReport, float, float, StoreEvidence]:
-    """Return how far an estimate from a store can be trusted, as :func:`estimate` finds it, and what it rests on.
+    """Return how far an estimate from a store can be trusted, as :func:`estimate` finds it, and its basis.
 
     Args:
         path: The store. It is only read; no model is called.
@@ -260,7 +260,7 @@ def _known(
 
 
 def fitted(store: StoreEvidence, estimator: str) -> tuple[AnnotatedTrie, ObservationTable]:
-    """The estimate from a store with its provenance, and the table that it was made from. Nothing is checked yet."""
+    """The unchecked estimate from a store with its provenance, and the table behind it."""
     from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.estimator.arms import with_kinds_counted
     from vinelm.trie import Trie

@@ -135,7 +135,7 @@ class LongRunning:
         self._file().watch(every_s)
 
     def close(self) -> bool:
-        """Stop watching and write the rows and calls that wait; False if some are lost. The end of the process does the same.
+        """Stop watching and write pending rows and calls; False if some are lost. Also done when the process ends.
 
         Idempotent; requests that are served afterwards write rows again.
         """

@@ -1,4 +1,4 @@
-"""Plan over an annotated trie without an application: what the controller would choose before a request."""
+"""Plans over an annotated trie without an application: what the controller would choose before a request."""
 
 from __future__ import annotations
 

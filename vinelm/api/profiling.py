@@ -79,7 +79,7 @@ def profile(
     on_single_models: Callable[[SingleModels], None] | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> ProfileResult:
-    """Execute a sample of (request, path) cells and store what each invocation showed.
+    """Execute a sample of (request, path) cells and store each invocation's outcome.
 
     Calls the models, so it spends money unless they are simulated, and writes to ``store``. Every observation is on disk
     before the next stage of its request starts: called again with the same arguments, it continues where it stopped.
@@ -254,7 +254,7 @@ def run_profile(
 
 
 def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | None = None) -> Verdict | None:
-    """Open the questions of a store that may prove a plan, and return the verdict that has them. Calls no model.
+    """Open the questions of a store that may prove a plan, and return the verdict with them. Calls no model.
 
     Args:
         store: Its requests have no labels, or some.
@@ -276,7 +276,7 @@ def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | N
 
 
 def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going: bool = False) -> None:
-    """Raise what a profile has found wrong with the workflow; its rows stay, and such that failed are executed again.
+    """Raise the problem that a profile has found in the workflow; its rows stay, and failed ones are executed again.
 
     Args:
         result: How the profile ended.

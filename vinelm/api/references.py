@@ -1,4 +1,4 @@
-"""Requests without labels in a profile: what runs today is compared with every other answer, and persons are asked."""
+"""Requests without labels in a profile: today's answers are compared with every other answer, and persons are asked."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class References:
         return compared
 
     def keep(self, store: ObservationStore) -> None:
-        """Compare all answers of a store, and write down which are the same. Calls no model."""
+        """Compare all answers of a store, and record which are the same. Calls no model."""
         known, (answered, failed) = ReplayRows(store), self._answered(store.observations())
         with store.database.transaction():
             if known.is_new:
@@ -142,7 +142,7 @@ class References:
         return found
 
     def _unit(self, unit: int, request_id: str, one: _Answered, text: str) -> dict[str, Any]:
-        """A request as those see it who are asked about its answers."""
+        """A request as shown to persons who are asked about its answers."""
         request = next(request for request in self.workflow.requests if request.id == request_id)
         given = self.workflow.graph_input(request)
         shown = next(iter(given.values())) if len(given) == 1 else given
@@ -161,7 +161,7 @@ class References:
 
 
 def forget(store: ObservationStore) -> None:
-    """Forget what answers were compared with: all requests have labels now. Questions and labels stay."""
+    """Drop the comparisons of answers: all requests have labels now. Questions and labels stay."""
     known = ReplayRows(store)
     if not known.is_new and "failed" in (notes := known.notes()):
         with store.exclusive(), store.database.transaction():

@@ -45,7 +45,7 @@ class EvidenceConfig:
 
 
 class ServedEvidence:
-    """Keeps the rows of planned requests, and compares them with the trie where anybody wants to know. Thread-safe.
+    """Keeps the rows of planned requests, and compares them with the trie if drift is watched. Thread-safe.
 
     Args:
         kept: the store of the rows, and the function that is told of drift.
@@ -81,14 +81,14 @@ class ServedEvidence:
         self.follow(annotated)
 
     def follow(self, annotated: AnnotatedTrie) -> None:
-        """Note that another trie serves from now on, and start the comparison again."""
+        """Record that another trie serves from now on, and restart the comparison."""
         self._template = annotated.template.base
         self.writer.identity = served_identity(annotated)
         self._in_flight = InFlight({model.name: model.engine for model in annotated.catalog.models})
         self._monitor = DriftMonitor(annotated, self._drift)
 
     def request(self, run_id: str | None, clock: Clock, *, tenant: str = "") -> RequestRows:
-        """Return what makes the rows of a tenant's new request; without ``run_id`` it is named after the time."""
+        """Return the collector of a tenant's new request's rows; without ``run_id`` it is named by the time."""
         if self._pid != os.getpid():  # the requests of the process that was forked are its own
             self._pid, self._running = os.getpid(), {}
         run_id = run_id or new_run_id()
@@ -127,7 +127,7 @@ class ServedEvidence:
         self.writer.put(Feedback(request_id, success, caller))
 
     def close(self) -> bool:
-        """Write what is left; False if some of it is lost."""
+        """Write the remaining rows; False if some are lost."""
         self._finish_all()
         return self.writer.close()
 
@@ -165,7 +165,7 @@ def served_identity(annotated: AnnotatedTrie) -> StoreIdentity:
 
 
 def unplanned_identity(catalog: Catalog, template: Template | None, *, is_simulated: bool) -> StoreIdentity:
-    """Return the identity of a store of what an application shows before a trie is loaded.
+    """Return the identity of a store for an application without a trie.
 
     Args:
         catalog: its models.

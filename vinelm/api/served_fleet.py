@@ -51,7 +51,7 @@ class ServedFleet:
         return summed
 
     def rows(self, planner: Planner, objective: Objective, configurable: Mapping[str, Any] | None) -> SessionRows:
-        """Return the object through which a request tells the fleet of its invocations."""
+        """Return the object through which a request reports its invocations to the fleet."""
         self._share_limits()
         return self.fleet.rows(
             planner,

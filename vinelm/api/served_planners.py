@@ -60,7 +60,7 @@ class ServedPlanners:
         return self._chosen[key]
 
     def _made(self, earlier: bool) -> Planner:
-        """The planner of runs that can return an earlier answer, or cannot."""
+        """The planner of runs that can, or cannot, return an earlier answer."""
         paths, signals = self.over_paths.annotated, self._signals
         within = self._within(paths)
         # A plan that goes on below a passed check needs a route behind every loop: the graph ends by itself elsewhere.

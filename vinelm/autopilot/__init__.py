@@ -1,4 +1,4 @@
-"""Cheaper models while an application serves: nothing is served that is not proven, and what is served is watched."""
+"""Cheaper models while an application serves: only proven plans are served, and they are watched."""
 
 from vinelm.whole_imports import attach_stub
 

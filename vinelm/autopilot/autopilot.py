@@ -215,7 +215,7 @@ class Autopilot:
                     rows.create([], {"attempt": 0, "steps": {}})
 
     def close(self) -> bool:
-        """Write what waits, and let another process pilot. Idempotent; the end of the process does it, too."""
+        """Write pending records, and let another process pilot. Idempotent; also done when the process ends."""
         if self._store is None or os.getpid() != self._pid:
             return True
         for thread in (self._piloting, self._looking):
@@ -243,7 +243,7 @@ class Autopilot:
 
     @property
     def _is_cut_off(self) -> bool:
-        """Whether an alarm would not be heard: in a fork, which has no threads, and where the store or its pilot is gone."""
+        """Whether an alarm could go unnoticed: in a fork, which has no threads, or without the store or its pilot."""
         return os.getpid() != self._pid or time.time() - self._piloted_at > max(STALE_S, STALE_LOOKS * self._every_s)
 
     def recorded(self, call: LoggedCall) -> None:

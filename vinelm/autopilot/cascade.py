@@ -57,11 +57,11 @@ class PlanCall:
         return Deciding(self, messages)
 
     def begin(self, model: str) -> None:
-        """Note whose answer the caller gets."""
+        """Record whose answer the caller gets."""
         self.answered_by = model
 
     def end(self) -> None:
-        """Tell that the call has been answered, and paid: its stream may have ended early."""
+        """Report that the call is answered and paid; its stream may have ended early."""
         if self.answered_by:
             self._ended(self.answered_by == self.today)
 
@@ -74,7 +74,7 @@ class Deciding:
         self.results: dict[str, ChatResult | None] = {}
 
     def next(self) -> PlanStep:
-        """Return what the plan does next; where answers cannot be compared, today's model answers."""
+        """Return the plan's next step; if answers cannot be compared, today's model answers."""
         try:
             has_answered = {model: result is not None for model, result in self.results.items()}
             return self._call.plan.step(has_answered, self._agree, self._accepts)

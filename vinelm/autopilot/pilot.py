@@ -92,7 +92,7 @@ class Pilot:
             self._asker.close()
 
     def round(self) -> bool:
-        """Take what has come, and note how everything stands; False if nothing has come."""
+        """Process new records and store the state; False if there are none."""
         before = max(self.kept.units, default=0)
         self.kept.load_units()
         self._beat()
@@ -207,7 +207,7 @@ class Pilot:
         work.open_questions(runs)
 
     def _choose(self, work: ReplayRun, run: StepRun, state: StepState) -> None:
-        """Ask the models what has come, and choose the plans to race once there is enough."""
+        """Ask the models the new prompts, and choose the plans to race once there are enough."""
         if not state.chosen:
             work.explore([run])
             state.dropped = dict(run.dropped)
@@ -316,13 +316,13 @@ class Pilot:
             self.served.add([{**row, "figures": "[]", "usd": 0.0, "saved_usd": 0.0}])
 
     def _end(self, state: StepState, why: str) -> None:
-        """End an attempt that has proven nothing; a plan that serves stays."""
+        """End an attempt that has proven nothing; a serving plan stays."""
         state.ended, state.candidates = why, []
         if state.plan is None:
             state.since, state.chosen = max(self.kept.units, default=0), 0
 
     def _begin(self, state: StepState, why: str) -> None:
-        """Go back to today's model, and begin with calls that come from now on."""
+        """Go back to today's model, and start again with new calls."""
         if why and state.plan is not None:
             day = datetime.fromtimestamp(self._day() * 86_400.0, UTC).date().isoformat()
             state.alarms.append([day, why])

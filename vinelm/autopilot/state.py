@@ -70,7 +70,7 @@ class StepState:
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> StepState:
-        """Return the state that :meth:`to_dict` gave; what it does not have is as at the beginning."""
+        """Return the state stored by :meth:`to_dict`; missing values are initial ones."""
         return cls(**{one.name: found[one.name] for one in fields(cls) if one.name in found})
 
     def to_dict(self) -> dict[str, Any]:

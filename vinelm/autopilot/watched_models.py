@@ -47,10 +47,10 @@ class Watches(Protocol):
         """Count what a call was, and what it took; without seconds it was not drawn, and is compared with none."""
 
     def is_same(self, one: Message, other: Message) -> bool:
-        """Return whether two answers are the same; may raise what the owner's function raises."""
+        """Return whether two answers are the same; errors of the owner's function pass through."""
 
     def passes(self, messages: Any, answer: Message) -> bool:
-        """Return whether the application accepts an answer; may raise what its function raises."""
+        """Return whether the application accepts an answer; errors of its function pass through."""
 
 
 class WatchedModels:
@@ -65,7 +65,7 @@ class WatchedModels:
         self._models, self._watch = models, watch
 
     def __getattr__(self, name: str) -> Any:
-        """Return what only the source inside has."""
+        """Forward attributes that only the inner source has."""
         return getattr(self._models, name)
 
     @property
@@ -120,7 +120,7 @@ class WatchedModels:
         return bound_instance(CascadeModel, plan_call)
 
     def _watched(self, call: CallContext, step: str) -> CallContext:
-        """The call, with ears for what is asked, answered and paid."""
+        """The call, wrapped to record its prompt, answer and cost."""
         watch, heard = self._watch, call.on_exchange
         usages: list[Usage] = []
 
@@ -141,7 +141,7 @@ class WatchedModels:
 
 
 def _guarded(tell: Callable[[], None]) -> None:
-    """Nothing that is only noted may fail a call that was answered."""
+    """Protects answered calls from failures in recording."""
     try:
         tell()
     except Exception:

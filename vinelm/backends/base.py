@@ -46,7 +46,7 @@ class BoundChatModel(BaseChatModel):
     binding: Any = Field(default=None, exclude=True, repr=False)
 
     def __deepcopy__(self, memo: Any = None) -> Self:
-        """A copy makes calls of the same invocation: whatever else is copied, its meter and guard are these."""
+        """Return itself: a copy makes calls of the same invocation, with the same meter and guard."""
         return self.__copy__()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:

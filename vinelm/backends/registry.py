@@ -129,13 +129,13 @@ def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[
 
 
 def prompt_admissions_of(backends: Mapping[str, Backend]) -> dict[str, PromptAdmission]:
-    """Return what admits the calls of each model with cache points."""
+    """Return the prompt admission of each model with cache points."""
     keeping = [one for one in backends.values() if isinstance(one, KeepsPrompts)]
     return {name: admission for one in keeping for name, admission in one.prompt_admissions.items()}
 
 
 def replica_gates_of(backends: Mapping[str, Backend]) -> list[ReplicaGate]:
-    """Return where the calls of replica groups wait, of all backends."""
+    """Return the queues of replica groups, of all backends."""
     return [gate for one in backends.values() if isinstance(one, LimitsGroups) for gate in one.replica_gates.values()]
 
 

@@ -67,7 +67,7 @@ class ModelResolver:
         return VirtualClock() if self.is_virtual_time else WallClock()
 
     def add(self, entry: Model, chat: BaseChatModel) -> None:
-        """Add the entry of an object that the application has made; calls under way keep what they have. Thread-safe.
+        """Add the entry of an object made by the application; calls in flight keep their models. Thread-safe.
 
         An entry that is there stays. Where it is that of another object with other keys, which the application has made for
         another user, perhaps, neither is called in place of the other.

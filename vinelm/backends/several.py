@@ -1,4 +1,4 @@
-"""Several objects of an application that are one entry of the catalog. Which of them is called matters: users may have keys."""
+"""Several objects of an application behind one catalog entry. It matters which one is called: users may have different keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLIENTS = frozenset({"client", "async_client", "root_client", "root_async_clien
 
 
 def is_alike(one: BaseChatModel, other: BaseChatModel) -> bool:
-    """Return whether either of two chat models of one name may be called for the other: with the same keys, at the same place.
+    """Return whether two chat models of one name are interchangeable: same keys, same place.
 
     Values that cannot be compared are others.
     """
@@ -42,7 +42,7 @@ def _told(chat: BaseChatModel) -> dict[str, Any]:
 
 
 class SeveralObjects(BaseChatModel):
-    """Stands in the catalog for objects that are not alike: each is called where it stands itself, and none for another."""
+    """Stands in the catalog for objects that are not interchangeable: each is called only where it was used itself."""
 
     entry: str
 
@@ -51,7 +51,7 @@ class SeveralObjects(BaseChatModel):
         return "several"
 
     def refuse(self) -> NoReturn:
-        """Raise :class:`WorkflowError`: another model of the plan may answer."""
+        """Raise :class:`WorkflowError`, after which another model of the plan may answer."""
         raise WorkflowError(
             f"model {self.entry!r}: the application has made several objects of it, with keys or addresses of their own, and "
             "none is called in place of another: give VineLM(models=...) the one that any request may use",

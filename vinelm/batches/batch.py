@@ -174,7 +174,7 @@ def batch(
 
 
 class Steered(NamedTuple):
-    """What bounds a batch; see :func:`batch`."""
+    """The bounds of a batch; see :func:`batch`."""
 
     budget_usd: float | None
     deadline_s: float | None
@@ -188,7 +188,7 @@ class Steered(NamedTuple):
         return {"budget_usd": self.budget_usd, "deadline_s": self.deadline_s, "finish": self.finish}
 
     def without(self, lost_usd: float) -> Steered:
-        """Return the same with less money: calls that interrupted runs made, and that led to no answer, are paid."""
+        """Return the same with less money: unanswered calls of interrupted runs are paid."""
         if self.budget_usd is None or lost_usd <= 1e-9:
             return self
         if lost_usd >= self.budget_usd:
@@ -229,7 +229,7 @@ class _Batch:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What a result says of the requests."""
+        """The fields of a result that count requests."""
         found = self.found
         return {
             "requests": len(found.keys),
@@ -240,7 +240,7 @@ class _Batch:
         }
 
     def steering(self, steered: Steered) -> Steering:
-        """Return what draws the plans of this batch.
+        """Return the object that draws the plans of this batch.
 
         At batch prices all plans are drawn at once, since results come in waves of hours; twice the money at the trie's prices.
         """
@@ -257,14 +257,16 @@ class _Batch:
         )
 
     def within_deadline(self, steered: Steered) -> Steered:
-        """Return the same without batches if not even the first one would leave the time to ask for all at once."""
+        """Return the same without batches, if waiting for the first one would leave too little time to ask for everything
+        directly.
+        """
         if self.times is None or steered.deadline_s is None:
             return steered
         rest = rest_s(self.steering(steered).forecast(), len(self.found.order), steered.workers)
         return steered._replace(is_in_batches=self.times.wait_s + rest <= steered.deadline_s)
 
     def identity(self) -> StoreIdentity:
-        """Return what decides the answers; budget, deadline and workers do not, so that they can be raised later."""
+        """Return what decides the answers. Budget, deadline and workers are left out, so that they can be raised later."""
         return StoreIdentity(
             workflow=f"{self.workflow.name} (batch)",  # so that no profile adds to its ledger
             template=self.annotated.template.to_dict(),
@@ -288,7 +290,7 @@ class _Batch:
         on_done: Callable[[int, int], None],
         calls: tuple[StoreAddress | None, float] | None,
     ) -> BatchResult:
-        """Answer what the store has no answer to, and write the lines.
+        """Answer the requests without a stored answer, and write the lines.
 
         ``calls``: where answers of calls are kept, None for the store itself, and for how long; None: each call is made.
         """
@@ -320,7 +322,7 @@ class _Batch:
             )
 
     def _begun(self, store: ObservationStore, steered: Steered) -> BatchRun:
-        """The run, which continues what the store has."""
+        """The run, continuing from the store."""
         records, answers = BatchRecords(store), Answers(store)
         terms = records.terms()
         if terms is not None and self.times is None:
@@ -364,7 +366,7 @@ class _Batch:
 
 
 def _require_enough(forecast: DatasetForecast, steered: Steered, requests: int) -> None:
-    """:class:`InfeasibleError` where all are to be finished, or one at least, and not even the cheapest plans could."""
+    """Raise :class:`InfeasibleError` if even the cheapest plans cannot finish all requests (or at least one)."""
     wanted = requests if steered.finish == "all" else min(requests, 1)
     if forecast.requests >= wanted:
         return
@@ -386,7 +388,7 @@ def _require_time(run: BatchRun, deadline_s: float | None) -> None:
 
 
 def _require_output(output: Path, dataset: str | Path | None, address: StoreAddress) -> None:
-    """:class:`ConfigError` if the answers could not be written at the end, or would replace what is not theirs."""
+    """Raise :class:`ConfigError` if the output could not be written at the end, or would replace another file."""
     endings = ("", "-wal", "-shm", "-journal", ".lock")
     if isinstance(address, Path) and output.resolve() in {Path(f"{address.resolve()}{ending}") for ending in endings}:
         raise ConfigError(f"{output}: this is the store of the batch: use another name for the output, or for the store")

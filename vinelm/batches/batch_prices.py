@@ -1,4 +1,4 @@
-"""A batch at batch prices: requests end where a call has no answer yet, and are run again once the provider's batch has it.
+"""A batch at batch prices: a request ends at a call without an answer, and runs again once the provider's batch has it.
 
 What is paid when, and what a kill leaves: docs/decisions/0034-batch.md.
 """
@@ -38,18 +38,18 @@ from vinelm.traces.store.batches import BatchRecords
 
 
 class NoRoom(BaseException):
-    """Raised where the budget has no room while other calls wait in batches."""
+    """Raised if the budget has no room while other calls wait in batches."""
 
 
 class Gate(NamedTuple):
-    """Where calls wait for their batches, and the backends that bring them there."""
+    """The place where calls wait for their batches, and the backends that use it."""
 
     gate: BatchGate
     backends: Mapping[str, Backend]
 
 
 def gate_for(template: Template, catalog: Catalog, backends: Mapping[str, Backend], times: BatchTimes) -> Gate:
-    """Return where the calls of a workflow wait.
+    """Return the place where a workflow's calls wait.
 
     Raises:
         ConfigError: a model has no batches: a request that is run again would call it again.
@@ -83,13 +83,13 @@ def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> No
 
 
 def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
-    """Return the seconds that this many requests take on so few workers, the last one beginning when all others end."""
+    """Return the seconds that this many requests take on few workers, if the last one begins when all others end."""
     mean_s = sum(share * plan.seconds for share, plan in forecast.shares)
     return mean_s * (requests / workers + 1.0) if requests else 0.0
 
 
 def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes) -> tuple[DatasetForecast, BatchForecast]:
-    """Return a forecast at ordinary prices as one at batch prices, with its most seconds, and what that saves. Pure."""
+    """Convert a forecast at ordinary prices to batch prices, with its longest duration and the savings. Pure."""
     halved = replace(forecast, usd=PART * forecast.usd, seconds=template.depth * times.wait_s)
     return halved, BatchForecast(
         cost_usd=halved.usd, ordinary_usd=forecast.usd, waves=template.depth, wait_s=times.wait_s, timed_cells=0
@@ -98,7 +98,7 @@ def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes)
 
 @dataclass(eq=False)
 class _Begun:
-    """A request that has begun, and may be run several times. ``guard``: of its last run."""
+    """A request that has begun, and may be run several times. ``guard`` belongs to its last run."""
 
     request: Request
     drawn: Drawn
@@ -179,11 +179,11 @@ class BatchPricedRun(BatchRun):
         return key, self._found.first[key], drawn
 
     def _may_fetch(self) -> bool:
-        """Whether the next request has calls that an earlier run has bought; the lock is held."""
+        """Whether the next request has calls bought by an earlier run; the lock is held."""
         return bool(self._left) and self._left[-1] in self._bought
 
     def _take_up(self) -> None:
-        """What was put off is tried again; the lock is held."""
+        """Try postponed requests again; the lock is held."""
         self._ready += self._put_off
         self._put_off.clear()
         self._lock.notify_all()
@@ -251,7 +251,7 @@ class BatchPricedRun(BatchRun):
         return begun
 
     def _require_room(self, key: str, unit: ParkedUnit) -> None:
-        """Put the request off where another one may make room: it gives back what is reserved for its next call meanwhile.
+        """Postpone the request if another may free money: meanwhile it gives back the reservation of its next call.
 
         Not the last of the active ones, so that one of them gets on. The room that those leave who were put off comes first.
         """
@@ -266,7 +266,7 @@ class BatchPricedRun(BatchRun):
             raise unit.halt(NoRoom())
 
     def _run(self, key: str, begun: _Begun, made: list[Answer], guard: UnitBudget) -> Answer:
-        """Run the request from its start, until it has ended or waits for a batch."""
+        """Run the request from its start, until it ends or waits for a batch."""
         unit, request = begun.unit, begun.request
         self._guards[request.id] = begun.guard = guard
         unit.begin(guard.add_inherited)
@@ -304,7 +304,7 @@ class BatchPricedRun(BatchRun):
 
 
 class _RunOnce(RepeatGuard):
-    """Has a request leave its batches before a node or tool runs that must not run again."""
+    """Makes a request leave its batches before a node or tool that must not run twice."""
 
     def __init__(self, unit: ParkedUnit, names: tuple[str, ...]) -> None:
         self._unit, self._names = unit, frozenset(names)

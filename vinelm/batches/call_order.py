@@ -1,4 +1,4 @@
-"""The order of calls that wait: one request after the other while the cache keeps what it left, else by their prompts."""
+"""The order of waiting calls: request by request while the cache keeps what it left, else by prompts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class WaitingCall:
 
 @dataclass(slots=True)
 class _Sums:
-    """Tokens of prompts, those that repeat the request's own earlier ones, those that a cache should have, and those it had."""
+    """Tokens of prompts: total, repeated from the request's own earlier ones, expected in a cache, and found there."""
 
     total: int = 0
     own: int = 0
@@ -64,7 +64,7 @@ class _Sums:
 
 @dataclass(slots=True)
 class _Request:
-    """What a request under way has sent."""
+    """What a request in progress has sent."""
 
     sums: _Sums = field(default_factory=_Sums)
     points: set[int] = field(default_factory=set)
@@ -97,7 +97,7 @@ class CallOrder:
 
     @property
     def is_across(self) -> bool:
-        """Whether calls go by their prompts, whatever request they belong to."""
+        """Whether calls are ordered by their prompts, regardless of their requests."""
         return self._is_across
 
     def waits(self, position: int, depth: int, shape: Shape, slots: SlotOrder | None = None) -> WaitingCall:
@@ -116,7 +116,7 @@ class CallOrder:
         return call
 
     def rank(self, call: WaitingCall) -> tuple[int, ...]:
-        """Return what orders calls that wait, the lowest first, as long as :attr:`version` is the same."""
+        """Return the sort key of a waiting call, lowest first; valid while :attr:`version` is unchanged."""
         if call.slots is not None and call.slots.is_used:
             return call.slots.rank(call)
         if not self._left:
@@ -124,7 +124,7 @@ class CallOrder:
         return call.path if self._is_across else (call.position, call.depth)
 
     def sent(self, call: WaitingCall) -> None:
-        """Note that a call has left the line."""
+        """Record that a call has left the line."""
         if call.position not in self._under_way:
             self._under_way[call.position] = _Request()
             self._left -= 1
@@ -139,13 +139,13 @@ class CallOrder:
             self.version += 1
 
     def over(self, call: WaitingCall, cached: float | None) -> None:
-        """Note that the engine has finished a call, and what part of its prompt was cached; None if unknown."""
+        """Record that the engine has finished a call, and which part of its prompt was cached; None if unknown."""
         if call.slots is not None and call.slots.is_used:
             call.slots.ended(call, cached)
             self.version += 1
 
     def answered(self, call: WaitingCall, cached: int | None) -> None:
-        """Note the answer of a call that was sent, and how many tokens of its prompt were cached; None if unknown."""
+        """Record the answer of a call, and how many tokens of its prompt were cached; None if unknown."""
         found = self._under_way.get(call.position)
         if found is not None:
             known = cached is not None
@@ -154,7 +154,7 @@ class CallOrder:
             found.sums.add(_Sums(total, call.own, expected, min(cached or 0, expected)))
 
     def ended(self, position: int) -> None:
-        """Note that a request has ended: nothing more is sent for it."""
+        """Record that a request has ended."""
         found = self._under_way.pop(position, None)
         if found is None:  # it sent nothing
             self._left -= 1

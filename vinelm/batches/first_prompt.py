@@ -1,4 +1,4 @@
-"""The prompt of a request's first call, learnt from a few requests without a call: which inputs it has, in which order."""
+"""The prompt of a request's first call, learnt from a few requests without calling: its inputs, and their order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEAST_CHARS = 3
 
 
 class _FirstCall(BaseException):
-    """Ends a run at its first call; no ``except Exception`` of the application goes on behind it."""
+    """Ends a run at its first call; not caught by the application's ``except Exception``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class FirstPrompt:
 
     @classmethod
     def learnt(cls, text: str, given: Mapping[str, Any]) -> FirstPrompt:
-        """Return the prompt ``text`` as pieces: each value of the input that is a text in it, wherever it stands first."""
+        """Return the prompt ``text`` as pieces, replacing each input value at its first occurrence."""
         found = sorted(
             (text.index(value), key, len(value))
             for key, value in given.items()
@@ -65,7 +65,7 @@ class FirstPrompt:
 
 
 def of_inputs(requests: Sequence[Mapping[str, Any]]) -> FirstPrompt:
-    """Return what stands in for a first prompt that is not known: the inputs, those first that most requests share."""
+    """Return a substitute for an unknown first prompt: the inputs, those shared by most requests first."""
     different: dict[str, set[str]] = {}
     for given in requests:
         for key, value in given.items():
@@ -75,7 +75,7 @@ def of_inputs(requests: Sequence[Mapping[str, Any]]) -> FirstPrompt:
 
 
 def first_prompt(workflow: Workflow, catalog: Catalog, requests: Sequence[Request]) -> tuple[FirstPrompt | None, str]:
-    """Run the graph of up to :data:`PILOTS` requests to its first call, which is not made, and return the prompt of it.
+    """Run the graph of up to :data:`PILOTS` requests to its first call, without making it, and return that prompt.
 
     Spends nothing. The application's own code before the call is run, but no node that is not a stage.
 
@@ -115,7 +115,7 @@ class _Pilot:
         self._seen: list[str] = []
 
     def prompt_of(self, workflow: Workflow, vine: VineLM, app: Any, request: Request) -> str | None:
-        """Return the prompt of a request's first call; None if it makes none."""
+        """Return the prompt of a request's first call; None if it makes no call."""
         self._seen.clear()
         try:
             whole_run(workflow, app, request, vine.context(request=request))

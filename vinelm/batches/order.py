@@ -1,4 +1,4 @@
-"""The order of a batch: requests whose first prompts begin alike follow each other, so that a cache has what they share."""
+"""The order of a batch: requests whose first prompts begin alike follow each other, so that a cache can be reused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Order(NamedTuple):
 
 
 def depth_first(shapes: Iterable[Shape]) -> Order:
-    """Return the order in which a walk of the radix tree of prompts meets them, the branch that came first at first.
+    """Return the order of a depth-first walk through the radix tree of prompts, earliest branch first.
 
     Whatever the size of a cache that drops what was used longest ago, as long as it holds one prompt, each prefix that several
     share is computed once if one request is served at a time. Equal prompts keep their order. About 200 bytes for a prompt of
@@ -66,7 +66,7 @@ def depth_first(shapes: Iterable[Shape]) -> Order:
 
 
 def _common_with_the_one_before(places: list[int], bounds: IntArray, point: IntArray, tokens: IntArray) -> IntArray:
-    """The tokens of the longest common prefix of each prompt and the one before it, in this order."""
+    """Length in tokens of the common prefix of each prompt and its predecessor in this order."""
     common = np.zeros(len(places), np.int64)
     for at in range(1, len(places)):
         before, here = places[at - 1], places[at]

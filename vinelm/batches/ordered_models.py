@@ -56,7 +56,7 @@ class OrderedModels(ModelResolver):
         return super().chat_model(name, call, limits)
 
     def ended(self, request: str) -> None:
-        """Note that a request has ended."""
+        """Record that a request has ended."""
         position = self._positions.get(request)
         if position is not None:
             with self._lock:
@@ -84,13 +84,13 @@ class OrderedModels(ModelResolver):
         self._rank_again()
 
     def over(self, waiting: WaitingCall, cached: float | None) -> None:
-        """Note that a call has ended, before its place goes to another, and what part of its prompt was cached."""
+        """Record that a call has ended, before its slot is reused, and which part of its prompt was cached."""
         with self._lock:
             self._calls.over(waiting, cached)
         self._rank_again()
 
     def answered(self, waiting: WaitingCall, cached: int | None) -> None:
-        """Note what the cache had of a call's prompt."""
+        """Record how much of a call's prompt was cached."""
         with self._lock:
             self._calls.answered(waiting, cached)
 
@@ -100,7 +100,7 @@ class OrderedModels(ModelResolver):
             return -FAR * bisect_left(self._line, self._place(waiting))
 
     def _place(self, waiting: WaitingCall) -> tuple[tuple[int, ...], int, WaitingCall]:
-        """What orders a call in the line; equal for none but itself."""
+        """The sort key of a call; unique."""
         return waiting.rank, id(waiting), waiting
 
     def _rank_again(self, *, always: bool = False) -> None:
@@ -117,7 +117,7 @@ class OrderedModels(ModelResolver):
 
 
 def _slots_of(models: Catalog, limiters: Mapping[str, Any]) -> dict[str, SlotOrder]:
-    """The slots of the owner's own engines, by model; models on one engine have the same. Others' caches are common ones."""
+    """Slots of the owner's own engines, by model; models on one engine share them. Other engines count as one common cache."""
     found: dict[int, SlotOrder] = {}
     slots: dict[str, SlotOrder] = {}
     for name, limiter in limiters.items():
@@ -128,7 +128,7 @@ def _slots_of(models: Catalog, limiters: Mapping[str, Any]) -> dict[str, SlotOrd
 
 
 class _Place:
-    """The calls of one invocation, one after the other, and the priority of the one that waits."""
+    """The calls of one invocation, one at a time, and the priority of the waiting one."""
 
     def __init__(self, models: OrderedModels, position: int, call: CallContext, slots: SlotOrder | None) -> None:
         self._models, self._position, self._call, self._slots = models, position, call, slots

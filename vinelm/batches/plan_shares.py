@@ -92,7 +92,7 @@ class PlanShares:
         self._usd_per_second = usd / seconds if usd > 0.0 < seconds else 1.0
 
     def within(self, usd: float | None, seconds: float | None) -> tuple[Share, ...]:
-        """Return the best shares whose means are at most so many dollars and seconds, the cheapest plan first.
+        """Return the best shares within mean dollars and seconds, cheapest plan first.
 
         Where no shares are, those that exceed the bound least that they exceed most, in parts of it: within both, they answer
         most requests.
@@ -149,7 +149,7 @@ class PlanShares:
                 self._kept(price, one)
 
     def _kept(self, price: int | None, objective: Objective) -> Drawn:
-        """The plan of an objective at a price, which is kept; an equal one that was found before in its place."""
+        """The plan of an objective at a price, deduplicated: an equal plan found before is returned instead."""
         planner = self._at(price)
         decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
         annotated, reached = self._planner.annotated, decision.reached
@@ -214,7 +214,7 @@ class PlanShares:
         return None if step < -most else min(step, most)
 
     def _weights(self, price: int | None) -> tuple[float, float]:
-        """What a dollar and a second weigh at a price: their sum keeps the size of the trie's dollars."""
+        """The weights of a dollar and a second at a price; their sum keeps the scale of the trie's dollars."""
         if price is None:
             return NO_PRICE
         times = 2.0 ** (price / STEPS_PER_OCTAVE)
@@ -233,7 +233,7 @@ class PlanShares:
 
 
 def priced(planner: Planner, weights: tuple[float, float]) -> Planner:
-    """Return the planner over the same trie in whose dollars a dollar and a second weigh so much; itself without a price."""
+    """Return the planner over the same trie with these weights of a dollar and a second; itself without a price."""
     if weights == NO_PRICE:
         return planner
     annotated, (of_usd, of_second) = planner.annotated, weights
@@ -243,7 +243,7 @@ def priced(planner: Planner, weights: tuple[float, float]) -> Planner:
 
 
 def _key(plan: Drawn) -> tuple[str, ...]:
-    """Equal for plans that differ by rounding only."""
+    """A key that is equal for plans that only differ by rounding."""
     return tuple(f"{value:.9g}" for value in (plan.usd, plan.seconds, plan.accuracy))
 
 

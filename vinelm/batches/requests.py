@@ -22,7 +22,7 @@ _KEY = b"texts that are at hand and are not kept"
 
 @dataclass(frozen=True, slots=True)
 class BatchRequests:
-    """The requests of a data set, each different one once.
+    """The requests of a dataset without duplicates.
 
     Args:
         keys: Of each request, in the order of the data set: a digest of what the graph is given.
@@ -48,7 +48,7 @@ class BatchRequests:
 
 
 def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> BatchRequests:
-    """Return the requests of a workflow, told apart and ordered. Spends nothing; see :func:`.first_prompt`.
+    """Return the requests of a workflow, deduplicated and ordered. Spends nothing; see :func:`.first_prompt`.
 
     Args:
         workflow: The workflow.
@@ -78,7 +78,7 @@ def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> BatchRequests
 
 
 def _key(workflow: Workflow, request: Request, state: Collection[str] | None) -> str:
-    """A digest of all that the request's run is given; where that holds what has no JSON form, of the request's id as well."""
+    """A digest of everything the request's run gets; includes the request's id if something has no JSON form."""
     given = _given(workflow, request)
     told: list[Any] = [{key: value for key, value in given.items() if state is None or key in state}]
     told += [workflow.kind_of(request)] if workflow.kind is not None else []

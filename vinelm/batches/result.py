@@ -1,4 +1,4 @@
-"""The result of a batch: what was answered, for how much, by whom and how long it took; and its lines, as they are written."""
+"""The result of a batch: answers, dollars, models and durations; and its lines as written."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class BatchResult:
         return bool(self.by_status) and not self.by_status["unanswered"]
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines of :attr:`output`, one for each request in the order of the data set."""
+        """Yield the lines of :attr:`output`, one per request in the dataset's order."""
         with self.output.open(encoding="utf-8") as file:
             for line in file:
                 yield json.loads(line)
@@ -89,7 +89,7 @@ class BatchResult:
 
 
 class Tally:
-    """Counts requests by what became of them."""
+    """Counts requests by status."""
 
     def __init__(self, found: BatchRequests) -> None:
         self._times = Counter(found.keys)
@@ -99,7 +99,7 @@ class Tally:
         self.calls: Counter[str] = Counter()
 
     def add(self, answer: Answer) -> None:
-        """Count an answer for each of the requests that get it."""
+        """Count an answer for each request that shares it."""
         times = self._times[answer.key]
         self.by_status["ok" if answer.failure is None else "failed"] += times
         self.by_status["unanswered"] -= times
@@ -117,7 +117,7 @@ class Tally:
 
 
 def write_lines(output: Path, requests: Sequence[Request], keys: Sequence[str], answers: Answers, because: str | None) -> None:
-    """Write one JSON line for each request, in the order of the data set. The file appears whole or stays as it was.
+    """Write one JSON line per request, in the dataset's order. The file is replaced whole, or not at all.
 
     The store notes its digest first: only a file that it knows is replaced the next time (:func:`require_own`).
 
@@ -174,7 +174,7 @@ def require_own(output: Path, answers: Answers) -> None:
 
 
 def _line(request_id: str, answer: Answer | None, because: str | None, *, is_again: bool) -> dict[str, Any]:
-    """A line; the dollars of an answer stand in the first one that has it, so that a sum of all lines is what was paid."""
+    """One line; shared answers carry their dollars only once, so that the lines sum up to what was paid."""
     if answer is None:
         return {"id": request_id, "status": "unanswered", "reason": because}
     line = {

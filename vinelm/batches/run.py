@@ -1,4 +1,4 @@
-"""The run of a batch: threads that take requests in order, each under the plan that is drawn for it, until none is left."""
+"""The run of a batch: threads take requests in order, each with the plan drawn for it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Served:
 
     @cached_property
     def _planner(self) -> Callable[[tuple[float, float]], Planner]:
-        """Makes the planner of a plan that came from another process, by what a dollar and a second weigh."""
+        """Rebuilds a plan's planner from another process, by the weight of a dollar and a second."""
         return lru_cache(PLANNERS)(partial(priced, self.vine.served_planner()))
 
     @classmethod
@@ -83,18 +83,18 @@ class Served:
         return cls(workflow, vine, build_graph(workflow, vine), Purses(vine.adapter))
 
     def order_calls(self, requests: Sequence[str]) -> OrderedModels:
-        """Let calls that wait for an engine's limits go in the order of these requests, by their ids; returns who is told."""
+        """Let calls that wait for an engine's limits go in the order of these request ids; returns the listener."""
         models = self.vine.models
         self.vine.adapter.models = ordered = OrderedModels(models.catalog, models.backends, requests)
         ordered.equal = models.equal
         return ordered
 
     def keep_calls(self, kept: KeepsCalls) -> None:
-        """Have equal calls answered once, from now on."""
+        """Answer equal calls once, from now on."""
         self.vine.models.equal = EqualCalls(kept, self.vine.adapter.deterministic)
 
     def serve(self, request: Request, plan: Drawn, guard: CallGuard) -> Answer:
-        """Run one request; a failure of its calls or of the application's own code is an answer, too. Its key is the id."""
+        """Run one request; failures of its calls or of the application's code are answers, too. Its key is the id."""
         vine, workflow, objective = self.vine, self.workflow, plan.objective
         planner = plan.planner or self._planner(plan.weights)
         policy = vine.session(objective, request=request, clock=vine.new_clock(), planner=planner)
@@ -118,7 +118,7 @@ class Served:
         )
 
     def _text(self, request: Request, state: Any) -> tuple[str | None, FailureKind | None, str | None]:
-        """What the graph returned, as JSON; or why that cannot be kept."""
+        """The graph's result as JSON, or why it cannot be stored."""
         try:
             if self.workflow.signals is not None and self.workflow.answer:
                 return self.workflow.signals.answer_text(state), None, None
@@ -138,7 +138,7 @@ class Served:
 
 
 class _HeapAtRest:
-    """Has the garbage collector leave alone what is there once the first request has ended: data set, libraries and clients.
+    """Freezes the garbage collector's view of long-lived objects (dataset, libraries, clients) after the first request.
 
     It would search all that again and again, which took a tenth of the processor time of a batch of calls over HTTP.
     """
@@ -161,7 +161,7 @@ class _HeapAtRest:
 
 
 def _is(given: dict[str, Any], key: str, value: Any) -> bool:
-    """Whether a key of the state still has the value with which the graph began."""
+    """Whether a key of the state still has its initial value."""
     return key in given and given[key] is value
 
 
@@ -284,7 +284,7 @@ class BatchRun:
                 guard.close()
 
     def _resumed(self) -> set[str]:
-        """Count what interrupted runs have answered; returns its keys."""
+        """Count the answers of interrupted runs; returns their keys."""
         done: set[str] = set()
         for answer in self._answers.brief():
             done.add(answer.key)
@@ -297,7 +297,7 @@ class BatchRun:
         self._serve(*job)
 
     def _next(self) -> tuple[str, Request, Drawn] | None:
-        """The next request with its plan; None if none is to be begun any more."""
+        """The next request with its plan; None if no more are to begin."""
         with self._lock:
             while not self._crew.is_stopping and self._left:
                 key = self._left[-1]
@@ -312,7 +312,7 @@ class BatchRun:
             return None
 
     def _bound(self) -> str:
-        """What leaves a request unanswered: of money and time, that of which the larger part is used up."""
+        """The scarcer of money and time, which leaves a request unanswered."""
         time_used = self.elapsed_s / self._deadline_s if self._deadline_s is not None else 0.0
         return DEADLINE if time_used > self._ledger.used else BUDGET
 
@@ -336,7 +336,7 @@ class BatchRun:
         self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add), made, lost_usd)
 
     def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer], lost_usd: float = 0.0) -> None:
-        """Count a request that has ended: its answer, None if the budget refused a call, and what it paid all the same."""
+        """Count a finished request: its answer (None if the budget refused a call) and what it paid."""
         with self._lock:
             paid_usd, seconds = (made[0].cost_usd, made[0].latency_s) if made else (0.0, 0.0)
             self._steering.ended(key, cost_usd=paid_usd, seconds=seconds, lost_usd=lost_usd)

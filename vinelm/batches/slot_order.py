@@ -1,4 +1,4 @@
-"""The order of calls to an engine whose slots share nothing, such as llama.cpp: a slot holds the last prompt it was sent."""
+"""The order of calls to an engine with separate caches per slot, such as llama.cpp: a slot keeps its last prompt."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Prompted(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A slot, and the prompt that it holds."""
+    """A slot, and the prompt in its cache."""
 
     points: frozenset[int] = frozenset()
     call: Prompted | None = None  # under way
@@ -42,7 +42,7 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Seen:
-    """Tokens that the engine's own slot should have had, that only another one should, and what was cached in either case."""
+    """Tokens expected in the engine's own slot, only in another slot, and found cached in either case."""
 
     own: int = 0
     own_cached: int = 0
@@ -53,7 +53,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class SlotOrder:
-    """What the slots of one engine hold, supposed by what they were sent. Pure; not thread-safe.
+    """A model of what the slots of one engine have cached, from what they were sent. Pure; not thread-safe.
 
     A freed slot goes on with the calls that begin as its prompt does. Then come those that begin as nothing under way does. A
     call that begins as one under way waits for the slot of that one, if there is another call to send: side by side each slot
@@ -77,17 +77,17 @@ class SlotOrder:
         self._slots = [_Slot() for _ in range(self.slots)]
 
     def rank(self, call: Prompted) -> tuple[int, ...]:
-        """Return what orders calls that wait, the lowest first, until one is sent or has ended."""
+        """Return the sort key of a waiting call, lowest first; valid until a call is sent or ends."""
         idle, busy = self._held(call)
         is_cold = idle < WARM_PART * call.tokens[-1] if call.tokens else True
         return busy - idle >= BLOCK_TOKENS, is_cold, call.position, call.depth
 
     def _held(self, call: Prompted) -> tuple[int, int]:
-        """Tokens of a prompt that a free slot holds, and that one with a call under way does."""
+        """Tokens of a prompt cached in a free slot, and in a busy one."""
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:
-        """Note that a call is sent. It goes to the free slot that holds most of its prompt, else to the least recently used."""
+        """Record a sent call. It takes the free slot with the longest match, else the least recently used one."""
         free = [slot for slot in self._slots if slot.call is None]
         if not free:
             return
@@ -100,7 +100,7 @@ class SlotOrder:
         slot.own, slot.other = idle, max(busy - idle, 0)
 
     def ended(self, call: Prompted, cached: float | None) -> None:
-        """Note that a call has ended, and what part of its prompt was cached, in [0, 1]; None if unknown."""
+        """Record that a call has ended, and which part of its prompt was cached, in [0, 1]; None if unknown."""
         slot = next((one for one in self._slots if one.call is call), None)
         if slot is None:
             return
@@ -120,7 +120,7 @@ class SlotOrder:
 
 
 def _take(held: Counter[int], points: Iterable[int]) -> None:
-    """Note that one slot holds these prefixes no more."""
+    """Drop these prefixes from one slot."""
     for point in points:
         if held[point] == 1:
             del held[point]

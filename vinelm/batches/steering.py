@@ -1,4 +1,4 @@
-"""The plan of each request of a batch, so that all of them together keep a budget and a deadline."""
+"""Chooses the plan of each request of a batch so that together they keep a budget and a deadline."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ROUNDING = 1.0 + 1e-6
 
 @dataclass(frozen=True)
 class DatasetForecast:
-    """What a batch is expected to come to.
+    """The expected outcome of a batch.
 
     Args:
         requests: That are answered, if the budget has room for no more.
@@ -129,12 +129,12 @@ class Steering:
             self._quickest = self._plans.within(None, 0.0)[0].plan
 
     def waits(self, key: str) -> bool:
-        """Return whether the plan of a request depends on results that are not there yet; never with a deadline."""
+        """Return whether a request's plan depends on missing results; never with a deadline."""
         block = self._block_of(key)
         return self._deadline_s is None and block > max(self._block, 1) and self._known < self._starts[block - 1]
 
     def next(self, key: str, *, elapsed_s: float, reserved_usd: float = 0.0) -> Drawn | None:
-        """Return the plan of the next request; None if it stays unanswered: no dollars or seconds are left for it.
+        """Return the plan of the next request; None if no dollars or seconds are left for it.
 
         Requests begin in the order of the keys; :meth:`ended` must be called for each that got a plan, whatever became of it.
 
@@ -167,7 +167,7 @@ class Steering:
         return plan
 
     def ended(self, key: str, *, cost_usd: float, seconds: float, lost_usd: float = 0.0) -> None:
-        """Count a request that has ended, or that an earlier run has answered before this one began.
+        """Count a request that has ended, or was answered by an earlier run.
 
         Args:
             key: Its key.
@@ -184,7 +184,7 @@ class Steering:
             self._known += 1
 
     def forecast(self) -> DatasetForecast:
-        """Return what the batch comes to if every figure of the trie is right."""
+        """Return the batch's outcome if every figure of the trie is right."""
         requests = len(self._keys)
         usd, seconds, accuracy = (_mean(self._first, name) for name in ("usd", "seconds", "accuracy"))
         if self._budget_usd is not None and usd * requests > self._budget_usd * (1.0 + 1e-9):
@@ -197,7 +197,7 @@ class Steering:
     # -- a block -------------------------------------------------------------------------------------------------
 
     def _begin(self, block: int, elapsed_s: float) -> None:
-        """Choose the plans of a block and draw those of its requests."""
+        """Choose the plans of a block and assign its requests."""
         self._block = block
         start, stop = self._starts[block], self._starts[block + 1]
         usd, seconds, room_usd, ratio = self._bounds(block, elapsed_s)
@@ -211,7 +211,7 @@ class Steering:
             self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
 
     def _within(self, usd: float | None, seconds: float | None, block: int, ratio: float) -> tuple[Share, ...]:
-        """The plans of a block; where time is short, some dollars are kept free so that no worker waits for them."""
+        """The plans of a block; if time is short, dollars are kept free so that no worker waits for them."""
         left, bound = len(self._keys) - self._starts[block], self._bound / ratio
         if usd is None or seconds is None or bound <= 1.0 or self._finish == "good":
             return self._plans.within(usd, seconds)
@@ -236,7 +236,7 @@ class Steering:
         return plan
 
     def _bounds(self, block: int, elapsed_s: float) -> tuple[float | None, float | None, float, float]:
-        """The bounds on the means of a block in the trie's figures, the dollars that it may use, and their ratio."""
+        """The bounds on a block's means in the trie's figures, the dollars that it may use, and their ratio."""
         start, size = self._starts[block], self._starts[block + 1] - self._starts[block]
         has_ended, left = ~np.isnan(self._usd[:start]), len(self._keys) - start
         if self._deadline_s is None:
@@ -268,7 +268,7 @@ class Steering:
         return max(seconds, _mean(self._first, "seconds")) if self._finish == "good" else seconds
 
     def _ratio(self, real: FloatArray, promised: FloatArray, has_ended: BoolArray, name: str) -> tuple[float, float]:
-        """What requests took over what was promised, of late, and the standard deviation of a single one."""
+        """Recent ratio of actual to predicted use, and the standard deviation of a single request's."""
         expected = max(_mean(self._first, name), 1e-300)
         places = np.flatnonzero(has_ended & ~np.isnan(promised[: len(has_ended)]))
         # As the end comes near, it matters less what was, and more what is.

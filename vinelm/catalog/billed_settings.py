@@ -1,4 +1,4 @@
-"""Settings that decide what a call may cost, wherever a chat model or a call states them: limit, answers, model, tier.
+"""Settings that decide a call's cost, wherever a chat model or call states them: limit, answers, model, tier.
 
 LangChain's packages pass what they do not know on, and merge whole bodies (``extra_body``) over what they have made.
 """
@@ -40,7 +40,7 @@ MOST_COUNT = 2**31 - 1
 
 
 def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the settings that stand inside of settings."""
+    """Yield the nested settings."""
     for name in _stated(settings, _INSIDE):
         inside = settings[name]
         if isinstance(inside, Mapping):
@@ -49,25 +49,25 @@ def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def settings_of(chat: Any) -> dict[str, Any]:
-    """Return the settings of a chat model that decide what its calls cost, and the settings that hold further settings."""
+    """Return the settings of a chat model that decide its price, and the settings that contain further settings."""
     return {name: one for name in (*_ANSWERS, *_INSIDE, *_STORED, *_SPEAKING, *DEARER) if (one := getattr(chat, name, None))}
 
 
 def limit_in(*settings: Mapping[str, Any]) -> int | None:
-    """Return the largest limit of an answer that these settings state; None without one."""
+    """Return the largest answer limit in these settings; None without one."""
     found = [count for part in settings for name in _stated(part, _LIMITS) if (count := _count(part[name])) is not None]
     return max(found, default=None)
 
 
 def answers_in(settings: Mapping[str, Any]) -> int:
-    """Return the most answers that one call asks for by these settings, and by those inside of them; at least 1."""
+    """Return the most answers that one call may ask for by these (and nested) settings; at least 1."""
     parts = [settings, *held_in(settings)]
     counts = [_count(part[name]) for part in parts for name in _stated(part, _ANSWERS)]
     return max((count for count in counts if count is not None), default=1)
 
 
 def other_model_in(settings: Mapping[str, Any], *own: Any) -> Any:
-    """Return the model that a call asks for by its settings, if it is none of these names; else None."""
+    """Return the model named in a call's settings, if it is not one of these names; else None."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, _MODELS):
             asked = part[name]
@@ -77,7 +77,7 @@ def other_model_in(settings: Mapping[str, Any], *own: Any) -> Any:
 
 
 def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the setting by which calls cost more than the list price, and its value; None without one."""
+    """Return the setting, with its value, that makes calls more expensive than the list price; None without one."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, DEARER):
             asked, value = part[name], DEARER[name]
@@ -87,7 +87,7 @@ def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def billed_apart_in(settings: Mapping[str, Any]) -> str | None:
-    """Return the setting by which a call has the server do what is billed apart from tokens; None without one."""
+    """Return the setting that makes the server do something billed separately from tokens; None without one."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, _APART):
             if part[name] not in (None, []):  # an empty object asks for it, too
@@ -101,7 +101,7 @@ def billed_apart_in(settings: Mapping[str, Any]) -> str | None:
 
 
 def too_many_in(settings: Mapping[str, Any]) -> str | None:
-    """Return the setting that states more tokens or answers than any server takes; None without one."""
+    """Return a setting with more tokens or answers than any server accepts; None without one."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, (*_LIMITS, *_ANSWERS)):
             if (_count(part[name]) or 0) > MOST_COUNT:
@@ -110,13 +110,13 @@ def too_many_in(settings: Mapping[str, Any]) -> str | None:
 
 
 def stored_in(settings: Mapping[str, Any]) -> int:
-    """Return how many parts of a call's prompt stand at the provider and are only named: their length is not known here."""
+    """Return how many parts of a prompt are stored at the provider, so that their length is unknown here."""
     parts = [settings, *held_in(settings)]
     return sum(bool(part[name]) for part in parts for name in _stated(part, _STORED))
 
 
 def speaks_in(settings: Mapping[str, Any]) -> bool:
-    """Return whether an answer may be sound by these settings."""
+    """Return whether these settings allow audio answers."""
     parts = [settings, *held_in(settings)]
     return any("audio" in str(part[name] or "").lower() for part in parts for name in _stated(part, _SPEAKING)) or any(
         part.get("audio") for part in parts
@@ -124,12 +124,12 @@ def speaks_in(settings: Mapping[str, Any]) -> bool:
 
 
 def _stated(settings: Mapping[str, Any], names: Iterable[str]) -> Sequence[str]:
-    """Those of the names that settings have, in order. Most calls have none: that is found out first, for all at once."""
+    """Which of the names the settings contain, in order. Checked for all at once first, since most calls have none."""
     return () if settings.keys().isdisjoint(names) else [name for name in names if name in settings]
 
 
 def _count(value: Any) -> int | None:
-    """A positive number that a server may take for one; None for others."""
+    """A positive number that a server may accept; None for other values."""
     if isinstance(value, str | float) and not isinstance(value, bool):
         try:
             value = int(float(value))

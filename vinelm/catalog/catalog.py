@@ -80,7 +80,7 @@ class Catalog(Mapping[str, Model]):
         object.__setattr__(self, "_by_name", {SKIP: SKIPPED} | {model.name: model for model in choices})
 
     def __deepcopy__(self, memo: Any) -> Catalog:
-        """The same: it is immutable, and ready chat models in it have clients and locks that cannot be copied."""
+        """Return itself: it is immutable, and its chat models have clients and locks that cannot be copied."""
         return self
 
     def __getitem__(self, name: str) -> Model:
@@ -99,7 +99,7 @@ class Catalog(Mapping[str, Model]):
         return all_entries(self.models)
 
     def subset(self, names: tuple[str, ...]) -> Catalog:
-        """Return a catalog of only these models, in this order; :class:`ConfigError` names one that is missing."""
+        """Return a catalog of only these models, in this order; :class:`ConfigError` names a missing model."""
         for name in names:
             if name not in self:
                 raise ConfigError(f"unknown model {name!r}{did_you_mean(name, self)}: the catalog has {', '.join(self)}")
@@ -123,7 +123,7 @@ class Catalog(Mapping[str, Model]):
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types that :meth:`from_dict` reads. They name the variables of API keys and never hold a key."""
+        """Return plain JSON types for :meth:`from_dict`, with the names of API key variables but no key."""
         return {
             "model": [m.model_dump(mode="json") for m in self.entries],
             "backend": {k: dict(v) for k, v in self.backends.items()},
@@ -146,7 +146,7 @@ class Catalog(Mapping[str, Model]):
 
     @classmethod
     def embedded(cls, plain: Mapping[str, Any], *, where: str) -> Catalog:
-        """Return the catalog that a trie or a store holds, as :meth:`from_dict` does, without what decides where calls go.
+        """Return the catalog stored in a trie or store, as :meth:`from_dict`, without the settings that decide where calls go.
 
         Which models there are, at which prices on which engines, is for plans and reports. Addresses, variables of keys,
         options and settings of providers are left out, but for simulated models, and :meth:`require_own` refuses calls by it.

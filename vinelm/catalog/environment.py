@@ -1,4 +1,4 @@
-"""Variables from ``.env`` files: beside the catalog, then in the working directory. Never printed, never stored.
+"""Variables from ``.env`` files: next to the catalog, then in the working directory. Never printed, never stored.
 
 Only the variables that models need are taken: those that the catalog names, and those that providers' SDKs read. Everything
 else in the file stays out of the environment, and so out of reach of other programs that this process starts. A variable that

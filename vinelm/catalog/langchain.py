@@ -38,7 +38,7 @@ def models_of_strings(specs: Iterable[str], prices: Mapping[str, AnyPrice]) -> l
 
 
 def entry_of_chat(chat: Any, listed: Iterable[Model], price: AnyPrice | None = None) -> Model:
-    """Return the entry that a ready chat model is, by provider and model id, or a new one for it.
+    """Return the entry of a ready chat model, matched by provider and model id, or a new one.
 
     Raises:
         ConfigError: it is no chat model, or a new one has no known price.

@@ -159,7 +159,7 @@ def _chat_models(
 
 
 def _named(chats: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """The entries by a name of their own, and the names of those that are copies of another."""
+    """The entries by unique names, and the names of those that are copies of another."""
     entries: dict[str, Mapping[str, Any]] = {}
     copies, seen = [], Counter[str]()
     for item in chats:
@@ -180,7 +180,7 @@ def _own(name: str, number: int, taken: Mapping[str, Any] | None = None) -> str:
 
 
 def _is_copy(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """True if two deployments differ in nothing that changes an answer or its price: only in key, limits, weight or id."""
+    """True if two deployments differ only in key, limits, weight or id, which change neither answers nor prices."""
     return _what_counts(one) == _what_counts(other)
 
 
@@ -224,7 +224,7 @@ def _notes_on_entries(others: Sequence[tuple[str, str]], copies: Sequence[str]) 
 
 
 def _routing_notes(plain: Mapping[str, Any]) -> Iterator[str]:
-    """Fallbacks and aliases mean something to us, too, but VineLM has its own way of each."""
+    """Notes on fallbacks and aliases, which VineLM handles in its own way."""
     if any(_section(plain, section).get(key) for section in SETTINGS for key in ROUTING if key != "model_group_alias"):
         yield "fallbacks: VineLM itself chooses another model when one fails, among all models of the plan"
     for section in SETTINGS:

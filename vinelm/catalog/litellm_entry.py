@@ -43,7 +43,7 @@ _VARIABLE = re.compile(r"os\.environ/(.+)|\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 class ListFile(NamedTuple):
-    """The common facts of one file's entries. ``read_on``: the day on which the file was last modified."""
+    """What one file's entries share. ``read_on``: the day on which the file was last modified."""
 
     path: str
     read_on: date
@@ -90,7 +90,9 @@ def limits_of(item: Mapping[str, Any]) -> dict[str, int]:
 
 
 def engine_of(item: Mapping[str, Any], name: str, route: Route) -> str | None:
-    """LiteLLM limits each deployment separately: an entry with limits is an engine of its own, others share their endpoint."""
+    """LiteLLM limits each deployment separately: an entry with limits becomes a separate engine, others share their
+    endpoint.
+    """
     return f"{route.provider}/{name}" if limits_of(item) else None
 
 
@@ -139,7 +141,7 @@ def _base(params: dict[str, Any], called: Called, label: str) -> str | None:
 
 
 def _azure_ai(url: str, route: Route) -> str:
-    """Azure AI's addresses: of a Foundry resource its OpenAI or Anthropic endpoint, of a model's own server its ``/v1``."""
+    """Azure AI's addresses: a Foundry resource's OpenAI or Anthropic endpoint, or ``/v1`` of a model's own server."""
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}"
     if route.path:
@@ -149,7 +151,7 @@ def _azure_ai(url: str, route: Route) -> str:
 
 
 def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhere: bool) -> str | None:
-    """The environment variable of the key; by default LiteLLM's, if the entry calls that service and not one elsewhere."""
+    """The key's environment variable; by default LiteLLM's, if the entry calls that service itself."""
     if key is None:
         if route.is_own_server and not os.environ.get(route.key_env or ""):
             return None
@@ -163,7 +165,7 @@ def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhe
 
 
 def _is_placeholder(key: Any, base: str | None) -> bool:
-    """True if a key in the file is no secret: a word that says so, or too short for one, on a server of one's own."""
+    """True if a key in the file is a placeholder: a word that says so, or too short for a key, on a self-hosted server."""
     is_short = isinstance(key, str) and len(key) < SHORTEST_SECRET and not _VARIABLE.fullmatch(key)
     return _PLACEHOLDER.fullmatch(str(key)) is not None or (is_short and base is not None and is_private(base))
 

@@ -1,5 +1,5 @@
-"""The parameters and keys of a LiteLLM ``model_list``: which are read, which are sent, in which
-words, which have no effect here; and which entries are chat models.
+"""The parameters and keys of a LiteLLM ``model_list``: which are read, sent, renamed or ignored, and which entries are chat
+models.
 
 Format: https://docs.litellm.ai/docs/proxy/configs
 """
@@ -81,7 +81,7 @@ def is_rate(key: str) -> bool:
 
 
 def is_unused_hint(key: str) -> bool:
-    """Return whether a parameter describes the model to LiteLLM: what it supports, how its health is checked."""
+    """Return whether a parameter only describes the model to LiteLLM: what it supports, how its health is checked."""
     return key.startswith(("supports_", "health_check_", "litellm_"))
 
 
@@ -93,7 +93,7 @@ _WITH_BUDGET = re.compile(r"claude-3|claude-(opus|sonnet|haiku)-4(-[015])?($|[-@
 
 
 def in_words_of(provider: str, model_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options as the provider's own API has them. LiteLLM translates OpenAI's words in the same way."""
+    """Return the options in the provider's own API terms, translated from OpenAI's as LiteLLM does."""
     if provider in ("gemini", "vertex"):
         return _gemini(model_id, dict(options))
     if provider == "anthropic" or (provider == "bedrock" and "claude" in model_id):
@@ -146,7 +146,7 @@ _NAMES = (
 
 
 def other_kind(item: Mapping[str, Any]) -> str | None:
-    """Return what the entry is, if it is no chat model; None if it is one.
+    """Return the kind of an entry that is not a chat model; None for chat models.
 
     An entry's ``mode`` decides; without one, the name of the model does.
     """

@@ -1,4 +1,4 @@
-"""The price of an entry of a LiteLLM ``model_list``: its own rates, the list price, or nothing for a server of one's own.
+"""The price of a LiteLLM ``model_list`` entry: its own rates, the list price, or nothing for a self-hosted server.
 
 Each rate of an entry is honoured, or refused in one line. Of one that no call meets a note says so.
 """
@@ -61,7 +61,7 @@ class Priced(NamedTuple):
 
     @property
     def tier(self) -> str:
-        """The tier of service that is asked for; "" for the ordinary one."""
+        """The requested tier of service; "" for the ordinary one."""
         return tier_of(self.options)
 
 
@@ -108,7 +108,7 @@ _Rates = dict[int, dict[str, float]]
 
 
 def _parts(key: str) -> tuple[str | None, int, str | None]:
-    """Our name of a token rate (None if it is none), the tokens that a prompt has to be longer than, the tier."""
+    """Our name of a token rate (None if it is not one), the prompt length from which it holds, and its tier."""
     if (hour := key.replace("_above_1hr", "")) != key:
         kind, above, tier = _parts(hour)
         return ("cache_write_1h" if kind == "cache_write" else None), above, tier
@@ -119,7 +119,7 @@ def _parts(key: str) -> tuple[str | None, int, str | None]:
 
 
 def _own_rates(asked: Priced) -> _Rates:
-    """The rates that calls of the entry are billed at, as far as the file has them; :class:`ConfigError` for others."""
+    """The rates in the file at which the entry's calls are billed; :class:`ConfigError` for unsupported ones."""
     standard: _Rates = {}
     of_tier: _Rates = {}
     batches: dict[str, float] = {}
@@ -148,7 +148,7 @@ def _own_rates(asked: Priced) -> _Rates:
 
 
 def _check_other(asked: Priced, key: str, value: Any) -> None:
-    """Refuse a rate that a call may meet and that no price here can hold."""
+    """Refuse a rate that calls may meet and that our prices cannot express."""
     if key == "tiered_pricing" or has_no_effect(key, {**asked.given, **asked.options}):
         return
     if isinstance(value, Mapping | list):
@@ -178,7 +178,7 @@ def _check_batches(asked: Priced, standard: _Rates, batches: Mapping[str, float]
 
 
 def _tiered(asked: Priced) -> Iterator[tuple[int, dict[str, float]]]:
-    """LiteLLM's ``tiered_pricing``: a list of rates, each with the ``range`` of tokens of the prompts that it is for."""
+    """LiteLLM's ``tiered_pricing``: a list of rates, each with its ``range`` of prompt tokens."""
     listed = asked.given.get("tiered_pricing")
     for tier in listed if isinstance(listed, list) else ():
         span = tier.get("range") if isinstance(tier, Mapping) else None
@@ -217,7 +217,7 @@ def _made(asked: Priced, rates: _Rates, per_call: float | None) -> Price:
 
 
 def _overlaid(asked: Priced, listed: Price, rates: _Rates, per_call: float | None) -> Price:
-    """The list price with the rates that the entry has of its own."""
+    """The list price, overridden by the entry's own rates."""
     long = {one.above: one for one in listed.long_prompts}
     for above in (above for above in rates if above):
         long[above] = long.get(above, LongPromptRates(above=above)).model_copy(update=rates[above])
@@ -235,7 +235,7 @@ def _overlaid(asked: Priced, listed: Price, rates: _Rates, per_call: float | Non
 
 
 def _list_price(asked: Priced) -> dict[str, Any] | None:
-    """The list price of what is called. Of two that are only assumed (its name, its ``base_model``) the dearer one."""
+    """The list price of what is called. Of two assumed ones (by name, by ``base_model``) the more expensive one."""
     found: list[FoundPrice] = []
     for provider, model_id, is_assumed in _names(asked):
         one = find_price(provider, model_id, None if is_assumed else asked.api_base)
@@ -251,7 +251,7 @@ def _list_price(asked: Priced) -> dict[str, Any] | None:
 
 
 def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
-    """Provider, model and whether it is only assumed: first what is sure."""
+    """Provider, model and whether it is only assumed, certain ones first."""
     called, base = asked.called, asked.given.get("base_model")
     is_tuned = is_fine_tuned(called.model_id)
     names_price = isinstance(base, str) and (
@@ -281,7 +281,7 @@ def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
 
 
 def _nothing(asked: Priced) -> Price:
-    """The price of what nobody bills; :class:`ConfigError` for anything else."""
+    """The price of an unbilled model; :class:`ConfigError` for anything else."""
     is_sold = is_fine_tuned(asked.called.model_id) or asked.given.get("base_model") is not None
     if asked.called.model_id.endswith(":free") and "openrouter" in (asked.called.prefix, _host(asked.api_base)):
         source = FREE

@@ -19,7 +19,7 @@ from vinelm.errors import ConfigError
 
 
 class Route(NamedTuple):
-    """The provider that a prefix of LiteLLM's model strings stands for.
+    """The provider behind a prefix of LiteLLM's model strings.
 
     Args:
         provider: The provider here.
@@ -80,7 +80,7 @@ class Called(NamedTuple):
 
 
 def is_private(url: str) -> bool:
-    """Return whether the address is one of a private network: a loopback or private IP address, or a host without a domain."""
+    """Return whether the address is private: a loopback or private IP address, or a host without a domain."""
     host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_private
@@ -147,7 +147,7 @@ def _on_vertex(model_id: str, label: str) -> Route:
 
 
 def split_model(model: str, params: Mapping[str, Any]) -> tuple[str, str]:
-    """Return prefix and model id of a model string; the prefix of a name without one is guessed, else it is the name itself."""
+    """Return prefix and model id of a model string; without a prefix it is guessed, else it is the name itself."""
     named = params.get("custom_llm_provider")
     if isinstance(named, str):
         return named, model.removeprefix(f"{named}/")

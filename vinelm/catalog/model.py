@@ -27,7 +27,7 @@ AUDIO_FACTOR = 17.0
 
 
 def _foreign(value: Any) -> str:
-    """The type of the first value inside that JSON does not have; "" if there is none."""
+    """The type of the first nested value that JSON does not have; "" if there is none."""
     if isinstance(value, dict):
         return next((found for item in value.values() if (found := _foreign(item))), "")
     if isinstance(value, list | tuple):
@@ -143,7 +143,7 @@ class Price(BaseModel):
         return self.call + dollars / 1e6
 
     def _of_sound(self, rates: _Rates) -> tuple[float, float]:
-        """The rates of sound, in and out: never below those of text."""
+        """The audio rates, in and out: never below those of text."""
         audio = AUDIO_FACTOR * rates.input if self.audio is None else self.audio
         audio_out = AUDIO_FACTOR * rates.output if self.audio_out is None else self.audio_out
         return max(audio, rates.input), max(audio_out, rates.output)
@@ -200,7 +200,7 @@ class Price(BaseModel):
         return self.model_copy(update={**half(self, self._rates(0)), "long_prompts": long})
 
     def cache_saves_usd(self, tokens_in: int, tokens: float) -> float:
-        """Return what one call is charged less if ``tokens`` of its ``tokens_in`` are read from a prompt cache.
+        """Return how much less a call costs if ``tokens`` of its ``tokens_in`` are read from a prompt cache.
 
         Without the hit they are charged as fresh ones, or as written ones where the price names a dearer rate for that: what
         can be read was written.
@@ -210,7 +210,7 @@ class Price(BaseModel):
         return min(int(tokens), tokens_in) * (cold - rates.cached) / 1e6
 
     def _rates(self, tokens_in: int) -> _Rates:
-        """The rates for a prompt of this length; those that are not named at their dearer side."""
+        """The rates for a prompt of this length; missing rates at their most expensive."""
         if not self.long_prompts:  # nearly every price, and every call asks
             write, hour, read = self.cache_write, self.cache_write_1h, self.cached
             dearer = WRITE_FACTOR * self.input if write is None else write
@@ -226,7 +226,7 @@ class Price(BaseModel):
         levels: list[Price | LongPromptRates] = [self, *(long for long in self.long_prompts if tokens_in > long.above)]
 
         def named(name: str) -> tuple[int, float | None]:
-            """The rate of the longest threshold that names it, and which one that is."""
+            """The rate of the longest threshold that sets it, and that threshold."""
             return next(
                 ((at, rate) for at in range(len(levels))[::-1] if (rate := getattr(levels[at], name)) is not None), (0, None)
             )
@@ -248,7 +248,7 @@ class Price(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out rates that are not set: stores and tries of before these rates hold the same price in the same words."""
+        """Leave out rates that are not set, so that prices in older stores and tries stay equal."""
         plain: dict[str, Any] = handler(self)
         return {key: value for key, value in plain.items() if key not in _LATER_RATES or value}
 
@@ -299,7 +299,7 @@ class Model(BaseModel):
     @field_validator("options")
     @classmethod
     def _plain(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Refuse what JSON does not have: a date or a time of TOML, a number that is none."""
+        """Refuse values that JSON does not have: TOML dates and times, NaN and infinity."""
         for key, value in options.items():
             found = _foreign(value)
             if found:
@@ -313,7 +313,7 @@ class Model(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_no_group(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out later fields that are not set: stores and tries of before them hold the same entry in the same words."""
+        """Leave out later fields that are not set, so that entries in older stores and tries stay equal."""
         plain: dict[str, Any] = handler(self)
         unset = {"group": None, "trusted_counts": False, "cache_points": "off"}
         return {key: value for key, value in plain.items() if key not in unset or value != unset[key]}
@@ -328,7 +328,7 @@ MOST_REPLICAS = 200
 
 
 class ReplicaGroup(Model):
-    """One choice that several entries serve. Tries and plans know the group only; the replica is chosen for each call.
+    """One choice that several entries serve. Tries and plans only know the group; the replica is chosen for each call.
 
     Its fields are those of the first replica, except that ``name`` and ``engine`` are the group's name: the load of a group is
     that of all its replicas together.
@@ -369,7 +369,7 @@ class ReplicaGroup(Model):
         return cls(**{**_fields(first), "name": group, "engine": group}, replicas=tuple(replicas))
 
     def replica(self, place: int) -> Model:
-        """Return the entry that serves a call, with the limits that this group may have been given for the call."""
+        """Return the entry that serves a call, with any limits set on this group for the call."""
         chosen = self.replicas[place]
         return chosen.model_copy(update={"max_tokens": self.max_tokens, "timeout_s": self.timeout_s})
 

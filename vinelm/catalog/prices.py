@@ -49,7 +49,7 @@ CHEAP_TIERS = ("flex", "batch")
 
 
 class FoundPrice(NamedTuple):
-    """A price and its id: that of the package's price file, or one of the same form, ``PROVIDER/MODEL``."""
+    """A price and its id ``PROVIDER/MODEL``, in the package's price file or of the same form."""
 
     price_id: str
     price: Price
@@ -81,12 +81,12 @@ def find_price(provider: str, model_id: str, api_base: str | None = None) -> Fou
 
 
 def is_fine_tuned(model_id: str) -> bool:
-    """Return whether a model's name says that it was fine-tuned: what it was made of has another price."""
+    """Return whether a model's name says that it is fine-tuned: the base model has another price."""
     return bool(_TUNED.search(model_id))
 
 
 def tier_of(asked: Mapping[str, Any]) -> str:
-    """Return the tier of service that options or a body ask for, where it is billed at rates of its own; "" otherwise."""
+    """Return the tier that options or a body ask for, if it is billed at separate rates; "" otherwise."""
     body = asked.get("extra_body")
     given = asked.get("service_tier") or (body.get("service_tier") if isinstance(body, Mapping) else None)
     named = str((given.get("type") if isinstance(given, Mapping) else given) or "").lower()
@@ -94,7 +94,7 @@ def tier_of(asked: Mapping[str, Any]) -> str:
 
 
 def beyond_list_prices(asked: Mapping[str, Any]) -> str:
-    """Return the tier that options ask for, where it costs more than the list price; "" otherwise."""
+    """Return the tier that options ask for, if it costs more than the list price; "" otherwise."""
     tier = tier_of(asked)
     return "" if tier in CHEAP_TIERS else tier
 
@@ -107,7 +107,7 @@ def price_of_id(price_id: str) -> Price | None:
 
 
 def old_price_note(models: Iterable[Model], today: date) -> str | None:
-    """Return one line that names the models whose price was read more than 90 days ago, and what to do; None if there are none.
+    """Return one line that names the models whose price is over 90 days old, and what to do; None if there are none.
 
     Free models are left out.
     """
@@ -122,14 +122,14 @@ def old_price_note(models: Iterable[Model], today: date) -> str | None:
 
 
 def is_same_amount(one: Price, other: Price) -> bool:
-    """Return whether two prices charge the same: where they were read, and when, and how long caches last, does not matter."""
+    """Return whether two prices charge the same, ignoring their source, date and cache lifetime."""
     about = {"source", "as_of", "cache_ttl_s"}
     about |= {name for name in ("audio", "audio_out") if None in (getattr(one, name), getattr(other, name))}  # later rates
     return one.model_dump(exclude=about) == other.model_dump(exclude=about)
 
 
 def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], where: str) -> str | None:
-    """Return one line that names the models whose price is another one now, and how plans get to know it; None without any.
+    """Return one line that names the models whose price has changed, and how plans learn of it; None without any.
 
     Args:
         held: the models of a trie or a store.
@@ -168,7 +168,7 @@ def old_price_cure(model: Model) -> str:
 
 
 def is_old(model: Model, today: date) -> bool:
-    """Return whether the model's price was read more than 90 days ago; a free or offline one has none to read."""
+    """Return whether the model's price is over 90 days old; False for free and offline models."""
     price = model.price
     if model.provider in ("recorded", "simulated"):
         return False
@@ -255,7 +255,7 @@ def _tiers(listed: ModelPrice) -> list[dict[str, float | int]]:
 
 @cache
 def _data_date() -> date:
-    """The day of the data: the last change of a price that they hold, of those before the day on which they were installed.
+    """The date of the price data: their last price change before they were installed.
 
     The package does not say when its data were read; it was published on that day or later.
     """

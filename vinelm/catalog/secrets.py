@@ -22,7 +22,7 @@ _URL_WITH_PASSWORD = re.compile(r"^[a-z][a-z0-9+.-]*://[^/\s]*:[^/\s]*@", re.IGN
 
 
 def refuse_secrets(models: tuple[Model, ...], backends: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise :class:`ConfigError`, without the value, if an entry or a setting holds a secret: catalogs are stored on disk."""
+    """Raise :class:`ConfigError`, without the value, if an entry or setting holds a secret: catalogs are stored on disk."""
     _name_keys(models)
     places: list[tuple[str, Any]] = [(f"model {model.name!r}: options", model.options) for model in models]
     places += [(f"model {model.name!r}: api_base", model.api_base) for model in models]
@@ -37,12 +37,12 @@ def refuse_secrets(models: tuple[Model, ...], backends: Mapping[str, Mapping[str
 
 
 def holds_secret(value: Any) -> bool:
-    """Whether a value is, or a dictionary holds, what its key or its look says is a secret."""
+    """Whether a value, or something inside a dictionary, looks like a secret by its key or form."""
     return _secret_in(value) is not None
 
 
 def _secret_in(value: Any) -> str | None:
-    """The key that holds a secret, in quotes; empty if only the value shows it; None if there is none."""
+    """The key of a secret, in quotes; empty if only the value shows it; None if there is none."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             name = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower())
@@ -90,7 +90,7 @@ _named: set[str] = set()
 
 
 def name_secret(variable: str) -> None:
-    """Have :func:`redacted` replace the value of an environment variable, whatever its name looks like. For this process."""
+    """Make :func:`redacted` replace an environment variable's value, whatever its name. For this process."""
     _named.add(variable)
 
 
@@ -120,7 +120,7 @@ _redacted_label = lru_cache(maxsize=256)(_redacted)
 
 
 class _Secrets(NamedTuple):
-    """What the environment held when it was read: ``named`` are its secret values and what stands for them, longest first."""
+    """The secrets in the environment when it was read: ``named`` maps secret values to their replacements, longest first."""
 
     environment: object
     names: int
@@ -131,7 +131,7 @@ _known: _Secrets | None = None
 
 
 def _secrets() -> _Secrets:
-    """The secrets of the environment as it is.
+    """The current secrets of the environment.
 
     To read all of it for each id that a provider sends takes as long as the rest of what is done about a call; so it is only
     compared with what it was. Without ``_data``, which is CPython's own, it is read every time.

@@ -30,13 +30,13 @@ _OUTPUT: list[IO[str]] = []
 
 
 def output() -> IO[str]:
-    """Return the stream that data goes to. It is no longer ``sys.stdout`` once a command runs, see :func:`stdout_apart`."""
+    """Return the stream for data. While a command runs it is not ``sys.stdout``, see :func:`stdout_apart`."""
     return _OUTPUT[-1] if _OUTPUT else sys.stdout
 
 
 @contextmanager
 def stdout_apart(*, for_good: bool = False) -> Iterator[None]:
-    """Keep our data apart from what the owner's code prints: in the block its stdout is stderr, and ours is :func:`output`.
+    """Separate our data from the owner's output: inside the block its stdout is stderr, and ours is :func:`output`.
 
     An application that is imported, built or run may print, and so may its threads, the processes that it starts, and
     libraries in C that write to descriptor 1. One line of theirs in front of a JSON object makes it no JSON object.
@@ -90,7 +90,7 @@ def _point_stdout_at(descriptor: int) -> None:
 
 
 def stdout(*, err: bool = False) -> Console:
-    """Return a console for data: text as it is (brackets are no markup), 80 columns if the output is not a terminal."""
+    """Return a console for data: no markup, 80 columns if the output is not a terminal."""
     from rich.console import Console
 
     return Console(file=sys.stderr if err else output(), highlight=False, soft_wrap=False, markup=False, emoji=False)
@@ -185,7 +185,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
-    """Print ``text`` as it is laid out, on stdout or stderr; characters that a terminal obeys or hides become escapes.
+    """Print ``text`` unchanged on stdout or stderr; control and invisible characters are escaped.
 
     Commands print with this module only (a test checks it): paths, names and errors come from outside.
     """
@@ -213,7 +213,7 @@ def draw(lines: Sequence[Sequence[tuple[str, Mapping[str, bool]]]]) -> None:
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
-    """Show progress bars on stderr; none if quiet or if stderr is not a terminal.
+    """Show progress bars on stderr, unless quiet or stderr is not a terminal.
 
     Yields:
         ``advance(done, total, title, detail=None)``: the bar of that title, added when it is first named. ``detail`` is the

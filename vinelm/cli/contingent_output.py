@@ -1,4 +1,4 @@
-"""Plans in the terminal: the tree of a plan, the frontier, and the arms behind each stage."""
+"""Plans in the terminal: the tree of a plan, the frontier, and the branches after each stage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOUND_TEXTS = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": se
 
 
 def show_tree(decision: Decision, title: str = "The plan") -> None:
-    """Print a plan as an indented tree: each stage with its model, and how often each arm follows."""
+    """Print a plan as an indented tree: each stage with its model, and how often each branch follows."""
     say(f"{title} (percentages: how often the application takes each way)", bold=True)
     for line in decision.lines(SHOWN_LINES):
         echo(f"  {line}")
@@ -30,7 +30,7 @@ def show_tree(decision: Decision, title: str = "The plan") -> None:
 
 
 def show_frontier(found: PlanFrontier) -> None:
-    """Print an estimated frontier, and the most accurate plan of it as a tree where it is more than a path."""
+    """Print an estimated frontier, and its most accurate plan as a tree unless it is a path."""
     columns = [name for name in _columns() if name in found.rows[0]]
     rows = [[_columns()[name].text(row[name]) for name in columns] for row in found.rows]
     title = f"Pareto frontier of accuracy and cost: {len(rows)} of {found.n_plans} {found.best.noun}s"
@@ -68,7 +68,7 @@ def _columns() -> dict[str, _Column]:
 
 
 def show_arms(annotated: AnnotatedTrie) -> None:
-    """Print, for each stage behind which the application chooses, how often each arm follows, by the stage's model."""
+    """Print, for each stage after which the application chooses, how often each branch follows, by the stage's model."""
     from vinelm.evaluation.plans.arms import arm_shares
 
     for (stage, arms), found in groupby(arm_shares(annotated), key=lambda share: (share.stage, tuple(share.arms))):

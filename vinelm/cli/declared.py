@@ -1,4 +1,4 @@
-"""Options from the Python function of a verb: names and defaults are those of its signature, texts those of its docstring.
+"""Options from the Python function of a verb: names and defaults from its signature, texts from its docstring.
 
 The source is read and not imported: a help must not load what the verb computes with.
 """
@@ -69,7 +69,7 @@ def _source(module: str) -> ast.Module:
 
 
 def keywords_of(function: str) -> dict[str, tuple[str, Any, str]]:
-    """Return each keyword with a default of a function: its type as it is written, the default, and what ``Args:`` says of it.
+    """Return each keyword with a default of a function: its annotation, default, and description in ``Args:``.
 
     Args:
         function: ``module:name``; its module is not imported.
@@ -91,7 +91,7 @@ def keywords_of(function: str) -> dict[str, tuple[str, Any, str]]:
 
 
 def text_of(said: str, names: Collection[str]) -> str:
-    """Return what a docstring says of a keyword as the help says it.
+    """Convert a docstring's description of a keyword for the help.
 
     ``None: ...`` is the default, what begins with ``In Python`` is left out, and keywords of the verb are options.
     """

@@ -118,11 +118,11 @@ class Failure:
 
 
 class Resumable(KeyboardInterrupt):
-    """Ctrl-C in a command that the same line continues; see :func:`vinelm.cli.options.resumable`."""
+    """Ctrl-C in a resumable command; see :func:`vinelm.cli.options.resumable`."""
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return what ``error`` means. Keys of providers are taken out of its texts."""
+    """Return the failure of ``error``, with providers' keys removed from its texts."""
     if isinstance(error, click.ClickException):
         return _of_click(error)
     if isinstance(error, click.Abort | KeyboardInterrupt):

@@ -39,7 +39,7 @@ def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog
 
 
 def is_trie_file(path: Path) -> bool:
-    """True if the file is an annotated trie, by its content; by its suffix where there is no such file."""
+    """True if the file is an annotated trie, by its content, or by its suffix if it does not exist."""
     if not path.is_file():
         return path.suffix == ".vine"
     with path.open("rb") as file:
@@ -123,7 +123,7 @@ def read_fields(file: Path) -> dict[str, Any]:
 
 
 def say_changed_prices(held: Mapping[str, Model]) -> None:
-    """Say on stderr where the prices in the working folder's ``models.toml`` are not those of a trie or a store."""
+    """Warn on stderr if prices in the working folder's ``models.toml`` differ from those of a trie or store."""
     from vinelm.catalog.entries import entry
     from vinelm.catalog.loading import tables_of, toml_tables
     from vinelm.catalog.prices import changed_prices_note

@@ -82,7 +82,7 @@ class LazyGroup(SuggestingGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; an old name stands for the words of today."""
+        """Find the command; old names map to current ones."""
         for words in (2, 1):
             if (today := OLD.get(" ".join(args[:words]))) is not None:
                 args = [*today.split(), *args[words:]]
@@ -122,7 +122,7 @@ class LazyGroup(SuggestingGroup):
 
 
 def _keep_apart(command: click.Command) -> None:
-    """Have a command, or those of a group, run with stdout apart; here for all, since nearly each may run the owner's code.
+    """Separate stdout of a command or group; applied to all, since nearly every command may run the owner's code.
 
     Help and usage come before that, and are printed by click to stdout.
     """
@@ -144,7 +144,7 @@ def _keep_apart(command: click.Command) -> None:
 
 
 def _title(ctx: click.Context) -> str:
-    """The command and what it works on: its first argument, if it has one."""
+    """The command and its first argument, if any."""
     arguments = [ctx.params[one.name] for one in ctx.command.params if isinstance(one, click.Argument) and one.name]
     first = arguments[0] if arguments else None
     first = first[0] if isinstance(first, tuple) and first else first

@@ -1,4 +1,4 @@
-"""Declarations: short ones of options for all commands, those that several commands share, and groups of commands."""
+"""Declarations of options: short forms, options shared by several commands, and groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class SuggestingGroup(click.Group):
-    """A group whose error for an unknown command names the commands that may have been meant.
+    """A group whose error for an unknown command suggests similar names.
 
     Args:
         for_file: The subcommand that takes one file: who names a file in the place of a subcommand is told its line.
@@ -40,17 +40,17 @@ class SuggestingGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def nearest(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the command that ``name`` may be a slip of, or nothing."""
+        """Return the command whose name is close to ``name``, if any."""
         return get_close_matches(name, self.list_commands(ctx), n=1)
 
     def with_file(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the line for a file that stands where a subcommand belongs, or nothing."""
+        """Return the line for a file given instead of a subcommand, or nothing."""
         is_file = bool(Path(args[0]).suffix) or os.path.lexists(args[0])
         return [f"{ctx.command_path} {self.for_file} {shlex.join(args)}"] if self.for_file and is_file else []
 
 
 def resumable(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of a command whose run the same line continues: so its line says after Ctrl-C.
+    """Mark a command as resumable: its message after Ctrl-C says that the same line continues.
 
     One that would have done nothing yet (``--dry-run``, `vinelm evaluate` without ``--serve``) says no more than that.
     """

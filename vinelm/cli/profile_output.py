@@ -65,7 +65,7 @@ def show(result: ProfileResult, store: ObservationStore, *, max_error: float | N
 
 
 def _show_next(result: ProfileResult, store: ObservationStore, max_error: float | None) -> None:
-    """Print the next command: `vinelm estimate`, or how to go on where it would refuse these rows."""
+    """Print the next command: `vinelm estimate`, or how to continue if it would refuse these rows."""
     from vinelm.api.certainty import shortfall
     from vinelm.api.estimation import MAX_ERROR
 
@@ -100,7 +100,7 @@ def _known(lacks: Shortfall) -> str:
 
 
 def _show_judge(store: ObservationStore) -> float:
-    """Print what the judge gave, and return the dollars that it cost; 0 without a judge."""
+    """Print the judge's results, and return the dollars that it cost; 0 without a judge."""
     from vinelm.traces.store.judgements import Judgements
 
     records = Judgements(store)
@@ -163,7 +163,7 @@ def _show_judge_price(found: RunForecast) -> None:
 
 
 def print_forecast(found: RunForecast, *, as_json: bool) -> None:
-    """Print what the run would do, and what it needs against what is left."""
+    """Print what the run would do, and what it needs compared with what is left."""
     forecast, needs, batches = found.run, found.needs, found.batches
     if as_json:
         facts = {"workflow": found.workflow.name, "is_simulated": found.is_simulated, "dry_run": True}
@@ -216,7 +216,7 @@ def _show_batches(batches: BatchForecast, stopped_by: str) -> None:
 
 
 def _show_needs(needs: Needs) -> None:
-    """Print what the coverage needs beside what the budgets, the dataset and the paths leave."""
+    """Print what the coverage needs, next to the limits of budgets, dataset and paths."""
     left_usd = "no budget" if needs.left_usd is None else usd(needs.left_usd)
     left_calls = "no budget" if needs.left_calls is None else f"{needs.left_calls:,}"
     rows = [
@@ -237,7 +237,7 @@ def _show_needs(needs: Needs) -> None:
 
 
 def _show_race(needs: Needs) -> None:
-    """Print what the comparison of the single models takes."""
+    """Print the cost of comparing the single models."""
     needed = needs.race_usd
     if needed is None or needed.high == 0.0:
         return

@@ -22,7 +22,7 @@ _TERMINAL_S, _LOG_S, _EVENT_S = 0.1, 10.0, 1.0
 
 @contextmanager
 def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ThrottledReporter | None]:
-    """Yield the callback that the profiler calls after each row; None if nothing is to be shown."""
+    """Yield the profiler's callback after each row; None if nothing is shown."""
     if kind == "quiet":
         yield None
         return
@@ -40,7 +40,7 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
 
 
 def at_step(text: str, *, after: ThrottledReporter | None = None) -> None:
-    """Say on stderr which step of a long command begins, after the progress of the last one; a terminal goes on showing it."""
+    """Print which step of a long command begins, after the last step's progress; a terminal keeps it on screen."""
     if after is not None:
         after.last()
     echo(text, err=True)
@@ -48,14 +48,14 @@ def at_step(text: str, *, after: ThrottledReporter | None = None) -> None:
 
 
 def noted(kind: EventKind) -> Callable[[str], None] | None:
-    """Return the callback that prints a notice of the profiler; None if nothing is to be shown."""
+    """Return the callback that prints the profiler's notices; None if nothing is shown."""
     if kind == "quiet":
         return None
     return lambda text: echo(json_text({"event": "note", "text": text}) if kind == "json" else text, err=True)
 
 
 def raced(kind: EventKind) -> Callable[[SingleModels], None] | None:
-    """Return the callback that prints the table of single models once their race is over; None if nothing is to be shown."""
+    """Return the callback that prints the table of single models after their race; None if nothing is shown."""
     if kind == "quiet":
         return None
     if kind == "json":
@@ -64,7 +64,7 @@ def raced(kind: EventKind) -> Callable[[SingleModels], None] | None:
 
 
 def show_single_models(found: SingleModels, *, err: bool = False) -> None:
-    """Print what each model is right in and costs on every call, and the sentences about it."""
+    """Print each model's accuracy and cost on every call, and the sentences about them."""
     columns = ("model on every call", "requests", f"% {found.counted} (90 %)", "$ per 1,000")
     show_table("Single models", columns, found.table(), err=err)
     for sentence in found.lines():
@@ -117,7 +117,7 @@ def line(now: Progress, rate: RateEstimate) -> str:
 
 
 def _money(now: Progress) -> str:
-    """Dollars that are spent, and those that units in flight may still cost."""
+    """Dollars spent, and those that units in flight may still cost."""
     spent = f"{usd(now.committed_usd - now.reserved_usd)} spent"
     is_reserved = now.reserved_usd > 1e-9  # less is what rounding left
     return f"{spent} + {usd(now.reserved_usd)} reserved" if is_reserved else spent

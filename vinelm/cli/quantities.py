@@ -40,7 +40,7 @@ class Quantity(_OfFloat):
         self.name, self._read, self._forms, self._most, self._unit = name, read, forms, most, unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number; a usage error names the option, the value and what was meant."""
+        """Return the number; a usage error names the option, the value and what was probably meant."""
         if not isinstance(value, str):
             return float(value)
         try:
@@ -78,23 +78,23 @@ class Count(_OfInt):
 
 
 class OneOf(click.Choice[str]):
-    """A word of a list; an error names the one that may have been meant."""
+    """A word of a list; the error suggests the nearest one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word; a usage error lists those that there are."""
+        """Return the word; a usage error lists the valid ones."""
         if value in self.choices:
             return str(value)
         raise _refused(param, ctx, f"is {value!r}{did_you_mean(value, self.choices)}: use {' or '.join(self.choices)}")
 
 
 class InputFile(click.Path):
-    """A file or folder that has to be there; an error names the one that may have been meant."""
+    """A file or folder that has to exist; the error suggests the nearest one."""
 
     def __init__(self) -> None:
         super().__init__(path_type=str)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path as it is."""
+        """Return the path unchanged."""
         found = str(super().convert(value, param, ctx))
         try:
             is_there = Path(found).exists()

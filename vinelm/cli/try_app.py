@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @output_options
 @resumable
 def command(*, app: str, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Go the whole way with your own application: read its graph, profile it, and say whether to switch or to keep.
+    """Go the whole way with your own app: read its graph, profile it, and say whether to switch.
 
     On a terminal the first run asks how many points of accuracy a cheaper plan may lose, unless --max-loss says so.
 
@@ -69,7 +69,7 @@ def command(*, app: str, as_json: bool, quiet: bool, **options: Any) -> None:
 
 
 def _asked_max_loss(trie: Path) -> float | None:
-    """Ask for it on a terminal; None if an earlier run has: its file keeps the answer."""
+    """Ask for the allowed loss on a terminal; None if an earlier run has stored the answer."""
     if trie.exists() or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     question = "Points of accuracy that a cheaper plan may lose"

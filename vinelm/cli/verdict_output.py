@@ -1,4 +1,4 @@
-"""The verdict on a terminal: one sentence, and what was compared."""
+"""The verdict in the terminal: one sentence, and what was compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sign of life while a command says nothing: on a terminal a line that counts the seconds, in a log a line now and then.
+"""A sign of life for silent commands: on a terminal a line that counts seconds, in a log a line now and then.
 
 It makes way for all that is printed (:mod:`vinelm.cli.console` calls :func:`make_way`), and comes back when it is silent again.
 """
@@ -70,12 +70,12 @@ class AtWork:
             self._is_drawn = False
 
     def rename(self, title: str) -> None:
-        """Show another name for the work from now on, and count its seconds from 0."""
+        """Change the name of the work, and count its seconds from 0."""
         with self._lock:
             self._title, self._began_s, self._next_log_s = title, self._clock(), FIRST_LOG_S
 
     def hold(self, change: int) -> None:
-        """Stay away while somebody else draws on the terminal: one more of them (1), or one less (-1)."""
+        """Hide while something else draws on the terminal: one more drawer (1), or one less (-1)."""
         with self._lock:
             self.make_way()
             self._holds += change
@@ -86,20 +86,20 @@ _CURRENT: list[AtWork] = []
 
 
 def make_way() -> None:
-    """Have the sign make way for a line that is printed now."""
+    """Clear the sign for a line that is about to be printed."""
     for one in _CURRENT[-1:]:
         one.make_way()
 
 
 def now_at(title: str) -> None:
-    """Have the sign of the running command say that ``title`` is at work."""
+    """Show ``title`` as the current work of the running command."""
     for one in _CURRENT[-1:]:
         one.rename(title)
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Have no sign while the block draws on the terminal itself, or asks."""
+    """Hide the sign while the block draws on the terminal or asks."""
     here = _CURRENT[-1:]
     for one in here:
         one.hold(1)
@@ -112,7 +112,7 @@ def held() -> Iterator[None]:
 
 @contextmanager
 def at_work(title: str) -> Iterator[None]:
-    """Show in the block that ``title`` is at work, whenever nothing has been printed for a while."""
+    """Show ``title`` as the work in the block whenever nothing has been printed for a while."""
     is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     one = AtWork(title, _draw if is_terminal else None, _log)
     _CURRENT.append(one)
@@ -126,7 +126,7 @@ def at_work(title: str) -> Iterator[None]:
 
 
 def _draw(text: str) -> None:
-    """Replace the line; the cursor stays at its beginning, so that what an application prints is not behind it."""
+    """Replace the line; the cursor stays at its beginning, so that an application's output overwrites it."""
     with suppress(OSError, ValueError):
         width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # a pseudo-terminal without a size says 0
         os.write(sys.stderr.fileno(), f"{_CLEARED}{text[: width - 1]}\r".encode("utf-8", "replace"))

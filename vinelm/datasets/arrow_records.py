@@ -59,7 +59,7 @@ def folder_records(path: Path) -> Iterator[Record]:
 
 
 def _splits(path: Path) -> dict[str, list[Path]]:
-    """Split to its files, in order; the split of a folder that holds only one is ""."""
+    """Split to its files, in order; "" for a folder with a single split."""
     state = path / "state.json"
     if state.is_file():
         names = [item["filename"] for item in _json(state).get("_data_files", [])]

@@ -35,7 +35,7 @@ class Unfolded:
 
 
 def unfolded(row: Mapping[str, Any], where: str) -> Unfolded | None:
-    """Return the parts of a row of an export; None if the item is archived. A row of any other table is all input.
+    """Return the parts of an export's row; None if the item is archived. Rows of other tables are all input.
 
     LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``), Langfuse's
     items ``input`` and ``expectedOutput`` or ``expected_output``. Objects give their keys, anything else the name of its part.
@@ -74,7 +74,7 @@ def _keys(value: Any, name: str) -> dict[str, Any]:
 
 
 def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row whose columns ``inputs.KEY`` and ``outputs.KEY`` are put together, as some exports flatten them."""
+    """A row with columns ``inputs.KEY`` and ``outputs.KEY`` combined, for exports that flatten them."""
     if not any(isinstance(name, str) and name.startswith(("inputs.", "outputs.")) for name in row):
         return row
     found: dict[str, Any] = {}
@@ -89,7 +89,7 @@ def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """The value; of a text cell that holds JSON, what it holds."""
+    """The value, with JSON in text cells parsed."""
     if isinstance(value, str) and value[:1] in ("{", "[", '"'):
         try:
             return json.loads(value)
@@ -99,7 +99,7 @@ def _value(value: Any) -> Any:
 
 
 def decoded(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an export with its JSON cells as values, so that paths lead into them."""
+    """Return an export's row with its JSON cells parsed, so that paths lead into them."""
     nested = _nested(row)
     parts = ("inputs", "outputs", "input", METADATA, *_LANGFUSE_OUTPUTS)
     return {name: _value(value) if name in parts else value for name, value in nested.items()}
@@ -165,7 +165,7 @@ class Columns:
 
 
 def value_at(row: Mapping[str, Any], column: str, where: str) -> Any:
-    """Return a row's value of a column, or of a path into nested values; :class:`DatasetError` if it has none."""
+    """Return a row's value of a column or nested path; :class:`DatasetError` if it has none."""
     if column in row:
         return row[column]
     found: Any = row
@@ -284,7 +284,7 @@ def _records(path: Path) -> Iterator[Record]:
 def _request(
     row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str, place: str | None
 ) -> tuple[Request, tuple[str, ...]]:
-    """The request of a row, named by its place if that is given and it has no id, and the keys that the graph must not see."""
+    """The request of a row, named by its place if it has no id, and the keys hidden from the graph."""
     whole: dict[str, Any] = {**decoded(row), **parts.inputs, **parts.labels}
     inputs = {str(key): value for key, value in parts.inputs.items()}
     labels = {str(key): value for key, value in parts.labels.items()}
@@ -303,7 +303,7 @@ def _request(
 
 
 def place_in(path: Path, where: str) -> str:
-    """Return where a row stands in a dataset, wherever that lies: ``12``, ``row 12``, ``item 12``, ``part.parquet, row 12``."""
+    """Return a row's place without the folder: ``12``, ``row 12``, ``item 12``, ``part.parquet, row 12``."""
     return where.removeprefix(str(path)).lstrip(":,/\\ ")
 
 
@@ -324,7 +324,7 @@ def _repeats(request_id: str, row: Mapping[str, Any], columns: Columns, where: s
 
 
 def with_dataset(workflow: Workflow, dataset: RequestSet, *, labelled: bool = True) -> Workflow:
-    """Return the workflow with the dataset's requests in place of its own.
+    """Return the workflow with the dataset's requests instead of its own.
 
     Args:
         workflow: A finished workflow. Every request must have the keys that all of its own have, and a value for each of its

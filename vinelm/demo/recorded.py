@@ -112,7 +112,7 @@ def against_today(
     decision: Decision | None = None,
     cap_usd: float | None = None,
 ) -> Verdict:
-    """Compare a plan with what runs today, both served to the same requests, none of which chose either.
+    """Compare a plan with the current setup, both served on requests that chose neither.
 
     The rule of the word is that of every verdict of VineLM.
 
@@ -168,7 +168,7 @@ def _halves(requests: Sequence[Request], group: Callable[[str], str], seed: int)
 
 
 def _estimated(rows: Sequence[Observation], template: Template, catalog: Catalog) -> AnnotatedTrie:
-    """The trie of some rows, as :func:`vinelm.estimate` makes that of a store."""
+    """The trie of some rows, made as :func:`vinelm.estimate` does for a store."""
     from vinelm.estimator import estimate_signals, make_estimator
 
     annotated = make_estimator("latent").fit(rows, template, catalog).annotated_
@@ -208,7 +208,7 @@ class _Application:
         return cls(workflow=workflow, annotated=annotated, vine=vine, app=build_graph(workflow, vine))
 
     def objective(self, subject: Subject) -> Objective:
-        """The most accurate plan, one and the same for all requests, for a share of today's dollars as the rows know them."""
+        """The objective of the most accurate single plan for a share of today's dollars by the rows."""
         return Objective(maximize="accuracy", max_cost_usd=subject.share * self._today(subject).path_cost_usd, mix=False)
 
     def plan(self, subject: Subject) -> Any:

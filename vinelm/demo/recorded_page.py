@@ -1,4 +1,4 @@
-"""What a demo on recorded answers says: the lines of the terminal, and the page."""
+"""The output of a demo on recorded answers: terminal lines, and the page."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def sentence(found: RecordedResult) -> str:
 
 
 def open_question(found: RecordedResult) -> str | None:
-    """Return what is not settled, in one sentence; None where nothing is asked."""
+    """Return what is not settled, in one sentence; None if nothing is open."""
     if found.equal is None:
         return None
     plan = f"the cheapest plan that promises {found.today.name}'s accuracy"

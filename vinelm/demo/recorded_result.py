@@ -1,4 +1,4 @@
-"""What a demo on recorded answers is about, and what it finds."""
+"""The subject of a demo on recorded answers, and its findings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Z95 = 1.96
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What is particular to a table of recorded answers.
+    """What is specific to a table of recorded answers.
 
     Attributes:
         workflow: Returns the workflow; its ``models`` are recorded.
@@ -115,7 +115,7 @@ class ServedPolicy:
 
     @property
     def seconds(self) -> float:
-        """Mean seconds per request; 0 where none were recorded."""
+        """Mean seconds per request; 0 if none were recorded."""
         return float(np.mean([one.latency_s for one in self.served]))
 
 
@@ -158,7 +158,7 @@ class RecordedResult:
 
     @property
     def today(self) -> ServedPolicy:
-        """What runs today."""
+        """The current setup."""
         return self.models[0]
 
     @property
@@ -168,7 +168,7 @@ class RecordedResult:
 
 
 def mean_over_groups(values: FloatArray, groups: Sequence[str]) -> Interval:
-    """Return the mean of the values with its 95 % interval, where values of one group depend on each other.
+    """Return the mean with its 95 % interval, for values that depend on each other within groups.
 
     The linearized (cluster-robust) variance of a ratio: the sum of a group's values over its number of them.
     """

@@ -1,4 +1,4 @@
-"""What every demo begins with: its folder, and its profile."""
+"""The beginning of every demo: its folder and its profile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def profiled_anew(
     budget_usd: float | None = None,
     advance: Callable[..., None],
 ) -> ProfileResult:
-    """Make the folder, delete the store of an earlier demo, and profile into a new one.
+    """Create the folder, delete an earlier demo's store, and profile into a new one.
 
     Args:
         workflow: A bundled workflow.

@@ -41,7 +41,7 @@ def run_tour(
     coverage: float = 0.5,
     budget_usd: float | None = None,
 ) -> TourResult:
-    """Run a tour. Writes a store, a trie and a report into ``folder``, in place of those of an earlier demo.
+    """Run a tour. Writes a store, a trie and a report into ``folder``, replacing those of an earlier demo.
 
     Args:
         workflow: A bundled workflow.

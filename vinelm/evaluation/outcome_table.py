@@ -1,4 +1,4 @@
-"""Complete tables of independent first answers: what each system says to each request, and what an application sees of it."""
+"""Complete tables of independent first answers: each system's answer to each request, and what an application sees of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_SIGNAL = -1
 
 
 class OutcomeCell(NamedTuple):
-    """One invocation along a path: row of the request, models so far, and whether an earlier answer had passed the check."""
+    """One invocation along a path: the request's row, the models so far, and whether an earlier answer had passed the check."""
 
     row: int
     prefix: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What an answer in one of OpenAI's forms holds, whole or in pieces: for the meter, and for the recorder."""
+"""Reads an answer in one of OpenAI's forms, whole or in chunks, for the meter and the recorder."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class ChatAnswer:
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """The assistant's message: the first of several; None if nothing came."""
+        """The assistant's message, the first of several; None if nothing came."""
         text, calls = "".join(self._texts), [dict(call) for call in self._calls.values()]
         if not (text or calls):
             return None
         return {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """Read an answer or a piece of one, and note it in ``seen``; returns whether it has output of the model."""
+        """Read an answer or chunk and note it in ``seen``; returns whether it contains model output."""
         seen.has_begun = True
         chars, has_calls, reason = 0, False, None
         choices = plain.get("choices")
@@ -68,7 +68,7 @@ class ChatAnswer:
         return bool(chars or has_calls)
 
     def _said(self, said: Mapping[str, Any], seen: SeenAnswer, *, keep: bool) -> tuple[int, bool]:
-        """Read what a message says, or a piece of one; returns its characters, and whether it calls tools."""
+        """Read a message or a chunk of one; returns its characters, and whether it calls tools."""
         chars, has_calls, text, refusal = 0, False, said.get("content"), said.get("refusal")
         if isinstance(text, str) and text:
             chars += len(text)
@@ -88,7 +88,7 @@ class ChatAnswer:
         return chars, has_calls
 
     def _call(self, call: Mapping[str, Any], place: int, *, keep: bool) -> int:
-        """Join a call of a tool, or a piece of one; returns its characters."""
+        """Join a tool call, or a chunk of one; returns its characters."""
         inner = call.get("function") or call.get("function_call")
         inner = inner if isinstance(inner, Mapping) else {}
         name, arguments = (one if isinstance(one := inner.get(key), str) else "" for key in ("name", "arguments"))
@@ -139,7 +139,7 @@ class ResponsesAnswer(ChatAnswer):
         return len(text)
 
     def _response(self, response: Mapping[str, Any], seen: SeenAnswer) -> int:
-        """Read what a response says of itself, and of one that is over its output; returns the characters that are new."""
+        """Read a response's own fields, and its output once it is complete; returns the new characters."""
         self.model = str(response.get("model") or self.model)
         told = {name: one for name in ("id", "model", "service_tier") if isinstance(one := response.get(name), str)}
         status = response.get("status")
@@ -176,7 +176,7 @@ def _is_call(item: Any) -> bool:
 
 
 def stated_counts(usage: Mapping[str, Any]) -> Counts | None:
-    """Return the token counts of a usage object of OpenAI, in either form; None if they are none."""
+    """Return the token counts of an OpenAI usage object, in either form; None if invalid."""
     read, written = ("input", "output") if "input_tokens" in usage else ("prompt", "completion")
     into, out = (found if isinstance(found := usage.get(f"{name}_tokens_details"), Mapping) else {} for name in (read, written))
     return counts_of(
@@ -195,7 +195,7 @@ def stated_counts(usage: Mapping[str, Any]) -> Counts | None:
 
 
 class AnswerPiece(RawPiece):
-    """Bytes of an answer with what they say.
+    """Bytes of an answer with their parsed content.
 
     Attributes:
         data: what the client gets of them.
@@ -210,7 +210,7 @@ class AnswerPiece(RawPiece):
         self.data, self._plains, self._answer, self._is_end = data, plains, answer, is_end
 
     def show(self, seen: SeenAnswer) -> bool:
-        """Note what the piece says; returns whether that is output of the model."""
+        """Note what the chunk says; returns whether that is model output."""
         is_output = False
         for plain in self._plains:
             is_output |= self._answer.read(plain, seen)
@@ -231,7 +231,7 @@ class EventReader:
         self._rest, self._searched = bytearray(), 0
 
     def feed(self, data: bytes) -> list[tuple[bytes, Any]]:
-        """Return the events that are complete now: what the client gets of them, and their JSON, None if they have none."""
+        """Return the completed events: the bytes for the client, and their JSON (None without any)."""
         rest, begin = self._rest, 0
         rest += data
         events = []
@@ -244,7 +244,7 @@ class EventReader:
         return [self._event(event) for event in events]
 
     def end(self) -> list[tuple[bytes, Any]]:
-        """Return what is left where a stream ends without a blank line."""
+        """Return the remaining data of a stream without a final blank line."""
         rest, self._rest, self._searched = bytes(self._rest), bytearray(), 0
         return [self._event(rest)] if rest else []
 

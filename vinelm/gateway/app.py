@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application: who calls, what is asked, and which step of which request it is."""
+"""The gateway as an ASGI application: identifies the caller, the request and its step."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Refused(Exception):
-    """What is said to a client in place of an answer, in OpenAI's form."""
+    """The client's error response, in OpenAI's form."""
 
     def __init__(
         self, status: int, code: str, message: str, *, param: str | None = None, retry_after_s: float | None = None
@@ -142,7 +142,7 @@ class Gateway:
 
     @property
     def plan(self) -> _ServedPlan:
-        """The plan of the trie that is loaded now, which may be replaced while the gateway runs."""
+        """The plan of the currently loaded trie, which may be replaced while the gateway runs."""
         if self.vine.planner is not self._plan.planner:
             try:
                 self._plan = _ServedPlan.of(self.vine, self._given)
@@ -228,7 +228,7 @@ class Gateway:
         return Objective.from_dict(plain)
 
     def _step_of(self, request: Request, form: Form, body: Mapping[str, Any]) -> tuple[str, str, str | None]:
-        """The step, its name where it has one, and the entry that the client named."""
+        """The step, with its name if it has one, and the entry that the client named."""
         model, title = body["model"], request.headers.get("x-vinelm-step", "")
         default = None
         if model.startswith(PREFIX):
@@ -274,7 +274,7 @@ class Gateway:
     # -- who asks ------------------------------------------------------------------------------------------------------------
 
     def _caller(self, request: Request) -> CallerKey | None:
-        """The key of the caller; None where none is needed."""
+        """The key of the caller; None if none is needed."""
         if self.keys is None:
             # A page in a browser must not spend the owner's money, whatever name it gave this machine.
             host = request.headers.get("host", "")
@@ -292,7 +292,7 @@ class Gateway:
         return key
 
     def _account_of(self, context: RunContext) -> CallGuard | None:
-        """What authorizes a run's calls: the account of its caller's key, and the fleet's of the tenant, if these have caps."""
+        """The guard of a run's calls: the accounts of the caller's key and of the fleet's tenant, if they have caps."""
         theirs = None if self._theirs is None else self._theirs(context)
         key = self._by_key.get((context.configurable or {}).get(KEY, ""))
         own = None if key is None or self.keys is None else self.keys.account(key)
@@ -359,14 +359,14 @@ class Gateway:
 
 
 class Relay(Response):
-    """The answer of a call, which is made as it is sent. A client that hangs up ends the call."""
+    """The answer of a call, created while it is sent. A client that hangs up ends the call."""
 
     def __init__(self, gateway: Gateway, call: ClientCall, ended: Callable[[Sequence[Usage]], None]) -> None:
         self._gateway, self._call, self._ended = gateway, call, ended
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Make the call, and send what comes."""
+        """Make the call, and send its output."""
         gateway = self._gateway
         exchange = Exchange(gateway.vine, gateway.http, gateway.record, self._call, send)
         work = asyncio.ensure_future(exchange.run())
@@ -388,7 +388,7 @@ async def _hung_up(receive: Callable[[], Awaitable[Any]]) -> None:
 
 
 class _ServedPlan(NamedTuple):
-    """What is served of the plan that is loaded at the moment: what to plan for, and the steps that it knows."""
+    """The currently loaded plan: its objective, and the steps that it knows."""
 
     planner: Any
     objective: Objective | None
@@ -407,7 +407,7 @@ class _ServedPlan(NamedTuple):
 
 
 def _body_of(content: bytes, form: Form) -> dict[str, Any]:
-    """The JSON of a body, as far as the gateway has to understand it: what else is in it is the provider's to judge."""
+    """The JSON of a body, as far as the gateway needs it; the provider judges the rest."""
     try:
         body = json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError):

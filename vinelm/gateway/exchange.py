@@ -81,7 +81,7 @@ class ClientCall:
 
 
 class Exchange:
-    """Makes one call and sends its answer. Used once, in a task of its own.
+    """Makes one call and sends its answer. Used once, in a separate task.
 
     Args:
         vine: decides, and makes the models.
@@ -105,7 +105,7 @@ class Exchange:
         self._is_stream = bool(call.body.get("stream"))
 
     async def run(self) -> None:
-        """Make the call. Every failure is an answer; what is cancelled is recorded as such."""
+        """Make the call. Failures become answers; a cancelled call is recorded as such."""
         started_at, began_s, why = time.time(), time.monotonic(), None
         AMBIENT.set(self._call.request.context)  # of this task alone
         try:
@@ -117,7 +117,7 @@ class Exchange:
             self._record(started_at, time.monotonic() - began_s, why)
 
     async def _run(self) -> str | None:
-        """Answer the client; returns why the call has failed, None if it has not."""
+        """Answer the client; returns why the call failed, or None."""
         call, adapter = self._call, self._vine.adapter
         try:
             begun = await ChatCall.abegin(adapter, call.step, default=call.default, falls_back=False)
@@ -141,7 +141,7 @@ class Exchange:
         return None
 
     async def _answered(self, scope: InvocationScope) -> None:
-        """Answer with the chosen model; with another one where it fails before the client has seen anything, and may."""
+        """Answer with the chosen model, or with another one if it fails before the client has seen anything."""
         while True:
             answering: BaseChatModel = scope.answering
             if self._call.form is RESPONSES_FORM:  # which a plan of several models does not speak
@@ -160,7 +160,7 @@ class Exchange:
             return
 
     async def _attempt(self, answering: BaseChatModel, kept: list[bytes]) -> None:
-        """Pass the answer of one model on as it comes; a whole one is ``kept``."""
+        """Stream one model's answer; a whole answer is ``kept``."""
         binding: CallBinding | None = answering.binding if isinstance(answering, RemoteChatModel) else None
         form = self._call.form
         address = None if binding is None else address_of(binding.provider, binding.model, form)
@@ -187,7 +187,7 @@ class Exchange:
                     kept.append(data)
 
     async def _end(self, kept: list[bytes]) -> None:
-        """End the answer: that of a stream, or a whole one."""
+        """End the answer, streamed or whole."""
         if not self._has_begun:
             content = b"".join(kept)
             await self._begin(200, _JSON, {"content-length": str(len(content)), **self._told()})
@@ -196,7 +196,7 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": b""})
 
     def _is_whole(self, error: CallError) -> bool:
-        """Whether the client has the provider's own answer, which came whole and is none only by our measure."""
+        """Whether the client has the provider's complete answer, although we count it as failed."""
         came = self._has_begun or (self._upstream is not None and self._upstream.status == 200)
         return (error.kind in _WHOLE or self._answer.tells_failure) and self._passes and came
 
@@ -259,7 +259,7 @@ class Exchange:
         return {name: found[name] for name in _HEADERS if name in found}
 
     async def _failed(self, error: VineLMError) -> None:
-        """Tell the client: in the provider's own words, where it has said something to him."""
+        """Report the failure, in the provider's own words if it gave any for the client."""
         upstream = self._upstream
         if (
             not self._has_begun and isinstance(error, CallError) and error.kind == "auth"
@@ -328,7 +328,7 @@ class Exchange:
 
 
 class SingleAttempt:
-    """The one model of a :class:`~vinelm.adapters.calls.fallback_model.FallbackModel`: here the exchange falls back."""
+    """The only model of a :class:`~vinelm.adapters.calls.fallback_model.FallbackModel`: here the exchange falls back."""
 
     def __init__(self, answering: BaseChatModel) -> None:
         self.answering = answering
@@ -339,7 +339,7 @@ class SingleAttempt:
 
 
 def _shown(content: bytes) -> bytes | None:
-    """A provider's refusal without keys and account numbers; None if it has not the form of OpenAI's errors."""
+    """A provider's refusal without keys and account numbers; None if it does not have the form of OpenAI's errors."""
     try:
         plain = json.loads(content)
         if len(content) > 1 << 16 or not isinstance(plain, dict) or "error" not in plain:

@@ -1,4 +1,4 @@
-"""OpenAI's two forms of a call, chat completions and Responses: what the gateway has to know of their bodies."""
+"""OpenAI's two forms of a call, chat completions and Responses: the parts of their bodies that the gateway needs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Form(ABC):
 
     @abstractmethod
     def wrong(self, body: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return the parameter by which a body can be no call, and why; None if it can."""
+        """Return which parameter makes a body invalid, and why; None if it is valid."""
 
     @abstractmethod
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
@@ -57,11 +57,11 @@ class Form(ABC):
 
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the messages of a body as those of chat completions, for steps and records."""
+        """Convert a body's messages to those of chat completions, for steps and records."""
 
     @abstractmethod
     def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the format that an answer has to have, as chat completions write it; None if that is plain text."""
+        """Return the required answer format as in chat completions; None for plain text."""
 
     def adds_usage(self, asked: Mapping[str, Any]) -> bool:
         """Return whether a stream states its usage only if it is asked to, and the client did not ask."""
@@ -103,7 +103,7 @@ class ChatForm(Form):
 
 
 class ResponsesForm(Form):
-    """Responses whose whole input comes with the call. What stands at the provider would be priced, and read, unseen."""
+    """Responses whose whole input comes with the call. Input stored at the provider could neither be priced nor recorded."""
 
     path, limits, answer = RESPONSES, ("max_output_tokens",), ResponsesAnswer
 
@@ -146,7 +146,7 @@ class ResponsesForm(Form):
         return {"type": "json_schema", "json_schema": {name: one for name, one in found.items() if name != "type"}}
 
     def error_event(self, error: Mapping[str, Any]) -> dict[str, Any]:
-        """See :class:`Form`. SDKs raise what stands under ``error``; the form itself has the fields without it."""
+        """See :class:`Form`. SDKs raise the content of ``error``; the form itself has its fields without it."""
         return {**error, "type": "error", "error": error}
 
 

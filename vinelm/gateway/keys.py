@@ -1,4 +1,4 @@
-"""Keys of callers, hashed, and the dollars of each on a day: one SQLite file, which processes of one machine may share."""
+"""Keys of callers, hashed, with each key's dollars of the day: one SQLite file that processes of one machine may share."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NAME = re.compile(r"[\w.@-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class CallerKey:
-    """A key, as far as its owner is concerned.
+    """A key, as its owner sees it.
 
     Attributes:
         name, tenant: as the operator gave them.
@@ -70,7 +70,7 @@ class CallerKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyDay:
-    """What a key has spent today; ``reserved_usd`` belongs to calls under way, and to those of a gateway that was killed."""
+    """What a key has spent today; ``reserved_usd`` belongs to calls in flight, or to a gateway that was killed."""
 
     key: CallerKey
     spent_usd: float
@@ -119,7 +119,7 @@ class KeyBook:
     def add(
         self, name: str, *, tenant: str | None = None, daily_usd: float | None = None, calls_per_min: int | None = None
     ) -> str:
-        """Make a key and return it: it cannot be shown again.
+        """Create a key and return it, the only time that it is shown.
 
         Args:
             name: Its name; 1 to 64 letters, digits and ``._@-``.
@@ -147,7 +147,7 @@ class KeyBook:
         return key
 
     def revoke(self, name: str) -> None:
-        """Revoke a key: no call of it begins any more, in any process; :class:`ConfigError` if there is none of this name."""
+        """Revoke a key, so that no process begins a call with it; :class:`ConfigError` if there is none of this name."""
         with self._writing():
             found = self._connection.execute(
                 "UPDATE gateway_keys SET revoked_at = coalesce(revoked_at, ?) WHERE name = ?", (self._now(), name)
@@ -156,19 +156,19 @@ class KeyBook:
                 raise ConfigError(f"unknown key {name!r}: `vinelm keys list` has the names")
 
     def find(self, key: str) -> CallerKey | None:
-        """Return the key of a caller; None if it is unknown or revoked. Reads the file, so that a revocation holds at once."""
+        """Return the key of a caller; None if unknown or revoked. Reads the file, so revocations take effect immediately."""
         with self._lock:
             row = self._connection.execute(f"{_READ} WHERE digest = ? AND revoked_at IS NULL", (digest_of(key),)).fetchone()
         return None if row is None else _key_of(row)
 
     @property
     def has_keys(self) -> bool:
-        """Whether any key was ever made, so that callers need one."""
+        """Whether any key was ever created, so that callers need one."""
         with self._lock:
             return bool(self._connection.execute("SELECT EXISTS (SELECT 1 FROM gateway_keys)").fetchone()[0])
 
     def today(self) -> list[KeyDay]:
-        """Return every key with what it has spent on this UTC day."""
+        """Return every key with its spending on this UTC day."""
         with self._lock:
             rows = self._connection.execute(f"{_READ} ORDER BY made_at").fetchall()
             days = self._connection.execute(
@@ -183,7 +183,7 @@ class KeyBook:
         return found
 
     def wait_s(self, key: CallerKey) -> float:
-        """Count a call of the key, and return 0; or the seconds until its rate allows one, which is not counted."""
+        """Count a call of the key and return 0, or return the seconds until its rate allows one, without counting."""
         if key.calls_per_min is None:
             return 0.0
         now_s = self._now()
@@ -199,11 +199,11 @@ class KeyBook:
     # -- dollars -----------------------------------------------------------------------------------------------------------
 
     def account(self, key: CallerKey) -> KeyAccount | None:
-        """Return what authorizes the calls of a key; None if it has no cap: then :meth:`count` what they have cost."""
+        """Return the guard of a key's calls; None if it has no cap: then :meth:`count` their cost."""
         return None if key.daily_usd is None else KeyAccount(self, key, key.daily_usd)
 
     def count(self, key: CallerKey, usages: Sequence[Usage]) -> None:
-        """Count what a call of a key without a cap has cost; if the file cannot be written, the log says so."""
+        """Count the cost of a call without a cap; if the file cannot be written, the log says so."""
         cost_nano = min(sum(math.ceil(usage.cost_usd * NANO) for usage in usages), MOST_NANO)
         calls = sum(bool(usage.model) for usage in usages)
         with _noted(), self._writing():
@@ -215,7 +215,7 @@ class KeyBook:
             )
 
     def reserve(self, key: CallerKey, upper_nano: int, most: int) -> int | None:
-        """Reserve so much for a call on this day, and return the day; None, and nothing is reserved, above the cap."""
+        """Reserve dollars for a call on this day, and return the day; None, without a reservation, if the cap is exceeded."""
         day = self._day()
         if upper_nano > most:
             return None
@@ -237,7 +237,7 @@ class KeyBook:
             )
 
     def held_usd(self, key: CallerKey) -> float:
-        """Return what a key has spent on this day, with what is reserved."""
+        """Return what a key has spent on this day, including reservations."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT held_nano FROM gateway_days WHERE key = ? AND day = ?", (key.name, self._day())
@@ -272,7 +272,7 @@ def _key_of(row: Any) -> CallerKey:
 
 @contextmanager
 def _noted() -> Iterator[None]:
-    """Write to the log that what a call has cost could not be: the call itself is over."""
+    """Log that a call's cost could not be recorded; the call itself is over."""
     try:
         yield
     except KeysUnwritable as error:
@@ -333,7 +333,7 @@ class KeyPermit:
 
 
 def digest_of(key: str) -> str:
-    """Return the digest by which a key is kept. Keys are random: no salt would make one harder to guess."""
+    """Return the digest under which a key is stored. Keys are random, so a salt would not make guessing harder."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
 
 

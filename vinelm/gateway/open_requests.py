@@ -1,4 +1,4 @@
-"""The requests under way: calls that name the same one are invocations of one run."""
+"""The open requests: calls that name the same request are invocations of one run."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class OpenRequests:
         objective: Objective | None,
         asked: Objective | None,
     ) -> OpenRequest:
-        """Return the request of a call that begins; :meth:`end_call` has to follow.
+        """Return the request of a beginning call; :meth:`end_call` must follow.
 
         Args:
             name: of the request.
@@ -95,7 +95,7 @@ class OpenRequests:
         return found
 
     def end_call(self, request: OpenRequest) -> None:
-        """Note that a call has ended. A request whose name no client knows is over with it."""
+        """Record that a call has ended. This also ends a request without a client-given name."""
         request.calls -= 1
         request.used_s = self._now()
         if request.key is None:
@@ -104,7 +104,7 @@ class OpenRequests:
             self._idle[request.key] = request
 
     def _forget_idle(self) -> None:
-        """End the requests that were not called for long, and the longest idle ones where there are too many."""
+        """End idle requests, and the longest idle ones if there are too many."""
         until = self._now() - IDLE_S
         while self._idle:
             key, oldest = next(iter(self._idle.items()))

@@ -1,4 +1,4 @@
-"""Serves a gateway by uvicorn, until it is told to stop."""
+"""Serves a gateway by uvicorn until stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRACE_S = 30
 
 
 def serve(gateway: Gateway, host: str, port: int, *, on_listening: Callable[[str], None], limits: HttpLimits = LIMITS) -> None:
-    """Serve until SIGINT or SIGTERM, and finish the calls under way. In the main thread.
+    """Serve until SIGINT or SIGTERM, and finish calls in flight. In the main thread.
 
     Args:
         gateway: What is served.

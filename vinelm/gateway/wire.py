@@ -1,4 +1,4 @@
-"""Calls of entries that speak the client's form: his body goes there, and the answer comes back as it is."""
+"""Calls of entries that speak the client's form: the body is passed on, and the answer comes back unchanged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ACCOUNT = re.compile(r"\b(org|proj)[-_][\w-]{6,}")
 
 @dataclass(frozen=True, slots=True)
 class WireRequest(ModelRequest):
-    """A call as its body. ``added``: the settings that the gateway has added, and may leave out again."""
+    """A call as its body. ``added``: settings added by the gateway, which may be removed again."""
 
     body: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
@@ -60,7 +60,7 @@ def wire_request(
     is_capped: bool,
     refused: Collection[str] = (),
 ) -> WireRequest:
-    """Return a client's body as the model is sent it: unchanged but for what has to be.
+    """Return a client's body for the model, with only the necessary changes.
 
     Args:
         form: of the body.
@@ -134,7 +134,7 @@ def _refuse_unbounded(asked: Mapping[str, Any], model: Model, stated: Mapping[st
 
 
 def refuse_billed_apart(asked: Mapping[str, Any]) -> None:
-    """Raise :class:`ConfigError` if a call under a cap has the server do what is billed apart from tokens."""
+    """Raise :class:`ConfigError` if a capped call asks for server actions billed separately from tokens."""
     if (name := billed_apart_in(asked)) is not None:
         raise ConfigError(
             f"{name} may be billed apart from tokens, and a cap of dollars holds for this call: leave it out",
@@ -143,7 +143,7 @@ def refuse_billed_apart(asked: Mapping[str, Any]) -> None:
 
 
 class WireRefusal(Exception):
-    """A server's answer that is none of a model, in the form by which failures are told apart."""
+    """A server's error answer, in a form from which failures are classified."""
 
     def __init__(self, status: int | None, body: Any, response: Any) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class WireSender:
         self.upstream: UpstreamAnswer | None = None
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the chat model of the entry, for what is learnt of it."""
+        """Return the entry's chat model, on which lessons about the entry are recorded."""
         return self._inner
 
     def around(self, inner: InnerChat) -> WireSender:
@@ -195,7 +195,7 @@ class WireSender:
         raise NotImplementedError
 
     async def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Any]:
-        """Make the attempt; a timeout if it has no end after the entry's ``timeout_s``."""
+        """Make the attempt; a timeout if it is not done after the entry's ``timeout_s``."""
         assert isinstance(request, WireRequest)
         until = asyncio.get_running_loop().time() + entry.timeout_s
         try:
@@ -242,7 +242,7 @@ class WireSender:
             await response.aclose()
 
     def _whole(self, request: WireRequest, response: Any, content: bytes) -> AnswerPiece:
-        """A whole answer; what is none is raised."""
+        """A whole answer; raises if it is not one."""
         try:
             plain = json.loads(content)
         except (ValueError, RecursionError):
@@ -276,7 +276,7 @@ class WireSender:
 
 
 def _shown(data: bytes, plain: Any) -> bytes:
-    """An event as the client gets it: in that of a failure a server may say whose account it is."""
+    """An event for the client; failure events may name the server's account, so they are cleaned."""
     kind = plain.get("type") if isinstance(plain, dict) else None
     if kind not in ("error", "response.failed"):
         return data
@@ -284,7 +284,7 @@ def _shown(data: bytes, plain: Any) -> bytes:
 
 
 def cleaned(plain: Any) -> Any:
-    """Return JSON without keys and account numbers in its texts, however deep they stand."""
+    """Return JSON with keys and account numbers removed from its texts, at any depth."""
     if isinstance(plain, dict):
         return {cleaned(name): cleaned(value) for name, value in plain.items()}
     if isinstance(plain, list):
@@ -293,5 +293,5 @@ def cleaned(plain: Any) -> Any:
 
 
 def address_of(provider: Provider, model: Model, form: Form) -> ChatAddress | None:
-    """Return where a model answers calls of this form as they are; None if it does not."""
+    """Return where a model serves calls of this form directly; None if it does not."""
     return provider.wire(entries_of(model)[0], form.path)

@@ -1,4 +1,4 @@
-"""What a file is that was named in the place of another, and which file was meant where there is none."""
+"""Says what a wrong file is, and which file was probably meant if there is none."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _has_table(database: Path, name: str) -> bool:
 
 
 def instead_of(path: str | Path, wanted: str, made_by: str) -> str | None:
-    """Return the end of an error's line where a file is known to be something else than what is wanted; None if it is not.
+    """Return the end of an error message if a file is known to be of another kind; None otherwise.
 
     Args:
         path: The file.
@@ -82,7 +82,7 @@ def instead_of(path: str | Path, wanted: str, made_by: str) -> str | None:
 
 
 def near(path: str | Path) -> str:
-    """Return `` (did you mean runs/app.db?)`` or `` (there is no folder runs)`` for a path where no file is, or nothing."""
+    """Return `` (did you mean runs/app.db?)`` or `` (there is no folder runs)`` for a missing path, or nothing."""
     path = Path(path)
     folder = path.parent
     with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The longest time that importing an owner's code may take: what waits for something there would wait for ever."""
+"""Limits the time for importing an owner's code, which might otherwise wait for ever."""
 
 from __future__ import annotations
 

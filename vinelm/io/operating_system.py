@@ -45,7 +45,7 @@ def can_fork() -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process with this id exists; True where that cannot be known without ending it (Windows)."""
+    """Return whether a process with this id exists; True if that cannot be known without ending it (Windows)."""
     if sys.platform == "win32" or not hasattr(os, "killpg"):
         return True
     try:

@@ -1,4 +1,4 @@
-"""Reads files that somebody names: a pipe, a device or a folder is refused at once, where reading would wait or never end."""
+"""Reads user-named files: pipes, devices and folders, which would block or never end, are refused."""
 
 from __future__ import annotations
 

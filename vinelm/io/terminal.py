@@ -1,4 +1,4 @@
-"""Texts for a terminal: nothing in them moves the cursor, reorders the line or hides."""
+"""Makes texts safe for a terminal: nothing in them moves the cursor, reorders the line or hides."""
 
 from __future__ import annotations
 

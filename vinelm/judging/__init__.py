@@ -1,4 +1,4 @@
-"""A model that judges answers where no label exists: how a workflow declares it, and what it said."""
+"""A model that judges answers without labels: how a workflow declares it, and its judgements."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -36,7 +36,7 @@ AGAIN = "Your last reply was not of that form. Reply with one JSON object with t
 
 @dataclass(frozen=True, kw_only=True)
 class LLMJudge:
-    """A scorer that asks a model; made by :func:`llm_judge`. It is asked where money is counted, never by a plain call."""
+    """A scorer that asks a model; made by :func:`llm_judge`. Only asked where its cost is booked, never by a plain call."""
 
     model: str | Model
     rubric: str
@@ -76,7 +76,7 @@ class LLMJudge:
         return _hash([model, self.rubric, self.question, self.answer, PROMPT])
 
     def messages(self, request: Request, given: Mapping[str, Any], state: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return (role, text) of what the judge is sent: its instructions, then question and answer as one JSON object.
+        """Return (role, text) messages for the judge: its instructions, then question and answer as one JSON object.
 
         Args:
             request: The request, for errors.
@@ -98,7 +98,7 @@ class LLMJudge:
         return self.label is not None and request.has((self.label,))
 
     def truth_of(self, request: Request, state: Mapping[str, Any]) -> bool | None:
-        """Return what the label says of the answer; None without a label. Without ``truth`` the texts are compared."""
+        """Return the label's verdict on the answer; None without a label. Without ``truth`` the texts are compared."""
         if not self.is_labelled(request):
             return None
         if self.truth is not None:

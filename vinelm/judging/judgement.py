@@ -54,7 +54,7 @@ class Judgement:
 
 
 def verdict_of(reply: str) -> bool | None:
-    """Return the verdict of a judge's reply: one JSON object with ``correct`` true or false, and perhaps a ``reason``.
+    """Parse the verdict in a judge's reply: one JSON object with ``correct`` true or false, and perhaps a ``reason``.
 
     None for anything else: other text around it, other keys, a key twice, a number or a text in place of true and false.
     """

@@ -1,4 +1,4 @@
-"""A judged workflow as its labels score it, where no judge is asked."""
+"""A judged workflow scored by its labels, without asking the judge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def scored_by_labels(workflow: Workflow) -> Workflow:
-    """Return the workflow with the requests that have a label, scored by it; where all have one the workflow itself.
+    """Return the workflow restricted to requests with a label and scored by it; itself if all have one.
 
     Raises:
         ConfigError: no request has a label.

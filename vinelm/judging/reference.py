@@ -1,4 +1,4 @@
-"""Declares that what runs today is the reference of requests without a label: the scorer of such a workflow."""
+"""The scorer of a workflow that uses today's answers as references for requests without labels."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Score = Callable[["Request", Mapping[str, Any]], bool | float]
 
 
 class ComparesAnswers(Protocol):
-    """Compares what runs today with another answer; each has ``content``, a text, and ``tool_calls``."""
+    """Compares today's answer with another; each has ``content``, a text, and ``tool_calls``."""
 
     def __call__(self, recorded: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         """Return whether the two are the same."""
 
     def audit(self, recorded: Sequence[Mapping[str, Any]]) -> float:
-        """Return the share of the same answers that persons are asked about, too: above 0 where their scores may differ."""
+        """Return the share of equal answers that persons are asked about, too: above 0 if their scores may differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,5 +60,5 @@ class AsToday:
         return bool(self.labels) and request.has(self.labels)
 
     def text(self, state: Mapping[str, Any]) -> str | None:
-        """Return the answer in a state as canonical JSON; None where the workflow's own ``answer`` keys say it."""
+        """Return the answer in a state as canonical JSON; None if the workflow's own ``answer`` keys say it."""
         return None if self.answer is None else canonical(self.answer(state))

@@ -1,4 +1,4 @@
-"""A guard's stand-in: keeps an account of its own, so that a defect in the guard neither fails a call nor loses the cap."""
+"""A fallback for a guard: keeps a separate account, so that a defect in the guard neither fails calls nor loses the cap."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BoundPermit:
         self._guard, self._permit, self.upper_usd = guard, permit, upper_usd
 
     def settle(self, usage: Usage) -> None:
-        """Replace the reservation by what the call really cost; one that cannot be settled stays at its upper bound."""
+        """Replace the reservation by the real cost; if that fails, it stays at its upper bound."""
         self._guard._settle(self, usage)
 
     def close(self) -> None:
@@ -36,7 +36,7 @@ class BoundPermit:
 
 
 class BoundGuard:
-    """Authorizes calls through ``guard`` until that fails, then on an account of its own.
+    """Authorizes calls through ``guard`` until that fails, then by its own account.
 
     A :class:`~vinelm.requests.protocols.CallGuard`. The account counts every call that was authorized here, at its upper
     bound until it is settled. After the guard's first failure it alone decides, so the cap still holds. Where the limit, or
@@ -80,7 +80,7 @@ class BoundGuard:
 
     @contextmanager
     def _surviving(self, what: str, *, may_refuse: bool) -> Iterator[None]:
-        """If the guard fails, the account here decides from now on. A refusal passes only where a call asks for money."""
+        """Let this account decide from now on if the guard fails. A refusal passes only if a call asks for money."""
         try:
             yield
         except Exception as error:
@@ -90,7 +90,7 @@ class BoundGuard:
             self._on_failure(what, error)
 
     def _own(self, permit: CallPermit | None, upper_usd: float) -> BoundPermit:
-        """Count a call that the guard has permitted; without its permit only what the account here allows."""
+        """Count a call that the guard has permitted; without its permit only what this account allows."""
         with self._lock:
             if permit is None:
                 self._check(upper_usd)
@@ -100,7 +100,7 @@ class BoundGuard:
         return own
 
     def add_inherited(self, usd: float | None) -> None:
-        """Count dollars that another process spent on the request; None if they are not known."""
+        """Count dollars that another process spent on the request; None if unknown."""
         with self._lock:
             if usd is None:
                 self._limit_usd = None
@@ -108,7 +108,7 @@ class BoundGuard:
                 self._used_usd += usd
 
     def count_up_to(self, usd: float) -> None:
-        """Count at least ``usd`` dollars: so much is known to have been spent on the request before."""
+        """Raise the total to at least ``usd`` dollars, known to have been spent on the request before."""
         with self._lock:
             self._used_usd = max(self._used_usd, usd)
 
@@ -142,7 +142,7 @@ class BoundGuard:
 def with_account(
     guard: CallGuard | None, account: CallGuard | None, note: Callable[[str, BaseException], None] | None
 ) -> CallGuard | None:
-    """Return what asks the account of a run first, and then ``guard``.
+    """Return a guard that asks the account of a run first, and then ``guard``.
 
     Once the account cannot be asked any more, the run's further calls are refused: what other requests have spent meanwhile
     only the account knows.

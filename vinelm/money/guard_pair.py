@@ -13,7 +13,7 @@ NOT_MADE = Usage(model="", cost_usd=0.0, latency_s=0.0)
 
 
 async def aauthorized(guard: CallGuard, upper_usd: float) -> CallPermit:
-    """Return what ``guard`` authorizes, without blocking the event loop if the guard knows how to.
+    """Authorize by ``guard``, without blocking the event loop if the guard supports it.
 
     Raises:
         CallRefused: the guard does not allow the call; it must not be made.
@@ -31,7 +31,7 @@ class PairPermit:
         self._permits = first, second
 
     def settle(self, usage: Usage) -> None:
-        """Replace both reservations by what the call really cost: the second even where the first one fails."""
+        """Replace both reservations by the real cost: the second even if the first fails."""
         first, second = self._permits
         try:
             first.settle(usage)
@@ -39,7 +39,7 @@ class PairPermit:
             second.settle(usage)
 
     def close(self) -> None:
-        """Count the call at its upper bound with both, unless it is settled."""
+        """Count the call at its upper bound in both, unless it is settled."""
         first, second = self._permits
         try:
             first.close()
@@ -73,7 +73,7 @@ class GuardPair:
                 return PairPermit(first, second)
 
     async def aauthorize(self, upper_usd: float) -> PairPermit:
-        """Like :meth:`authorize`, without blocking the event loop while one of them waits."""
+        """Like :meth:`authorize`, without blocking the event loop."""
         first = await aauthorized(self._account, upper_usd)
         with _undoing(first):
             second = await aauthorized(self._guard, upper_usd)
@@ -83,7 +83,7 @@ class GuardPair:
 
 @contextmanager
 def _undoing(permit: CallPermit) -> Iterator[None]:
-    """Give the reservation back if the block fails: the call is not made."""
+    """Cancel the reservation if the block fails, since the call is not made."""
     try:
         yield
     except BaseException:

@@ -1,4 +1,4 @@
-"""Bounds on mean dollars, corrected by what requests really cost: traffic changes, and a plan's estimate with it."""
+"""Corrects bounds on mean dollars by what requests really cost, since traffic and estimates change."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SpendControl:
             return self._corrected
 
     def planned(self, usd: float) -> None:
-        """Count a request that is planned to cost that many dollars."""
+        """Count a request by its planned dollars."""
         with self._lock:
             keep = 1.0 - 1.0 / MEMORY
             self._requests = self._requests * keep + 1.0
@@ -85,7 +85,7 @@ class SpendControl:
             return requests, planned_usd, spent_usd
 
     def follow(self, factor: float | None) -> None:
-        """Plan by this factor, which others correct, until told otherwise; None: correct it here again."""
+        """Use this factor, corrected elsewhere, until told otherwise; None: correct it here again."""
         with self._lock:
             self._is_led = factor is not None
             if factor is not None:

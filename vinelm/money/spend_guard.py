@@ -32,7 +32,7 @@ class SpendPermit:
         self.upper_usd = upper_usd
 
     def settle(self, usage: Usage) -> None:
-        """Replace the reservation by what the call really cost; without effect once settled."""
+        """Replace the reservation by the real cost; no effect once settled."""
         self._guard._settle(self, usage)
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class SpendPermit:
 
 
 class SpendGuard:
-    """Authorizes calls as long as the money suffices; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe.
+    """Authorizes calls while the money suffices; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe.
 
     A call is authorized only if everything spent, everything reserved for calls under way and its own upper bound stay within
     the limit. So the limit is exceeded by no more than what calls cost beyond their upper bounds. Spent is what others had
@@ -84,11 +84,11 @@ class SpendGuard:
 
     @property
     def reserved_usd(self) -> float:
-        """Dollars that the calls under way may cost."""
+        """Dollars that the calls in flight may cost."""
         return math.fsum(permit.upper_usd for permit in self._open)
 
     def authorize(self, upper_usd: float) -> SpendPermit:
-        """Reserve money for a call that costs at most ``upper_usd`` dollars; one that is :data:`OWED` is never refused.
+        """Reserve money for a call that costs at most ``upper_usd`` dollars; calls that are :data:`OWED` are never refused.
 
         Raises:
             CallRefused: the limit does not allow the call; it must not be made. Or this process is a fork of the one that
@@ -118,17 +118,17 @@ class SpendGuard:
             self._inherited_usd += usd
 
     def charge(self, usage: Usage) -> None:
-        """Count a call that was made without a permit, by a backend that asks no guard."""
+        """Count a call that a backend made without a permit."""
         with self._lock:
             self._count(usage.cost_usd)
 
     def note_recorded(self, total_usd: float) -> None:
-        """Note the dollars recorded here so far, calls that were made without a permit included."""
+        """Record the dollars of calls made without a permit, given the total recorded here so far."""
         with self._lock:
             self._recorded_usd = max(self._recorded_usd, total_usd)
 
     def take_refusals(self) -> list[str]:
-        """Return why calls were refused since this was last asked, one line each."""
+        """Return why calls were refused since the last call of this method, one line each."""
         if not self._refusals:
             return []
         with self._lock:

@@ -1,4 +1,4 @@
-"""What a prompt says about the counts that a server states: how few tokens it can be, how long a cache keeps it.
+"""Checks a server's token counts against the prompt: how few tokens are possible, how long a cache keeps it.
 
 A bill is computed from counts that the server states. Those that the prompt makes impossible are not used (the call is booked
 at its upper bound then), and what a server leaves open is taken from the prompt.
@@ -20,18 +20,18 @@ _MARKS = ("cache_control", "cachePoint", "cache_point")
 
 
 def is_too_few(tokens: int, *texts: str) -> bool:
-    """Return whether texts together cannot be made of so few tokens."""
+    """Return whether these texts cannot consist of so few tokens."""
     most = MOST_CHARS * tokens + SPARED_CHARS if tokens else 0
     return sum(map(len, texts)) > most and sum(len(_RUN.sub(r"\1", text)) for text in texts) > most
 
 
 def texts_of(messages: Iterable[Any]) -> list[str]:
-    """Return the texts of messages, without what is counted by other rules: images, files, tools, hidden reasoning."""
+    """Return the texts of messages, without parts that are counted otherwise: images, files, tools, hidden reasoning."""
     return [str(message.text) for message in messages]
 
 
 def asks_for_an_hour(asked: Any) -> bool:
-    """Return whether a request marks a part of its prompt to be kept in a prompt cache for an hour.
+    """Return whether a request asks to keep a part of its prompt in a cache for an hour.
 
     ``asked``: The request in any provider's words, or messages: mappings, sequences and objects with ``content``.
     """

@@ -1,4 +1,4 @@
-"""Which requests run what: a plan, one of two, or what runs today; and what one request was assigned."""
+"""Assigns requests to what they run: a plan, one of two, or the current setup."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ FOLLOWS, CANARY, MIXTURE = "mixture:follows:", "canary:", "mixture:"
 
 
 def place_of(text: str) -> float:
-    """Return where a text lies in [0, 1): uniform over texts, and the same in every process."""
+    """Return a text's position in [0, 1): uniform over texts, and the same in every process."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
 
 
 @dataclass(frozen=True)
 class Assignment(Generic[Part]):
-    """The parts that requests are divided between, each with its share of them; the shares add up to 1.
+    """The parts between which requests are divided, with their shares, which add up to 1.
 
     Args:
         parts: as above.
@@ -30,11 +30,11 @@ class Assignment(Generic[Part]):
 
     @classmethod
     def of_share(cls, share: float, part: Part, rest: Part, salt: str = MIXTURE) -> Assignment[Part]:
-        """Return the assignment of a share of the requests to one part, and of the rest to another."""
+        """Return an assignment of a share of the requests to one part, and the rest to another."""
         return cls(((share, part), (1.0 - share, rest)), salt)
 
     def of(self, key: str) -> Part:
-        """Return the part of the request with this key: the same whenever and wherever it is asked for."""
+        """Return the part assigned to a key, the same at any time and place."""
         at = place_of(self.salt + key) if len(self.parts) > 1 else 0.0
         for share, part in self.parts[:-1]:
             if at < share:
@@ -44,7 +44,7 @@ class Assignment(Generic[Part]):
 
 
 class KeptAssigned(TypedDict, total=False):
-    """What a path keeps of an :class:`Assigned`: all that may differ when another process goes on."""
+    """The part of an :class:`Assigned` that is stored with the path: what may differ if another process continues."""
 
     is_plan: bool
     bound: float
@@ -66,12 +66,12 @@ class Assigned(NamedTuple):
 
     @property
     def kept(self) -> KeptAssigned:
-        """What is stored with the path, so that a resumed request keeps its plan; empty if nothing is."""
+        """What is stored with the path so that a resumed request keeps its plan; empty if there is nothing."""
         kept: KeptAssigned = {"is_plan": self.is_plan} if self.is_trial else {}
         return kept if self.bound is None else {**kept, "bound": self.bound}
 
     def going_on(self, kept: KeptAssigned) -> Assigned:
-        """Return what holds for a request that another run has begun with what its path keeps."""
+        """Return the assignment of a request begun by another run, from what its path stores."""
         is_plan = kept.get("is_plan", self.is_plan) if self.is_trial else self.is_plan
         return Assigned(is_plan, kept.get("bound"), self.is_trial)
 

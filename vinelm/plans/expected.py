@@ -1,4 +1,4 @@
-"""What is expected of a plan, or of several that requests are divided between."""
+"""The expected figures of a plan, or of several between which requests are divided."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Figures(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """Standard errors of the accuracy and the dollars; None where the trie has none.
+    """Standard errors of accuracy and dollars; None if the trie has none.
 
     ``by_fit`` is the accuracy by fit to resampled requests, shape (fits,); None where the trie has none.
     """
@@ -33,12 +33,12 @@ class Errors(NamedTuple):
 
 
 class Expected(ABC):
-    """What requests may be assigned to. Each share of the requests follows one of its parts: the figures are their means."""
+    """What requests may be assigned to: one or several parts with shares; figures are their means."""
 
     @property
     @abstractmethod
     def parts(self) -> Sequence[tuple[float, Any]]:
-        """The plans that requests are divided between, each with its share of the requests; itself if they are not."""
+        """The plans between which requests are divided, with their shares; itself if there is only one."""
 
     @property
     def figures(self) -> Figures:
@@ -49,7 +49,7 @@ class Expected(ABC):
 
     @property
     def errors(self) -> Errors:
-        """Its errors: by fit where every part has fits, else as if all parts erred alike, which is an upper bound."""
+        """Standard errors: by fit if every part has fits, else as if all parts erred together, an upper bound."""
         parts = [(share, part.errors) for share, part in self.parts]
         if any(errors.by_fit is None for _, errors in parts):
             return Errors(mean_of(parts, lambda errors: errors.accuracy), mean_of(parts, lambda errors: errors.cost_usd))
@@ -59,7 +59,7 @@ class Expected(ABC):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The plan for people, in one or several parts."""
+        """The plan for display, in one or several parts."""
         return tuple(f"{share:.0%} of requests: {part.words}" for share, part in self.parts)
 
     @property
@@ -94,12 +94,12 @@ class Expected(ABC):
 
     @property
     def standard_error(self) -> float | None:
-        """Standard error of the accuracy; None where the trie has none."""
+        """Standard error of the accuracy; None if the trie has none."""
         return self.errors.accuracy
 
     @property
     def promise(self) -> Promise:
-        """The accuracy to expect from serving it: the estimate itself, where it was not chosen as the best of many."""
+        """The accuracy to expect when serving it: the estimate itself, unless it was chosen as the best of many."""
         return Promise(
             estimate=self.accuracy, standard_error=self.standard_error, optimism=None, advantage=0.0,
             advantage_optimism=None, reference=None,
@@ -107,7 +107,7 @@ class Expected(ABC):
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of the expected figures, where errors are known."""
+        """90 % intervals of the expected figures, if errors are known."""
         found = self.promise.interval
         return {} if found is None else {"accuracy": found}
 
@@ -117,6 +117,6 @@ class Expected(ABC):
 
 
 def mean_of(parts: Sequence[tuple[float, Any]], value: Callable[[Any], float | None]) -> float | None:
-    """Return the mean of a value over parts by their shares; None where one is not known."""
+    """Return the mean of a value over parts, weighted by their shares; None if one is unknown."""
     found = [(share, value(part)) for share, part in parts]
     return None if any(one is None for _, one in found) else sum(share * one for share, one in found if one is not None)

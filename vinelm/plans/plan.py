@@ -1,4 +1,4 @@
-"""A contingent plan: a model for each arm that the application may take, from a start on."""
+"""A contingent plan: a model for each branch that the application may take."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEEPEST = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The model to run after each history, given the arm that the application takes.
+    """The model to run after each history, given the branch that the application takes.
 
     Its figures are those of a request that is at the start and goes on there: from the root, of every request. They are
     computed when first read. Where the trie knows rates by difficulty, accuracy and dollars from the root on are those of the
@@ -58,7 +58,7 @@ class Plan:
         return runs
 
     def next_model(self, node: int, stage: str) -> str | None:
-        """Return the model that runs if the application goes on from ``node`` to ``stage``; None where the request ends.
+        """Return the model that runs if the application continues from ``node`` to ``stage``; None if the request ends.
 
         ``KeyError`` if the trie has no such stage there.
         """
@@ -87,7 +87,7 @@ class Plan:
 
     @cached_property
     def figures(self) -> Figures:
-        """What is expected of a request that is at the start and goes on there; from the root on, of every request."""
+        """The expected figures of a request that continues from the start; from the root, of every request."""
         return Figures(self.accuracy, self.cost_usd, self.latency_s, self.expected_latency_s)
 
     @cached_property
@@ -97,18 +97,18 @@ class Plan:
 
     @property
     def promised_accuracy(self) -> float:
-        """Expected accuracy if the requests at every node were those of the profile."""
+        """Expected accuracy, if the requests at every node are like those of the profile."""
         return self._accuracy()
 
     @property
     def cost_usd(self) -> float:
-        """Expected dollars from the start on; from the root with what runs before the first invocation."""
+        """Expected dollars from the start; from the root including what runs before the first invocation."""
         total = self._at_root(self.graph.annotated.cost_usd)
         return total + sum(share * part._expected(self.graph.cost_usd) for share, part in self._parts)
 
     @property
     def expected_latency_s(self) -> float:
-        """Expected seconds from the start on, at zero load, if the requests at every node were those of the profile."""
+        """Expected seconds from the start, at zero load, if the requests at every node are like those of the profile."""
         return self._at_root(self.graph.annotated.latency_s) + self._expected(self.graph.latency_s)
 
     @cached_property
@@ -122,7 +122,7 @@ class Plan:
 
     @cached_property
     def lost(self) -> float:
-        """Chance of reaching an arm for which no model fits the caps while there is no answer yet."""
+        """Probability of reaching a branch where no model fits the caps and there is no answer yet."""
         total = sum(float(arms.chance[arms.edge == NOTHING].sum()) for arms in self._arms)
         return total + sum(float(reach @ self.graph.lost[at]) for at, reach in self._levels[1:])
 
@@ -206,13 +206,13 @@ class Plan:
 
     @property
     def _reach(self) -> float:
-        """The chance that a request comes to the start and goes on there."""
+        """The probability that a request reaches the start and continues."""
         graph = self.graph
         return float(graph.annotated.reach[graph.nodes[self.start]] * graph.arm[list(self.first)].sum()) or 1.0
 
     @cached_property
     def right_by_fit(self) -> FloatArray | None:
-        """The mass of correct answers where the plan ends, by fit; None where arms are no outcomes."""
+        """The mass of correct answers at the plan's ends, by fit; None if branches are not outcomes."""
         known = self.graph.right_by_fit
         if known is None:
             return None
@@ -223,7 +223,7 @@ class Plan:
 
     @cached_property
     def ends(self) -> list[int]:
-        """The trie's nodes where a request may end by the plan, or has nowhere to go on."""
+        """The trie's nodes where a request may end, by the plan or because nothing follows."""
         graph, found = self.graph, set()
         for arms in self._arms:
             found.update(graph.nodes[graph.source[arms.group[arms.edge == END]]].tolist())
@@ -253,14 +253,14 @@ class Plan:
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """An item for each arm: ``stage``, ``probability``, ``model`` (None where the request ends) and the ``steps`` after it.
+        """One item per branch: ``stage``, ``probability``, ``model`` (None if the request ends) and the ``steps`` after it.
 
         Very large plans are cut.
         """
         return self._steps(self.start, [_DEEPEST])
 
     def lines(self, limit: int | None = None) -> list[str]:
-        """Return the plan as an indented tree: each stage with its model, below it the arms with their probabilities.
+        """Return the plan as an indented tree: each stage with its model, then its branches with their probabilities.
 
         Where there are no arms to choose from, a line for each run of one model at one stage, with its invocations.
 
@@ -338,7 +338,7 @@ class Plan:
         return str(self.graph.annotated.trie.models[self.graph.model[edge]])
 
     def _probability(self, group: int) -> float:
-        """Of the arm given that its source is reached; at the start, given that the request goes on there."""
+        """Probability of the branch given its source; at the start, given that the request continues."""
         if group in self.first:
             return float(self._weights[list(self.first).index(group)])
         return float(self.graph.arm[group])
@@ -389,7 +389,7 @@ class Plan:
 
     @property
     def _arms(self) -> list[_Arms]:
-        """The arms of each level."""
+        """The branches of each level."""
         return self._walk[1]
 
     @cached_property
@@ -413,7 +413,7 @@ class Plan:
 
 
 class _Arms(NamedTuple):
-    """The arms of a level: their groups and choices, the chance that each is taken, and that with a correct answer so far."""
+    """The branches of a level: groups, choices, the probability of each, and that of a correct answer so far."""
 
     group: Integers
     edge: Integers

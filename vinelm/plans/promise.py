@@ -49,7 +49,7 @@ class SelectionOptimism:
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie) -> Self | None:
-        """Return the curve that the trie's ``meta`` holds; None if it was estimated without a check."""
+        """Return the curve in the trie's ``meta``; None if it was estimated without a check."""
         found = (annotated.meta.get("evidence") or {}).get("selection")
         return None if not isinstance(found, Mapping) else cls(**{name: tuple(found[name]) for name in cls.__annotations__})
 
@@ -80,7 +80,7 @@ class SelectionOptimism:
         return self._at(self.accuracy, cost_usd)
 
     def advantage_at(self, cost_usd: float) -> float | None:
-        """Return the optimism of the advantage of a plan of that cost; None where it was not measured."""
+        """Return the optimism of a plan's advantage at that cost; None if it was not measured."""
         return self._at(self.advantage, cost_usd) if self.advantage else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class Promise:
 
 @dataclass(frozen=True, eq=False)
 class PlanFigures:
-    """What is estimated of each of several plans; arrays of one shape.
+    """Estimated figures of several plans; arrays of one shape.
 
     Args:
         accuracy: Expected accuracy.
@@ -256,7 +256,7 @@ def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accurac
 
 
 def error_between_fits(accuracy: FloatArray) -> FloatArray:
-    """Return the standard error of plans over outcomes, of which the fits to resampled requests say different accuracies.
+    """Return the standard error of plans over outcomes, from their accuracies under fits to resampled requests.
 
     It is widened twice: weights that are balanced over n fits vary by n / (n + 1) of what independent ones do, and intervals
     from the spread of few fits need Student's t with n - 1 degrees of freedom, here by its expansion at 90 %.
@@ -277,7 +277,7 @@ def share_variance(share: FloatArray, requests: int) -> FloatArray:
 
 
 def single_model_paths(trie: Trie) -> BoolArray:
-    """Mark the answerable nodes whose path runs on one model, whichever it is, but for skipped stages. Shape (n + 1,)."""
+    """Mark the answerable nodes whose path runs on a single model, apart from skipped stages. Shape (n + 1,)."""
     only = np.full(len(trie), -1, np.int32)  # the model of the path so far, -2 for several
     skip = trie.models.index(SKIP) if SKIP in trie.models else -1
     for level in trie.levels[1:]:

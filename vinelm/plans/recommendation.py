@@ -1,4 +1,4 @@
-"""Whether to serve the plan for an objective in place of what runs today, by the verdict that a trie's file keeps."""
+"""Whether to serve an objective's plan instead of the current setup, by the verdict in the trie's file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST_ASKED = 0.05
 
 
 def served_objective(found: Verdict) -> Objective | None:
-    """Return what to plan for: the dollars of the plan that the verdict is about; None if it is about none.
+    """Return the objective by the dollars of the verdict's plan; None if it names none.
 
     One plan, as it was judged: a mixture of two others within the same dollars was not.
     """
@@ -28,7 +28,7 @@ def served_objective(found: Verdict) -> Objective | None:
 
 
 def is_of_verdict(found: Verdict, objective: Objective) -> bool:
-    """Return whether an objective is that of :func:`served_objective`: its bound stands for the plan that was judged."""
+    """Return whether an objective is that of :func:`served_objective`: its bound stands for the judged plan."""
     own = served_objective(found)
     return own is not None and replace(own, on_infeasible=objective.on_infeasible) == objective
 
@@ -36,7 +36,7 @@ def is_of_verdict(found: Verdict, objective: Objective) -> bool:
 def recommended(
     annotated: AnnotatedTrie, objective: Objective, cost_usd: Callable[[], float], *, max_loss: float | None = None
 ) -> Verdict | None:
-    """Return the verdict on serving the plan over a trie; None where the trie has none.
+    """Return the verdict on serving a trie's plan; None if the trie has none.
 
     Args:
         annotated: The trie that is planned over: of paths, or of what requests show.
@@ -80,7 +80,7 @@ def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]
 
 
 def left_out(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, Mapping[str, Any]]:
-    """Return the optional stages that a plan never runs, with what each costs and does to the accuracy.
+    """Return the optional stages that a plan never runs, with each one's cost and effect on accuracy.
 
     The figures are those of :func:`vinelm.estimator.optional_steps.optional_steps`; stages without any are not returned.
 

@@ -1,4 +1,4 @@
-"""Static plans: a model for each stage, whatever happens, ending after a given number of invocations where that is allowed.
+"""Static plans: one model per stage, ending after a given number of invocations if allowed.
 
 They compete with the corners of the hull for bounds on averages, since they may lie between two corners.
 """
@@ -73,7 +73,7 @@ def assignments(models: Sequence[Sequence[int]]) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class StaticPlans:
-    """The static plans of a graph and what each is worth from the root on. Computed when first used.
+    """The static plans of a graph and their values from the root. Computed on first use.
 
     Plan ``i`` runs assignment ``i // depth`` and ends, where that is allowed, after ``i % depth + 1`` invocations.
 
@@ -91,7 +91,7 @@ class StaticPlans:
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie) -> StaticPlans:
-        """Return the static plans of a trie: the same ones, in the same order, for every trie of one template."""
+        """Return the static plans of a trie: the same, in the same order, for every trie of one template."""
         return cls(DecisionGraph.of(annotated), None)
 
     @cached_property
@@ -119,7 +119,7 @@ class StaticPlans:
 
     @cached_property
     def runs_one_model(self) -> BoolArray:
-        """True if each plan has one model at every stage that it does not skip."""
+        """True for plans with one model at every stage that they do not skip."""
         return np.repeat(runs_one_model(self.paid_models), self.depth)
 
     @cached_property
@@ -185,7 +185,7 @@ class StaticPlans:
 
     @cached_property
     def _worth(self) -> FloatArray:
-        """As :attr:`_by_rates`, but of each plan's own requests where the trie knows rates by difficulty."""
+        """As :attr:`_by_rates`, but for each plan's own requests if the trie has rates by difficulty."""
         found = self._by_rates
         if len(self.graph.mixture) > 1:
             parts = [(share, replace(self, graph=graph)._by_rates) for share, graph in self.graph.mixture]
@@ -196,8 +196,8 @@ class StaticPlans:
 
     @property
     def _by_rates(self) -> FloatArray:
-        """Accuracy, dollars, longest seconds, the sum of the ends' squared errors, the chance of an arm that is not answered
-        within the caps, and the sum of the ends' errors by stage; where arms are outcomes, accuracy by fit in place of these.
+        """Accuracy, dollars, longest seconds, sum of the ends' squared errors, probability of an unanswered branch within the
+        caps, and sum of the ends' errors by stage; if branches are outcomes, accuracy by fit instead.
         """
         parts = [self._evaluate(self.models[i : i + _AT_ONCE]) for i in range(0, len(self.models), _AT_ONCE)]
         return np.concatenate(parts, axis=1)
@@ -235,7 +235,7 @@ class StaticPlans:
         is_cut: BoolArray,
         arms: tuple[Integers, Integers, Integers],
     ) -> None:
-        """Count the histories that end: all of a cut one, and the arms that have no model by the plan."""
+        """Count the histories that end: cut ones, and branches without a model."""
         graph, count, by_fit = self.graph, worth.shape[1], self.graph.right_by_fit
         errors = self._errors if by_fit is None else None
         (plan, at, reach), (edge, arm, row) = histories, arms
@@ -253,7 +253,7 @@ class StaticPlans:
             self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
-        """Add errors of plans at positions: of their ends, or where histories are merged of every position, by its chance."""
+        """Add errors of plans at positions: of their ends, or with merged histories of every position, by its probability."""
         graph = self.graph
         stage = graph.annotated.trie.stage[graph.nodes[at]]
         runs = stage >= 0  # the root is no stage
@@ -263,7 +263,7 @@ class StaticPlans:
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
     ) -> tuple[Integers, Integers, Integers]:
-        """For each arm that may be taken after the histories: its edge by the plan, its group, and the history's row."""
+        """For each branch that may follow the histories: its edge by the plan, its group, and the history's row."""
         graph = self.graph
         row = np.flatnonzero(goes_on)
         low = graph.first_group[at[row]]
@@ -304,7 +304,7 @@ class StaticPlans:
     def _merged(
         self, plan: Integers, at: Integers, reach: FloatArray, used_s: FloatArray
     ) -> tuple[Integers, Integers, FloatArray, FloatArray]:
-        """Histories of one plan that have come to the same position become one, where the graph is no tree."""
+        """Merge a plan's histories that have reached the same position of a graph."""
         joined = self.graph.joined(plan, at)
         if joined is None:
             return plan, at, reach, used_s
@@ -320,12 +320,12 @@ class StaticPlans:
 
     @cached_property
     def _right(self) -> FloatArray:
-        """P(one of the arms comes next and the answer is correct | the position is reached)."""
+        """P(one of the branches comes next and the answer is correct | the position is reached)."""
         return np.asarray(np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes)), np.float64)
 
     @cached_property
     def _all_by_fit(self) -> FloatArray:
-        """P(one of the arms comes next and the answer is correct | the models up to the position), by fit."""
+        """P(one of the branches comes next and the answer is correct | the models up to the position), by fit."""
         assert self.graph.right_by_fit is not None
         right = self.graph.right_by_fit[1]
         found = np.zeros((len(self.graph.nodes), right.shape[1]))

@@ -69,7 +69,7 @@ class DefaultPolicy(Policy):
         return next((model for model in allowed if model not in tried), None)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
-        """Count the dollars that another run of the request has recorded. Dollars without a record come by :meth:`paid`."""
+        """Count the dollars recorded by another run of the request. Unrecorded dollars come by :meth:`paid`."""
         self._inherit(math.fsum(usd for usd in costs_usd if usd is not None))
 
     def paid(self, total_usd: float) -> None:
@@ -103,7 +103,7 @@ class DefaultPolicy(Policy):
         self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})
 
     def note_unexpected(self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]) -> None:
-        """Keep for :meth:`trace` that the template does not have ``stage`` behind these stages."""
+        """Record for :meth:`trace` that the template lacks ``stage`` after these stages."""
         after = f"after {' > '.join(stages)}" if stages else "at the start"
         exceeded = exceeded_words(self.template, stages, stage)
         note = f"unexpected arm: the template has no {stage!r} {after}, so add it there: default model"
@@ -112,11 +112,11 @@ class DefaultPolicy(Policy):
         self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return what failed or was unexpected, as plain JSON types; nothing else needs an explanation."""
+        """Return failures and surprises as plain JSON types; nothing else needs an explanation."""
         return list(self._failures)
 
     def explain(self) -> str:
-        """Return a line for each invocation that has ended, and for what failed or was unexpected, as text."""
+        """Return one line of text per finished invocation, failure or surprise."""
         with self._lock:
             ended = tuple(self.invocations)
         lines = [

@@ -1,4 +1,4 @@
-"""The base class of all policies: recording of invocations, the row of what was recorded, and the template's stop rule."""
+"""The base class of all policies: recording of invocations, their rows, and the template's stop rule."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Policy(OneProcess, ABC):
 
     @abstractmethod
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return whether the request goes on after ``prefix``.
+        """Return whether the request continues after ``prefix``.
 
         Args:
             prefix: models of the invocations so far.
@@ -100,12 +100,12 @@ class Policy(OneProcess, ABC):
         """
 
     def record(self, invocation: Invocation) -> None:
-        """Record an invocation that has ended, whether it succeeded or failed."""
+        """Record a finished invocation, successful or failed."""
         with self._lock:
             self._add(invocation)
 
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
-        """Note what the invocation at the end of ``prefix`` has shown; by default it is ignored.
+        """Ignore the outcome of the last invocation of ``prefix``.
 
         Told once for each invocation, in order, before :meth:`should_continue` is asked about that prefix and before the model
         of the next invocation is; not at all where the workflow declares no signals. Invocations that another run executed are
@@ -121,33 +121,33 @@ class Policy(OneProcess, ABC):
         return None
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
-        """Ignore which answer the request that ends after ``prefix`` returns; ``note`` is one line for a trace."""
+        """Ignore which answer a request that ends after ``prefix`` returns; ``note`` is one line for a trace."""
 
     def begin(self, kind: str | None, note: str = "") -> None:
-        """Note the kind of the request, before its first model is asked for; by default it is ignored.
+        """Ignore the type of the request, given before its first model is chosen.
 
         Told where the application declares one: with None, and a ``note`` that says why, where it could not be found. Told
         again where the run that began the request has counted it as another kind.
         """
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
-        """Note that the request goes on after ``prefix``, which another run has executed, perhaps in another process.
+        """Record that the request continues after ``prefix``, executed by another run, perhaps in another process.
 
         ``costs_usd`` holds the dollars recorded for each invocation of ``prefix``; None where they are not known. ``stages``
         are its stages where the template does not say them by its length; else it is empty.
         """
 
     def paid(self, total_usd: float) -> None:
-        """Note what earlier runs of the request have paid, unfinished invocations included, before this one makes a call."""
+        """Record what earlier runs of the request have paid, including unfinished invocations, before this one makes a call."""
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
-        """Note that the invocation at the end of ``prefix`` was interrupted without a result; it will be run again."""
+        """Record that the last invocation of ``prefix`` was interrupted without a result; it will run again."""
 
     def note_unexpected(self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]) -> None:
-        """Note that the template does not have ``stage`` behind these stages; ``model`` runs all the same."""
+        """Record that the template lacks ``stage`` after these stages; ``model`` runs all the same."""
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
-        """Return another model for an invocation whose call has failed, or None: the failure is raised.
+        """Return another model for an invocation whose call has failed; None raises the failure.
 
         Args:
             failed: the attempt as it will be recorded if a model is returned; not recorded yet.
@@ -156,7 +156,7 @@ class Policy(OneProcess, ABC):
         return None
 
     def comes_next(self, prefix: tuple[str, ...], stages: Collection[str]) -> float | None:
-        """Return the probability that one of ``stages`` comes right after ``prefix``; None, the default, where it is not known.
+        """Return the probability that one of ``stages`` comes right after ``prefix``; None, the default, if unknown.
 
         Args:
             prefix: models of the invocations so far; the last one may still be under way.
@@ -174,7 +174,7 @@ class Policy(OneProcess, ABC):
         wasted_usd: float = 0.0,
         running: int = 0,
     ) -> Sequence[ToolCandidate]:
-        """Return the calls of tools to start while ``stage`` runs, the first one first; by default all that are likely enough.
+        """Return the tool calls to prefetch while ``stage`` runs, in order; by default all that are likely enough.
 
         Args:
             stage: name of the stage.
@@ -190,10 +190,10 @@ class Policy(OneProcess, ABC):
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
-        """Ignore that ``what`` of VineLM itself has failed, and that ``model`` ran instead (None: nothing ran)."""
+        """Ignore an internal failure of ``what``, after which ``model`` ran (None: nothing ran)."""
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return no answers: this policy explains none."""
+        """Return an empty trace: this policy explains nothing."""
         return []
 
     def last_step(self) -> Mapping[str, Any]:
@@ -251,7 +251,7 @@ class StopRulePolicy(Policy):
 def observed_row(
     attempts: Sequence[Invocation], *, request_id: str, prefix: tuple[str, ...], stage: str, **known: Any
 ) -> Observation:
-    """Return the observation of an invocation. Repeated attempts count in cost and ``retries``, but not in latency.
+    """Return the observation of an invocation. Retries count in cost and ``retries``, not in latency.
 
     Args:
         attempts: the attempts with the same model, in order, failed ones included; may be empty.

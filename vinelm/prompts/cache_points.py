@@ -1,4 +1,4 @@
-"""Where a prompt asks a provider's cache to keep it, and which call waits until another one has written it."""
+"""Chooses where a prompt is marked for a provider's cache, and which call waits until another has written it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PromptCall:
 
     @classmethod
     def of(cls, stage: str, shape: Shape, *, takes_marks: bool, may_wait: bool) -> PromptCall:
-        """Return the prompt of this shape, of a provider that keeps what is marked, or every block."""
+        """Return the prompt of this shape, for a provider that caches marked blocks only, or every block."""
         ends, first = shape.ends, shape.ends[0].digest
         if not takes_marks:
             return cls(stage, shape.steps(MOST_POINTS), first, may_wait=may_wait)
@@ -68,7 +68,7 @@ class PromptCall:
         return cls(stage, tuple(Point(*point) for point in points), may_wait=may_wait)
 
     def to_send(self) -> list[Any]:
-        """Return what another process needs to place the marks, as JSON."""
+        """Return as JSON what another process needs to place the marks."""
         return [self.stage, self.points, self.may_wait]
 
     @property
@@ -107,7 +107,7 @@ class Reuse:
             self._at_s = now_s
 
     def add(self, stage: str, place: int, model: str, digest: int, *, is_warm: bool) -> None:
-        """Count a prefix that a call had at this place; ``is_warm``: another call had it within the time to live."""
+        """Count a prefix of a call at this place; ``is_warm``: another call had it within the time to live."""
         counts = self._warm if is_warm else self._cold
         for name in (model, ""):
             counts[stage, place, name] += 1
@@ -125,13 +125,13 @@ class Reuse:
         return (self._warm[key] + together) / (self._cold[key] + 1.0)
 
     def is_static(self, stage: str, place: int) -> bool:
-        """Return whether at least 90 % of the stage's calls had the same prefix there; the first part until then."""
+        """Return whether at least 90 % of the stage's calls had the same prefix there; initially only the first part."""
         calls = self._warm[stage, place, ""] + self._cold[stage, place, ""]
         return place == 0 if calls < 2 else self._same[stage, place] >= 0.9 * (calls - 1)
 
 
 class CachePoints:
-    """What the prompt cache of one model holds, as far as this process has seen its calls. Thread-safe.
+    """This process's model of one prompt cache, from the calls it has seen. Thread-safe.
 
     A point is marked where its reads are worth more than its writing (Helium §5 keeps static prefixes only):
     ``E[reads] * (1 - cached / input) > write / input - 1``, or where it is in the cache already. E[reads] is counted: each
@@ -159,7 +159,7 @@ class CachePoints:
         self._swept_s = -math.inf
 
     def leader(self, prompt: PromptCall) -> Future[None] | None:
-        """Return what is done when the call that writes the longest useful prefix has begun to answer; None: do not wait."""
+        """Return the event set when the call that writes the longest useful prefix begins to answer; None: do not wait."""
         if not prompt.may_wait or not prompt.points:
             return None
         with self._lock:
@@ -174,11 +174,11 @@ class CachePoints:
 
     @property
     def longest_wait_s(self) -> float:
-        """The longest that one call waits for others: its own expected seconds, at most :data:`LONGEST_WAIT_S`."""
+        """The longest time that a call waits for others: its expected seconds, at most :data:`LONGEST_WAIT_S`."""
         return min(self._seconds, LONGEST_WAIT_S)
 
     def place(self, prompt: PromptCall) -> None:
-        """Set the marks of an attempt that is about to be sent. :meth:`end` has to follow."""
+        """Set the marks of an attempt about to be sent. :meth:`end` must follow."""
         with self._lock:
             now_s = prompt._placed_s = self._clock.now()
             prompt.on_begun = lambda: self.begin(prompt)
@@ -195,7 +195,7 @@ class CachePoints:
             self._count(prompt, now_s)
 
     def begin(self, prompt: PromptCall) -> None:
-        """Note that the answer has begun: from now on others read what the prompt has written."""
+        """Record that the answer has begun: from now on others can read the cached prompt."""
         with self._lock:
             until_s = self._clock.now() + self._ttl_s
             for index in prompt.marks if self._takes_marks else range(len(prompt.points)):
@@ -203,7 +203,7 @@ class CachePoints:
         self._release(prompt)
 
     def end(self, prompt: PromptCall) -> None:
-        """Note that the attempt is over, however it went."""
+        """Record that the attempt is over, successful or not."""
         with self._lock:
             self._seconds += 0.2 * (self._clock.now() - prompt._placed_s - self._seconds)
         self._release(prompt)
@@ -238,7 +238,7 @@ class CachePoints:
         return _most_useful(reads, prompt.points)
 
     def _sweep(self, now_s: float) -> None:
-        """Forget what no cache holds any more."""
+        """Forget prefixes that have expired."""
         if now_s - self._swept_s > self._ttl_s:
             self._swept_s = now_s
             self._seen_s = {digest: at_s for digest, at_s in self._seen_s.items() if at_s > now_s - self._ttl_s}
@@ -246,7 +246,7 @@ class CachePoints:
 
 
 def _most_useful(reads: dict[int, float], points: tuple[Point, ...]) -> tuple[int, ...]:
-    """The longest prefix, and those before it that most tokens are read at more often than at the next longer one."""
+    """The longest prefix, and shorter ones at which more tokens are read than at the next longer one."""
     if len(reads) <= MOST_MARKS:
         return tuple(reads)
     *others, last = reads

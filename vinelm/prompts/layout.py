@@ -1,4 +1,4 @@
-"""What the prompts of a workflow have in common, and whether another order of their messages would let caches keep more."""
+"""What the prompts of a workflow have in common, and whether reordering messages would let caches keep more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEY = b"texts that are at hand and are not kept"
 
 
 class PromptPart(NamedTuple):
-    """A message or tool of a prompt: the name, once in a prompt, by which an author knows it, and its canonical text.
+    """A message or tool of a prompt: a unique name known to the author, and its canonical text.
 
     ``is_movable``: a message that could stand elsewhere: neither a tool, a system message nor a turn.
     """
@@ -34,7 +34,7 @@ class SeenPrompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StagePrompts:
-    """The prompts of a stage's calls: the mean tokens of one, and whether the static part is long enough for most caches."""
+    """The prompts of a stage: their mean tokens, and whether the static part is long enough for most caches."""
 
     stage: str
     calls: int
@@ -54,7 +54,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class PromptLayout:
-    """What the prompts of a few requests have in common; no text of them.
+    """What the prompts of a few requests have in common, without their text.
 
     ``reusable`` is the share of all tokens, in [0, 1], that a cache has from an earlier call if all stages run on one model, in
     prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens. ``move`` is the best change of order, which
@@ -68,7 +68,7 @@ class PromptLayout:
 
 
 def layout_of(prompts: Sequence[SeenPrompt]) -> PromptLayout:
-    """Return what the prompts have in common, and the one move of a whole message that makes most of them reusable. Pure.
+    """Return what the prompts have in common, and the single message move that makes most of them reusable. Pure.
 
     Every pair of names is tried, in each prompt that has both, with everything behind it in its place.
     """
@@ -84,13 +84,13 @@ def layout_of(prompts: Sequence[SeenPrompt]) -> PromptLayout:
 
 
 def stages_of(tree: PromptTree) -> tuple[StagePrompts, ...]:
-    """Return what the prompts of each stage in the tree have in common."""
+    """Return the common parts of the prompts of each stage in the tree."""
     found = tree.by_stage().items()
     return tuple(StagePrompts(stage, calls, tokens, tokens.static >= CACHE_MINIMUM) for stage, (calls, tokens) in found)
 
 
 def _tried(prompts: Iterable[SeenPrompt]) -> tuple[PromptTree, float]:
-    """The tree of the prompts, and the share of their tokens that an earlier one has as a prefix long enough for a cache."""
+    """The tree of the prompts, and the share of tokens that an earlier prompt has as a prefix long enough for a cache."""
     tree = PromptTree()
     total = reused = 0
     for prompt in prompts:
@@ -103,13 +103,13 @@ def _tried(prompts: Iterable[SeenPrompt]) -> tuple[PromptTree, float]:
 
 
 def _pairs(prompt: SeenPrompt) -> list[tuple[str, str]]:
-    """(moved, before): two movable messages, the moved one further down now."""
+    """(moved, before): two movable messages; the moved one is now the later one."""
     names = [part.name for part in prompt.parts if part.is_movable]
     return [(moved, before) for place, moved in enumerate(names) for before in names[:place]]
 
 
 def _moved(prompt: SeenPrompt, moved: str, before: str) -> SeenPrompt:
-    """The prompt with that move; itself where it has not both, in this order."""
+    """The prompt after that move; unchanged if it lacks either message or has them in another order."""
     if (moved, before) not in _pairs(prompt):
         return prompt
     parts = {part.name: part for part in prompt.parts}

@@ -1,4 +1,4 @@
-"""A radix tree of prompts: which tokens every request of a stage sends, which several requests, and which one request again."""
+"""A radix tree of prompts: which tokens are sent by every request of a stage, by several, or repeatedly by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATIC_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class TokensByLabel:
-    """Tokens of prompts, about, by who else sends the prefix that they end.
+    """Approximate tokens of prompts, by who else sends the prefix that they complete.
 
     Args:
         static: at least :data:`STATIC_SHARE` of the stage's requests, if there are two or more.
@@ -75,13 +75,13 @@ class PromptTree:
         ends.append(node)
 
     def longest_match(self, shape: Shape) -> int:
-        """Return the tokens of the longest prefix that a prompt in the tree has in common with this one, about."""
+        """Return the approximate tokens of the longest prefix that a prompt in the tree shares with this one."""
         digests, tokens = points_of(shape)
         at = self._found(digests)[1]
         return tokens[at - 1] if at else 0
 
     def labels(self) -> IntArray:
-        """Return the tokens of each call by label, shape (calls, 4), in the order in which the calls were added.
+        """Return the tokens of each call by label, shape (calls, 4), in the order of the calls.
 
         The columns are the fields of :class:`TokensByLabel`. About half a second for 100,000 calls.
         """
@@ -109,7 +109,7 @@ class PromptTree:
         return {name: (len(some), TokensByLabel(*some.mean(axis=0).round(1).tolist())) for name, some in here.items()}
 
     def _found(self, digests: array[int]) -> tuple[int, int, int | None]:
-        """The node down to which the points are known, how many are, and where its edge is left if not at its end."""
+        """The node down to which the points are known, their number, and where its edge is left midway."""
         node = at = 0
         while at < len(digests):
             child = self._child.get(digests[at])
@@ -124,7 +124,7 @@ class PromptTree:
         return node, at, None
 
     def _split(self, node: int, at: int) -> int:
-        """Put a node into the edge to ``node``, which keeps its number, and return it."""
+        """Insert a node into the edge to ``node``, which keeps its number, and return it."""
         upper = self._new(self._start[node], at, self._parent[node])
         self._start[node], self._parent[node] = at, upper
         self._child[self._digests[at]] = node
@@ -165,7 +165,7 @@ def known_tokens(points: Iterable[int], tokens: Iterable[int], known: Container[
 
 
 def points_of(shape: Shape) -> tuple[array[int], array[int]]:
-    """Return the digests and the tokens at the end of each block and of each part, in the order of the text."""
+    """Return the digests and tokens at the end of each block and part, in text order."""
     digests, tokens = array("Q"), array("I")
     blocks, taken = shape.blocks, 0
     for end in shape.ends:
@@ -181,7 +181,7 @@ def points_of(shape: Shape) -> tuple[array[int], array[int]]:
 
 
 def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int], at: int) -> int:
-    """How many digests from ``start`` and from ``at`` are the same; the first are. Equal ones have equal ones before them."""
+    """How many digests from ``start`` and from ``at`` are the same; the first are. Equal digests have equal predecessors."""
     low, high = 1, min(stop - start, len(digests) - at)
     while low < high:
         middle = (low + high + 1) // 2

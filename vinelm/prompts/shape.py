@@ -31,7 +31,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is kept of a prompt.
+    """The stored form of a prompt.
 
     Args:
         blocks: a digest per whole block, each of all text up to the block's end; an incomplete block at the end has none.
@@ -47,7 +47,7 @@ class Shape:
         return self.ends[-1].tokens if self.ends else 0
 
     def steps(self, most: int) -> tuple[Point, ...]:
-        """Return the ends of at most ``most`` >= 1 blocks and of the last one.
+        """Return the ends of at most ``most`` >= 1 blocks, including the last one.
 
         They are evenly spread from the start, by a power of two: prompts with a common beginning have common points there.
         """

@@ -1,4 +1,4 @@
-"""Shapes as bytes, as a store keeps those of a row's calls."""
+"""Shapes as bytes, for the calls of a row in a store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def packed(shapes: Iterable[Shape], key: bytes) -> bytes:
 
 
 def unpacked(data: bytes, key: bytes) -> tuple[Shape, ...]:
-    """Return what :func:`packed` made bytes; :class:`ValueError` if that was with another key, or they are cut off."""
+    """Return the input of :func:`packed`; :class:`ValueError` for another key or truncated bytes."""
     if data[:_MARK_BYTES] != _mark(key):
         raise ValueError("made with another key")
     found, at = [], _MARK_BYTES

@@ -1,4 +1,4 @@
-"""Whether a plan loses more than a margin against today's answers, shown with labels only where the two differ. Pure."""
+"""Shows whether a plan loses more than a margin against today's answers, with labels only where the two differ. Pure."""
 
 from vinelm.whole_imports import attach_stub
 

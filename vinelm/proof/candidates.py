@@ -1,4 +1,4 @@
-"""Which plans are worth a proof, and how many labels it will take: known before the first one is asked."""
+"""Which plans are worth a proof, and how many labels it takes: known before any label is asked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OUT_OF_REACH = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """What the recorded requests that choose plans show of one plan. No label is needed for it.
+    """What the recorded requests that choose plans show about one plan, without labels.
 
     Attributes:
         name: Names the plan.
@@ -47,7 +47,7 @@ class Candidate:
 
 
 def labels_needed(differing: float, margin: float, diff: float = 0.0) -> tuple[float, float]:
-    """Return how many labels a proof takes: in half of all cases, and in 80 % of them, at 95 % and for one plan.
+    """Return how many labels a proof takes, at 95 % and for one plan: in half of all cases, and in 80 % of them.
 
     Args:
         differing: Share of the requests in which the plan's answer differs from today's.
@@ -77,7 +77,7 @@ def choose_candidates(
     least_saved: float = LEAST_SAVED,
     most: int = CANDIDATES,
 ) -> list[Candidate]:
-    """Return the plans that are worth racing, most promising first; none if nothing can be proven within the labels.
+    """Return the plans worth racing, most promising first; empty if nothing can be proven within the labels.
 
     The requests that choose must not be used again in the race.
 

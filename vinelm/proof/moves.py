@@ -1,4 +1,4 @@
-"""What a race asks for next, and how it stands."""
+"""What a race asks for next, and its state."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Move = Ask | Compare | Question | Ended
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one candidate stands.
+    """The state of one candidate.
 
     Attributes:
         candidate: Its name.

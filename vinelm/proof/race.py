@@ -1,4 +1,4 @@
-"""A race of candidate plans: which request is asked of which models, which question is put to a person, and what is proven.
+"""A race of candidate plans: which models to ask which request, which questions to ask persons, and what is proven.
 
 Every candidate has its own wealth (`wealth.py`) over its own prefix of the requests, in their order, whoever else is asked
 about meanwhile. So its wealth depends on nothing but the events of its prefix, and the guarantee holds however often one looks
@@ -27,7 +27,7 @@ HEAD_START = 3.0
 
 @dataclass(eq=False)
 class _Entrant:
-    """A candidate with what is known of it; ``at``: the first unit that still lacks something."""
+    """A candidate and the knowledge about it; ``at``: the first incomplete unit."""
 
     plan: Candidate
     wealth: Wealth
@@ -42,7 +42,7 @@ class _Entrant:
 
 
 class Race:
-    """Says what to do next until a candidate is proven to lose less than the allowed loss, or none can be.
+    """Says what to do next, until a candidate is proven to lose less than the allowed loss, or none can be.
 
     The race is deterministic: fed with the same events, in whatever order, it stands where it stood. Events of requests that a
     candidate has not reached are kept until it is there. Labels that nothing asks for (of the same answers without an audit,
@@ -145,16 +145,17 @@ class Race:
         }
 
     def next(self) -> Move:
-        """Return what is to be done next. It stays the same until an event is recorded."""
+        """Return the next move. It stays the same until an event is recorded."""
         return next(self._moves())
 
     def aim(self, max_loss: float) -> None:
-        """Try to exclude another loss from now on, one of the margins. The guarantee covers all of them at any time."""
+        """Try to exclude another loss from now on: one of the margins. The guarantee covers all of them at any time."""
         _check(max_loss in self.margins, f"max_loss {max_loss!r} is none of the margins {self.margins}")
         self.max_loss = float(max_loss)
 
     def upcoming(self, count: int) -> list[Move]:
-        """Return up to ``count`` moves that can be done at once: the next one, then those that the candidate needs after it.
+        """Return up to ``count`` moves that can be made in parallel: the next one, then those that the candidate needs after
+        it.
 
         Questions ahead are answered in vain if the race ends before, or turns to another candidate for good.
         """
@@ -169,7 +170,7 @@ class Race:
         self._advance(entrant)
 
     def labelled(self, candidate: str, request: int, score: float, *, counted: bool = True) -> None:
-        """Record what persons say of a request: the candidate's score less today's.
+        """Record persons' labels of a request: the candidate's score less today's.
 
         Args:
             candidate: Whose answer was compared.
@@ -206,7 +207,7 @@ class Race:
             self._advance(entrant)
 
     def judged(self, candidate: str, request: int, verdict: float | None) -> None:
-        """Record what the judge says of a request, in [-1, 1]: above 0 if the candidate's answer is better than today's.
+        """Record a judge's verdict on a request in [-1, 1]: above 0 if the candidate's answer is better than today's.
 
         None stands for a judge that failed, and counts as 0. A wrong or biased judge costs labels, never the guarantee.
         """
@@ -242,7 +243,9 @@ class Race:
         )
 
     def _proven(self, entrant: _Entrant) -> float | None:
-        """The smallest margin proven together with all larger ones: a false one needs a proof of the largest false one."""
+        """The smallest margin proven together with all larger ones: a false proof of it needs a proof of the largest
+        false one.
+        """
         smallest = None
         for margin, highest in zip(reversed(self.margins), entrant.wealth.highest[::-1], strict=True):
             if highest < self.threshold:
@@ -282,7 +285,7 @@ class Race:
                 yield move
 
     def _lacking(self, entrant: _Entrant, unit: int) -> Iterator[Move]:
-        """What this unit of a candidate still lacks."""
+        """What is missing for this unit of a candidate."""
         name, used = entrant.plan.name, entrant.wealth.uses_judge
         for request in self._members[unit]:
             if (same := entrant.same.get(request)) is None:

@@ -1,4 +1,4 @@
-"""The test of one plan: a bet on each request that the plan loses less than a margin, for several margins at once.
+"""The test of one plan: bets on each request that it loses less than a margin, for several margins at once.
 
 Per unit (a request, or a cluster of them) x is the plan's score less today's. If the plan loses the margin m or more, the mean
 of x + m is at most 0, and whoever stakes the share lambda of his wealth on it, chosen before x is known, multiplies his wealth
@@ -34,7 +34,7 @@ JUDGE_PRIOR = 2.0
 
 
 class Wealth:
-    """The wealth of one plan, by margin, and the stakes on its next unit. Holds no request twice, and knows no future.
+    """The wealth of one plan by margin, and the stakes on its next unit. Takes each request once, without knowing later ones.
 
     Args:
         margins: Losses that are tested, shape (margins,), as fractions.
@@ -86,7 +86,7 @@ class Wealth:
         return self._scored / self._weight if self._weight else math.nan
 
     def guess(self, verdict: float) -> float:
-        """What the labels so far say that a judge's verdict is worth."""
+        """The value of a judge's verdict by the labels so far."""
         return min(1.0, max(-1.0, self._level + self._slope * verdict))
 
     def take(self, score: float, weight: float, *, differs: bool, told: int) -> None:
@@ -172,7 +172,7 @@ class Wealth:
         self._weight += weight
 
     def _bet(self) -> None:
-        """Stake what would have grown most on the pseudo-past and the past."""
+        """The stake that would have grown most on the pseudo-past and the past."""
         mode = int(self.uses_judge)
         # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen
         # again.

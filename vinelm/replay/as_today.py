@@ -20,7 +20,7 @@ def as_today(
     ignore: Sequence[str] = (),
     audit: float | None = None,
 ) -> AsToday:
-    """Return a scorer for a :class:`~vinelm.Workflow` by which today's answer counts where a request has no label.
+    """Return a scorer for a :class:`~vinelm.Workflow` that uses today's answer for requests without a label.
 
     An answer that is the same as that of what runs today is as good. One that differs counts as lost until a person has said
     otherwise (``vinelm label``). See docs/profiling.md.

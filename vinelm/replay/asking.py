@@ -1,4 +1,4 @@
-"""Asks models the recorded prompts as they were recorded, within a budget. Spends money with real models."""
+"""Asks models the recorded prompts within a budget. Spends money with real models."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _text(message: AIMessage) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedCall:
-    """One call that is to be made, wherever that is.
+    """One call to be made, here or elsewhere.
 
     Attributes:
         unit_id, step, request: Of the unit that it belongs to.
@@ -140,7 +140,7 @@ class ReplayedCall:
     prompt: Mapping[str, Any]
 
     def made(self, models: ModelResolver, guard: CallGuard) -> Answer:
-        """Make the call; every attempt's bound is asked of the guard. A failure is an answer, too."""
+        """Make the call, asking the guard for every attempt's bound. A failure is an answer."""
         usages: list[Usage] = []
         entry, said, failure, detail = models.catalog[self.model], None, None, None
         context = CallContext(
@@ -184,7 +184,7 @@ class ReplayedCall:
 
 @dataclass(frozen=True, kw_only=True)
 class CallerMaker:
-    """Makes what calls models on a node of a cluster, in the folder of the replay; it holds no key.
+    """Creates what calls models on a node of a cluster, in the replay's folder; it holds no key.
 
     Args:
         catalog: The models, as plain JSON.
@@ -197,7 +197,7 @@ class CallerMaker:
     seed: int
 
     def __call__(self, rate_limiters: Mapping[str, RateLimiter]) -> NodeCaller:
-        """Return it; :class:`ConfigError` where a key is missing there."""
+        """Create it; :class:`ConfigError` if a key is missing there."""
         take_variables(self.folder, json.dumps(self.catalog))
         catalog = Catalog.from_dict(self.catalog)
         require_keys(catalog.entries)
@@ -207,13 +207,13 @@ class CallerMaker:
 
 
 class NodeCaller:
-    """Makes calls on a node, each on the thread that asks for it."""
+    """Makes calls on a node, each on the asking thread."""
 
     def __init__(self, models: ModelResolver) -> None:
         self._models = models
 
     def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
-        """Make a call; every attempt that may cost more than is reserved is asked of ``top_up``."""
+        """Make a call, asking ``top_up`` for attempts that may cost more than reserved."""
         budget = UnitBudget(job.upper_usd, top_up)
         try:
             answer = job.plan.made(self._models, budget)
@@ -222,11 +222,11 @@ class NodeCaller:
         return RequestOutcome(answer, budget.spent_usd + budget.reserved_usd)
 
     def close(self) -> None:
-        """Do nothing: what still runs ends with the process."""
+        """Do nothing: running calls end with the process."""
 
 
 class Asker:
-    """Asks models what is not known yet, several at a time, until the budget refuses a call.
+    """Asks models for missing answers, several at a time, until the budget refuses a call.
 
     Each call's upper bound is durable before it is made, and its answer in one transaction with its price: a process that is
     killed asks nothing again that is paid.
@@ -283,7 +283,7 @@ class Asker:
             self._gate.start(self._records)
 
     def close(self) -> None:
-        """Wait for no batch any more. What is bought is fetched by the next run."""
+        """Stop waiting for batches. The next run fetches what is bought."""
         if self._gate is not None:
             self._gate.end()
 
@@ -294,7 +294,7 @@ class Asker:
 
     @property
     def spent_usd(self) -> float:
-        """Dollars spent, by earlier runs too; calls of unknown outcome count at their upper bound."""
+        """Dollars spent, including earlier runs; calls of unknown outcome count at their upper bound."""
         return self._ledger.committed_usd
 
     @property
@@ -327,7 +327,7 @@ class Asker:
         return (unit.unit_id, name) in self._kept.answers or (unit.unit_id, name) in self._missed
 
     def failure(self, unit: ReplayUnit, model: str) -> str | None:
-        """Return why a model has no answer to a unit that it was asked, in a few words; None where it has one."""
+        """Return in a few words why a model has no answer to a unit that it was asked; None if it has one."""
         if (unit.unit_id, model) in self._missed:
             return self._missed[unit.unit_id, model]
         found = self._kept.answers[unit.unit_id, model]
@@ -339,7 +339,7 @@ class Asker:
         return Counter(reason for unit in asked if (reason := self.failure(unit, model)) is not None)
 
     def compare(self, unit: ReplayUnit, judge: str, other: Message) -> list[tuple[ReplayUnit, str]]:
-        """Return what to :meth:`ask`, so that a judge compares an answer with the recorded one in both orders."""
+        """Return the calls for :meth:`ask` with which a judge compares an answer with the recorded one, in both orders."""
         found = []
         for order in ORDERS:
             name = verdict_name(judge, other, order)
@@ -350,7 +350,7 @@ class Asker:
         return found
 
     def ask(self, wanted: Sequence[tuple[ReplayUnit, str]]) -> bool:
-        """Ask what is not known. Returns whether all of it is known now; False where the budget has refused a call.
+        """Ask for missing answers. Returns whether all are known now; False if the budget has refused a call.
 
         Raises:
             ConfigError: A provider has refused the key, or a setting of the catalog is wrong.
@@ -381,7 +381,7 @@ class Asker:
         return (number, name) in self._kept.answers or (number, name) in self._missed
 
     def fetch(self, judge: str | None = None) -> None:
-        """Fetch the answers that an interrupted run has bought in batches, whether or not they are still wanted.
+        """Fetch batch answers that an interrupted run has bought, even if they are no longer needed.
 
         Args:
             judge: Whose verdicts may be among them; None without one.
@@ -401,7 +401,7 @@ class Asker:
         return ReplayedCall(unit.unit_id, unit.step, unit.request, name, model, prompt)
 
     def _served(self, unit: ReplayUnit, name: str) -> bool:
-        """Make one call, and keep what it gave; False if the budget refused it."""
+        """Make one call and store its result; False if the budget refused it."""
         call = self._calls.pop((unit.unit_id, name), None) or self._call(unit, name, name, self._kept.prompt(unit))
 
         def keep(entry: int, answer: Answer) -> None:
@@ -430,7 +430,7 @@ class Asker:
         return answer
 
     def _bought(self, call: ReplayedCall, gate: BatchGate, keep: Callable[[int, Answer], None]) -> Answer | None:
-        """Make a call in a batch, with many others; one that an earlier run has bought is fetched."""
+        """Make a call as a part of a batch; one bought by an earlier run is fetched."""
         records, cell = self._records, (key_of(call.unit_id, call.name), ())
 
         def keep_and_drop(entry: int, answer: Answer) -> None:
@@ -451,5 +451,5 @@ class Asker:
 
 
 def _is_passing(answer: Answer) -> bool:
-    """Whether a failure says nothing about the model and the prompt, and nothing was paid."""
+    """Whether a failure is unrelated to model and prompt, and cost nothing."""
     return answer.failure == "auth" or (answer.failure in TRANSIENT and not answer.cost_usd)

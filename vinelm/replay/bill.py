@@ -1,4 +1,4 @@
-"""Where the money goes: sums of recorded calls by step, in one pass and in bounded memory. Asks no model."""
+"""Where the money goes: recorded calls summed by step, in one pass and bounded memory. Asks no model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ _GATEWAYS = ("", "litellm", "litellm_proxy", "langchain", "_other", "custom")
 
 
 class Distinct:
-    """Counts distinct texts: exactly up to ``most``, then from the smallest hashes, with an error of about 1/sqrt(``most``).
+    """Counts distinct texts: exactly up to ``most``, then estimated by the smallest hashes, with an error of about
+    1/sqrt(``most``).
 
     Bar-Yossef et al., Counting distinct elements in a data stream (2002). Holds at most twice ``most`` numbers.
     """
@@ -85,7 +86,7 @@ class Distinct:
 
 
 class Seconds:
-    """Quantiles of durations, right to 1 %: counts in at most 1,300 buckets whose edges grow by 2 %."""
+    """Quantiles of durations, accurate to 1 %: counts in at most 1,300 buckets whose edges grow by 2 %."""
 
     def __init__(self) -> None:
         self._buckets: Counter[int] = Counter()
@@ -95,7 +96,7 @@ class Seconds:
         self._buckets[math.ceil(math.log(min(max(seconds, 1e-6), _DAY_S), _RATIO))] += 1
 
     def quantile(self, share: float) -> float | None:
-        """Return the duration below which this share lies; None without any."""
+        """Return the duration at this quantile; None without any."""
         left = share * sum(self._buckets.values())
         for bucket in sorted(self._buckets):
             left -= self._buckets[bucket]
@@ -145,7 +146,7 @@ class StepBill:
     seen: Distinct = field(default_factory=lambda: Distinct(2048))
 
     def add(self, call: LoggedCall) -> tuple[float | None, bool]:
-        """Count a call; returns its dollars, or None, and whether its answer is short or structured."""
+        """Count a call; returns its dollars (or None), and whether its answer is short or structured."""
         self.calls += 1
         self.seen.add(call.request)
         model = call.model[:100] or "(no model named)"
@@ -211,12 +212,12 @@ class Bill:
         return (self.ended_at - self.started_at) / _DAY_S
 
     def a_month(self, dollars: float) -> float | None:
-        """Return what these dollars of the trace come to in 30 days; None if it spans less than a day."""
+        """Return these dollars of the trace per 30 days; None if it spans less than a day."""
         span = self.span_days
         return dollars * MONTH_DAYS / span if span is not None and span >= LEAST_DAYS else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain values; unknown ones are None."""
+        """Return the figures as plain values; None for unknown ones."""
         read = self.reading
         return {
             "calls": read.calls,
@@ -292,7 +293,7 @@ def bill_of(
 
 
 def summed(calls: Iterable[LoggedCall], reading: TraceReading) -> Bill:
-    """Return the bill of calls that come from elsewhere; ``reading`` counts them."""
+    """Return the bill of calls from another source; ``reading`` counts them."""
     steps: dict[str, StepBill] = {}
     requests, days, unpriced = Distinct(16_384), set[int](), Counter[str]()
     times: tuple[float, float] | None = None
@@ -332,7 +333,7 @@ def dollars_of(call: LoggedCall) -> float | None:
 
 @lru_cache(maxsize=4096)
 def price_of(provider: str, model: str) -> Price | None:
-    """Return the list price of a model as a trace names it; its name alone decides where no provider is named, or a gateway."""
+    """Return the list price of a model by its name in a trace; by name alone if no provider, or a gateway, is named."""
     named = _PROVIDERS.get(provider.lower(), provider.lower())
     model = model.removeprefix("models/")
     seller, name = split_model(model, {})
@@ -341,7 +342,7 @@ def price_of(provider: str, model: str) -> Price | None:
 
 
 def is_short(call: LoggedCall) -> bool:
-    """Return whether an answer is a text of at most 20 tokens; without counts, of at most 80 characters."""
+    """Return whether an answer is a text of at most 20 tokens; without token counts, of at most 80 characters."""
     content = (call.answer or {}).get("content")
     if not content or (call.answer or {}).get("tool_calls"):
         return False

@@ -23,7 +23,7 @@ Reply with one JSON object and nothing else: {"better": "first"}, {"better": "se
 
 
 def verdict_name(judge: str, other: Message, order: int) -> str:
-    """Return the name under which the store keeps what a judge says of an answer in one of the :data:`ORDERS`."""
+    """Return the name under which the store keeps a judge's verdict on an answer in one of the :data:`ORDERS`."""
     digest = blake2b(json.dumps(other, sort_keys=True).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     return f"{judge} on {digest}, {order}"
 
@@ -38,7 +38,7 @@ def comparison(prompt: Mapping[str, Any], today: Message, other: Message, order:
 
 
 def verdict_of(replies: Mapping[int, Message | None]) -> float:
-    """Return what a judge says of an answer by his replies in both orders: 1 if it is better, -1 if the recorded one is.
+    """Return a judge's verdict on an answer from its replies in both orders: 1 if it is better, -1 if the recorded one is.
 
     One who names the same place in both orders says nothing: 0. So does a reply that is not a verdict.
     """

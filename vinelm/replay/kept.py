@@ -1,4 +1,4 @@
-"""What a replay keeps: the sampled calls in a fixed random order, what each model answered, questions and labels.
+"""The store of a replay: the sampled calls in a fixed random order, each model's answers, questions and labels.
 
 A store is one SQLite file that only its owner can read: it holds prompts and answers.
 """
@@ -42,7 +42,7 @@ MOST_DAYS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayUnit:
-    """One sampled call: of one request and step, in the fixed random order of its step.
+    """One sampled call of one request and step, in the step's fixed random order.
 
     Attributes:
         step, title: The step's key and name, see :class:`~vinelm.replay.steps.CallStep`.
@@ -153,7 +153,7 @@ def number_of(text: str) -> int:
 
 
 class Kept:
-    """The open store of a replay. Reads are from memory where they can be; every write is durable.
+    """The open store of a replay. Reads come from memory if possible; every write is durable.
 
     Attributes:
         store: For the ledger.
@@ -181,7 +181,7 @@ class Kept:
                 self.note(answer)
 
     def load_units(self) -> None:
-        """Read the units that have come since they were read last."""
+        """Read the units added since the last read."""
         for row in self.rows.units(max(self.units, default=0)):
             self.units[row["unit_id"]] = ReplayUnit(**{**row, "answer": json.loads(row["answer"])})
 
@@ -205,7 +205,7 @@ class Kept:
         return None if found is None or found.answer is None else _message(found.answer)[0]
 
     def served(self, unit: ReplayUnit, model: str) -> tuple[float, float | None]:
-        """Return the dollars and the seconds that a call takes in service; (0, 0) where the model was not asked.
+        """Return a call's dollars and seconds in service; (0, 0) if the model was not asked.
 
         A call in a batch has the dollars of the ordinary price, and no seconds that are known.
         """
@@ -235,7 +235,7 @@ def key_of(unit_id: int, model: str) -> str:
 def kept(
     path: str | Path, sample: Sample, catalog: Catalog, options: Mapping[str, str], *, is_simulated: bool = False
 ) -> Iterator[Kept]:
-    """Hold the store of a replay, created for this sample if it does not exist; the same line continues it.
+    """Open the store of a replay, created for this sample if missing; the same line continues it.
 
     Args:
         path: The file. Nobody but its owner can read it.
@@ -269,7 +269,7 @@ def kept(
 
 @contextmanager
 def opened(path: str | Path | StoreAddress) -> Iterator[Kept]:
-    """Open a store with questions to read it, and to put questions and labels: several persons may at once.
+    """Open a store to read its questions and to add questions and labels, possibly by several persons.
 
     Raises:
         StoreError: There is no store, or it is something else.

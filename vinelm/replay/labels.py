@@ -20,7 +20,7 @@ LEASE_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelQuestion:
-    """Two answers to one prompt, without their authors.
+    """Two answers to one prompt, without their models.
 
     Attributes:
         number: Names the question in the store.
@@ -39,7 +39,7 @@ class LabelQuestion:
 
 
 def next_questions(store: Kept, n: int, who: str = "", *, now_s: float | None = None) -> list[LabelQuestion]:
-    """Give a person the next questions that the proof waits for, and to nobody else for five minutes.
+    """Give a person the next questions that the proof waits for, and reserve them for five minutes.
 
     Args:
         store: Open, see :func:`vinelm.replay.kept.opened`.
@@ -75,7 +75,7 @@ def question_of(store: Kept, number: int) -> LabelQuestion:
 
 
 def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: float | None = None) -> None:
-    """Keep what a person says of a question, durably; it replaces what the same person has said of it before.
+    """Store a person's answer to a question, durably; it replaces an earlier one of the same person.
 
     Args:
         store: Open, see :func:`vinelm.replay.kept.opened`.
@@ -104,7 +104,7 @@ def undo_label(store: Kept, who: str = "") -> int | None:
 
 
 def scores(store: Kept) -> dict[tuple[int, str], tuple[int, float | None]]:
-    """Return what the labels say, by (unit, model): the question, and the other answer's score less the recorded one's.
+    """Return the labels by (unit, model): the question, and the other answer's score less the recorded one's.
 
     In [-1, 1], the mean over persons, of each of whom the last word counts; None where all of them have skipped it.
     """

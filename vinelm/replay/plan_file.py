@@ -1,4 +1,4 @@
-"""A step's proof as a plan file, so that a canary can serve it to a share of the requests beside today's model.
+"""A step's proof as a plan file, so that a canary can serve it to a share of the requests.
 
 Accuracy in it is relative: the recorded answers count as right. So today's model has 1, and the plan 1 and what it gains or
 loses by the labels.
@@ -33,7 +33,7 @@ def plan_file_of(
     catalog: Catalog,
     max_loss: float,
 ) -> AnnotatedTrie:
-    """Return the trie of one stage with two models: today's, and the proven one that may replace it.
+    """Return the trie of one stage with two models: today's, and the proven one.
 
     Args:
         step: Names the stage.

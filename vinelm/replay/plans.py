@@ -17,7 +17,7 @@ Kind = Literal["alone", "agree", "two of three", "check"]
 
 
 class PlanStep(NamedTuple):
-    """What a plan does next: ``ask`` a model, ``take`` the answer of one, or give today's; ``model`` is "" for today's."""
+    """A plan's next step: ``ask`` a model, ``take`` a model's answer, or give today's; ``model`` is "" for today's."""
 
     what: Literal["ask", "take", "today"]
     model: str = ""
@@ -51,7 +51,7 @@ class AnswerPlan:
     def step(
         self, has_answered: Mapping[str, bool], agree: Callable[[str, str], bool], passes: Callable[[str], bool]
     ) -> PlanStep:
-        """Return what the plan does next. A call that fails counts as none: today's model stands in, or the next one.
+        """Return the plan's next step. A failed call counts as no answer: the next model, or today's, answers instead.
 
         Args:
             has_answered: Of the models that were asked, in order: whether they have.
@@ -78,7 +78,7 @@ class AnswerPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanAnswer:
-    """What a plan does with a unit.
+    """What a plan answers on a unit.
 
     Attributes:
         model: Whose answer it gives; None for today's.
@@ -116,7 +116,7 @@ class Follower:
         self._passed: dict[tuple[int, str], bool] = {}
 
     def follow(self, plan: AnswerPlan, unit: ReplayUnit, failed: Callable[[ReplayUnit, str], bool]) -> PlanAnswer | str:
-        """Return what a plan does with a unit; or the model that has to be asked before that is known.
+        """Return what a plan does with a unit, or the model that must be asked first.
 
         A call that fails falls back to today's model, as it does in service.
 
@@ -151,7 +151,7 @@ class Follower:
         return self._agree(unit, "", followed.model)
 
     def _agree(self, unit: ReplayUnit, one: str, other: str) -> bool:
-        """Whether two models agree; "" stands for the recorded answer."""
+        """Whether two models agree; "" is the recorded answer."""
         key = (unit.unit_id, one, other)
         found = self._agreed.get(key)
         if found is None:
@@ -176,7 +176,7 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class PlanComparison:
-    """What a plan does on units that are answered.
+    """How a plan compares on units that are answered.
 
     Attributes:
         saved: Share of today's dollars that it saves; each unit counts as often as the step is called in its request.

@@ -1,4 +1,4 @@
-"""``VineRecorder``: records the LLM calls of a LangChain or LangGraph application, for those who have no traces."""
+"""``VineRecorder``: records the LLM calls of a LangChain or LangGraph application that has no traces."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class CallFile:
         self._has_failed = False
 
     def write(self, call: Mapping[str, Any]) -> None:
-        """Append a call; never raises for what cannot be written."""
+        """Append a call; write failures never raise."""
         self.append({MARK: 1, **call})
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Append a line; never raises for what cannot be written."""
+        """Append a line; write failures never raise."""
         try:
             self._append(json.dumps(line, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n")
         except (OSError, TypeError, ValueError, RecursionError) as error:
@@ -104,7 +104,7 @@ class VineRecorder(BaseCallbackHandler):
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
     ) -> None:
-        """Remember to which request a tool belongs: it may call models."""
+        """Remember a tool's request, since the tool may call models."""
         self.on_chain_start(serialized, input_str, run_id=run_id, parent_run_id=parent_run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
@@ -140,7 +140,7 @@ class VineRecorder(BaseCallbackHandler):
         metadata: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note what a chat model is asked."""
+        """Record a chat model's prompt."""
         prompt = [message.model_dump() for message in messages[0]] if messages else []
         self._begin(prompt, run_id, parent_run_id, metadata or {}, kwargs)
 

@@ -113,7 +113,7 @@ class StepRun:
 
     @property
     def usd(self) -> float:
-        """Dollars of the step, of a month where that is known."""
+        """Dollars of the step, per month if that is known."""
         return self.bill.cost_usd if self.month_usd is None else self.month_usd
 
     @property
@@ -154,7 +154,8 @@ def replay(
     on_progress: Callable[[int, int], None] = lambda done, of: None,
     on_note: Callable[[str], None] | None = None,
 ) -> ReplayResult:
-    """Find, by step of recorded calls, a cheaper plan that is proven to answer as well, with labels only where answers differ.
+    """Find, for each step of recorded calls, a cheaper plan that provably answers as well, with labels only where answers
+    differ.
 
     Calls the models, so it spends money unless they are simulated, and sends them recorded prompts. Every call's upper bound is
     durable before the call: after a crash the same line continues, and asks nothing again that is paid. Where the proof waits
@@ -276,7 +277,7 @@ def _name_of(given: Any) -> str:
 
 @dataclass
 class ReplayRun:
-    """One run of :func:`replay`, whose arguments these are."""
+    """One run of :func:`replay`, with its arguments."""
 
     kept: Kept
     asker: Asker
@@ -305,7 +306,7 @@ class ReplayRun:
         self.said = scores(self.kept)
 
     def run(self, bill: Bill, named: Sequence[str] | None) -> ReplayResult:
-        """Choose plans, race them, and say how they stand."""
+        """Choose plans, race them, and report their state."""
         shares = {step.key: step.cost_usd / bill.cost_usd if bill.cost_usd else 0.0 for step in bill.steps}
         chosen = [one for one in bill.steps if (one.title in named if named else shares[one.key] >= LEAST_SHARE)]
         chosen = chosen or list(bill.steps[:MOST_EQUAL])  # many steps, none of which has much of the bill
@@ -343,7 +344,7 @@ class ReplayRun:
         )
 
     def open_questions(self, steps: Iterable[StepRun]) -> None:
-        """Put exactly the questions to persons for which these steps wait."""
+        """Make exactly the questions for which these steps wait open."""
         self.kept.rows.open_questions(
             {
                 "unit_id": unit.unit_id,
@@ -363,7 +364,7 @@ class ReplayRun:
     def study(
         self, bill: StepBill, month_usd: float | None, units: list[ReplayUnit] | None = None, *, is_stream: bool = False
     ) -> StepRun:
-        """Return a step with the models that are worth asking: all of its units, or these, which still come."""
+        """Return a step with the models worth asking about its units (all, or the given ones)."""
         units = self.kept.of_step(bill.key) if units is None else units
         today = sum(unit.cost_usd for unit in units)
         costs = {
@@ -390,7 +391,7 @@ class ReplayRun:
         return next((entry.name for entry in self.catalog.models if self._is_today(entry, step.bill)), None)
 
     def _say_what_is_sent(self, steps: Sequence[StepRun]) -> None:
-        """Say which models are sent which prompts, for how much at most, before they are."""
+        """Announce which models get which prompts, and the most that it costs, before they are sent."""
         for step in steps:
             units, own = step.units[: step.choosing], self._own(step)
             places = ", ".join(map(self._place, step.models))
@@ -410,7 +411,7 @@ class ReplayRun:
         return f"{model} ({entry.api_base or langsmith_names(entry)[0]})"
 
     def explore(self, steps: Sequence[StepRun]) -> None:
-        """Ask each step's models its first units, more where more can be saved, until what is for choosing is spent."""
+        """Ask each step's models about its first units, more for larger savings, until the budget for choosing is spent."""
         for step in steps:
             step.done = dict.fromkeys(step.models, 0)
         while True:
@@ -436,11 +437,11 @@ class ReplayRun:
                     step.dropped[model] = reason
 
     def _worth(self, step: StepRun, model: str) -> float:
-        """Dollars of the step by requests that were asked, the next ones included: what is known well is worth less."""
+        """Dollars of the step per request asked so far: well-known steps are worth less."""
         return step.usd / (step.done[model] + ROUNDS[0])
 
     def _hopeless(self, step: StepRun, model: str) -> str | None:
-        """Why a model is asked no more; None if it is worth it."""
+        """Why a model is no longer asked; None if it is worth asking."""
         units = step.units[: step.done[model]]
         if (failed := self.asker.failures(units, model)).total() > len(units) / 2:
             return f"{model} failed on {failed.total()} of {len(units)} prompts ({failed.most_common(1)[0][0]})"
@@ -455,7 +456,7 @@ class ReplayRun:
         return None
 
     def followed(self, plan: AnswerPlan, units: Iterable[ReplayUnit]) -> list[tuple[ReplayUnit, PlanAnswer]]:
-        """What a plan does with the first units, as far as it was asked."""
+        """What a plan answers on the first units, as far as its models were asked."""
         found = []
         for unit in units:
             one = self._follow(plan, unit)
@@ -470,7 +471,7 @@ class ReplayRun:
     # -- what is chosen --------------------------------------------------------------------------------------------
 
     def choose(self, steps: Sequence[StepRun], labels: int) -> None:
-        """Choose the plans to race, and give each step its part of the labels, first where a label saves most."""
+        """Choose the plans to race, and divide the labels between the steps, first where a label saves most."""
         found: list[tuple[float, int, StepRun]] = []
         for step in steps:
             for one in self._candidates(step, self.labels)[:1]:
@@ -493,13 +494,13 @@ class ReplayRun:
         return choose_candidates(facts, margin=self.max_loss, labels=labels, least_saved=step.least_saved)
 
     def _noted(self, step: StepRun) -> dict[str, Any]:
-        """What is kept of the choice: a later run races the same candidates, however many labels it may ask."""
+        """The stored part of the choice: a later run races the same candidates, however many labels it may ask."""
         chosen = [[one.name, one.saved, one.differing] for one in step.candidates]
         return {"candidates": chosen, "labels": step.labels, "dropped": step.dropped}
 
     @staticmethod
     def take_up(step: StepRun, noted: Mapping[str, Any]) -> None:
-        """Take what an earlier run has chosen, if any plan raced."""
+        """Continue with an earlier run's choice, if any plan raced."""
         if noted.get("candidates"):
             step.dropped, step.labels = dict(noted["dropped"]), noted["labels"]
             step.candidates = [Candidate(*one) for one in noted["candidates"]]
@@ -507,7 +508,7 @@ class ReplayRun:
     # -- the proof -------------------------------------------------------------------------------------------------
 
     def ask_in_turn(self, races: Sequence[_Asking[None]]) -> None:
-        """Ask what all races want, until each has ended or waits."""
+        """Ask for all races in turn, until each has ended or waits."""
         while wanted := [(race, more) for race in races if (more := next(race, None)) is not None]:
             races = [race for race, _ in wanted]
             self.asker.ask([one for _, more in wanted for one in more])
@@ -550,7 +551,7 @@ class ReplayRun:
         step.open = []
 
     def _ahead(self, step: StepRun) -> int:
-        """How many moves are made at a time; in batches those that the proof may take."""
+        """Number of moves made at a time; in batches, those that the proof may need."""
         if self.asker.is_batched and step.race is not None:
             needed = min(one.needed[self.max_loss] for one in step.race.standings())
             requests = (needed + 1.0) / min(one.differing for one in step.candidates)
@@ -558,7 +559,7 @@ class ReplayRun:
         return AHEAD + 2 * self.workers
 
     def _tell(self, step: StepRun, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
-        """Tell the race what labels say, if there are any; else return the question: whose answer to compare."""
+        """Report labels to the race, if there are any; else return the question about whose answer to compare."""
         followed, race = self._follow(step.plans[move.candidate], unit), step.race
         assert isinstance(followed, PlanAnswer)
         assert race is not None
@@ -579,7 +580,7 @@ class ReplayRun:
         return None
 
     def _ask(self, step: StepRun, asks: Sequence[tuple[Ask, ReplayUnit]]) -> _Asking[bool]:
-        """Ask what these moves need, and tell the race which answers are the same; False if there is nothing to tell."""
+        """Ask for these moves, and report equal answers to the race; False if there is nothing to report."""
         race, wanted = step.race, list(asks)
         assert race is not None
         while wanted:  # whether a plan asks its next model may depend on what the one before has said
@@ -599,13 +600,15 @@ class ReplayRun:
         return has_told
 
     def _needed(self, step: StepRun, ask: Ask, unit: ReplayUnit, model: str) -> list[tuple[ReplayUnit, str]]:
-        """The model that a plan asks next; in batches also those that it asks after that, whatever the answer."""
+        """The model that a plan asks next; in batches also those after it, whatever the answer."""
         plan = step.plans[ask.candidate]
         models = plan.models if self.asker.is_batched and plan.kind == "agree" else (model,)
         return [(unit, one) for one in models]
 
     def _compare(self, step: StepRun, compares: Sequence[tuple[Compare, ReplayUnit]]) -> _Asking[bool]:
-        """Let the judge compare, and tell the race; False if there is nothing to tell. A useless one is not asked any more."""
+        """Let the judge compare, and report to the race; False if there is nothing to report. A useless judge is no longer
+        asked.
+        """
         race, judge = step.race, self.judge
         assert race is not None
         assert judge is not None
@@ -774,7 +777,7 @@ class ReplayRun:
         return found
 
     def _uneven(self, step: StepRun) -> str | None:
-        """What is said of a trace that has far more calls of one day than of the others."""
+        """A note about a trace in which one day has far more calls than the others."""
         days = self.days.get(step.bill.key, Counter())  # a step may have no call that can be compared
         if len(days) < LEAST_DAYS:
             return None
@@ -788,7 +791,7 @@ class ReplayRun:
         )
 
     def _of_judge(self, step: StepRun, at: Standing) -> str:
-        """What the judge was worth in a step."""
+        """How useful the judge was in a step."""
         units, begins = {unit.unit_id for unit in step.units}, f"{self.judge} on "
         said = [answer for (unit, name), answer in self.kept.answers.items() if unit in units and name.startswith(begins)]
         failed = Counter(answer.detail or str(answer.failure) for answer in said if answer.answer is None)
@@ -804,7 +807,7 @@ class ReplayRun:
         return f"{explains}, and would save none: switched off{off}"
 
     def _texts(self, done: Iterable[tuple[ReplayUnit, PlanAnswer]]) -> list[dict[str, Any]]:
-        """Examples of answers that differ: the prompt, both answers and what persons said."""
+        """Examples of differing answers: the prompt, both answers, and what persons said."""
         differing = [(unit, one.model) for unit, one in done if one.model and not self.follower.is_same(unit, one)]
         return [
             {

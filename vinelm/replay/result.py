@@ -1,4 +1,4 @@
-"""What a replay found, by step, in the words of every verdict; and the lines to paste. No text of a prompt unless asked for."""
+"""The result of a replay, by step, in the words of every verdict; and the lines to paste. No prompts unless asked for."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class StepResult:
 
     @property
     def sentence(self) -> str:
-        """The verdict on the step in the user's terms, one of four words first."""
+        """The verdict on the step as a sentence that begins with one of the four words."""
         lead = f"{lead_of(self.advice)}{' in' if self.advice == 'keep' else ''} `{self.step}`"
         if self.plan is None:
             return f"{lead}: {self.why}."
@@ -111,7 +111,7 @@ class StepResult:
         return f"{lead}: {self.why}. The nearest plan, {self.plan}, {saves} and {differs}."
 
     def _more(self) -> str:
-        """What more labels would settle: the next smaller loss, or the one that is allowed."""
+        """What more labels would settle: the next smaller loss, or the allowed one."""
         open_ = {loss: labels for loss, labels in self.needed.items() if self.proven is None or loss < self.proven}
         if self.advice == "undecided":
             open_ = {loss: labels for loss, labels in open_.items() if loss == self.max_loss}
@@ -130,7 +130,7 @@ class StepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayResult:
-    """What a replay found so far.
+    """The result of a replay so far.
 
     Attributes:
         steps: By step, those in which most can be saved first.
@@ -156,7 +156,7 @@ class ReplayResult:
 
     @property
     def together(self) -> str:
-        """What several switches come to, and may lose, in all; empty for fewer than two."""
+        """The total saving and possible loss of several switches; empty for fewer than two."""
         switched = [step for step in self.steps if step.advice == "switch" and step.proven is not None]
         if len(switched) < 2:
             return ""
@@ -176,7 +176,7 @@ class ReplayResult:
 
 
 def canary_lines(step: str, today: str, max_loss: float) -> str:
-    """Return what to write where a plan file is to be served to a share of the requests first."""
+    """Return the lines that serve a plan file to a share of the requests."""
     return "\n".join(
         (
             f"# or to 5 % of the requests first, beside today's model; --plans FOLDER writes {file_name(step)}",
@@ -188,14 +188,14 @@ def canary_lines(step: str, today: str, max_loss: float) -> str:
 
 
 def file_name(step: str) -> str:
-    """Return the name of the plan file of a step: no other step has it, also where upper and lower case are the same."""
+    """Return the name of a step's plan file, unique even on file systems that ignore case."""
     plain = _identifier(step)[:80]
     is_plain = plain == step == step.lower()
     return f"{plain}.vine" if is_plain else f"{plain}_{number_of(step):032x}"[: len(plain) + 9] + ".vine"
 
 
 def lines_to_paste(plan: AnswerPlan, step: str, today: str, catalog: Catalog) -> str:
-    """Return what to write where a plan is to be served: in the application, or in a proxy's file."""
+    """Return the lines that serve a plan: in the application, or in a proxy's file."""
     named = [langsmith_names(catalog[model]) for model in plan.models]
     if plan.kind == "alone":
         provider, model = named[0]

@@ -1,4 +1,4 @@
-"""Whether two answers to one prompt are the same, by their form: tool calls, structured output, labels, SQL, text."""
+"""Whether two answers to one prompt are the same, by form: tool calls, structured output, labels, SQL, text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _END = " \t\n.,;:!?\"'`*"
 
 
 def message_of(answer: Message) -> dict[str, Any]:
-    """Return an assistant's message of OpenAI's form, or of LangChain's, in the form in which answers are compared and kept."""
+    """Convert an assistant's message from OpenAI's or LangChain's form to the one that is compared and stored."""
     content = answer.get("content")
     if isinstance(content, list):
         parts = [part if isinstance(part, str) else str(part.get("text") or "") for part in content]
@@ -48,7 +48,7 @@ def _call(call: Message) -> dict[str, Any]:
 
 
 class Sameness:
-    """Compares a recorded answer with another one. ``a(recorded, other)``; thread-safe if the given function is.
+    """Compares a recorded answer with another one: ``a(recorded, other)``; thread-safe if the given function is.
 
     Tool calls: name and canonical arguments, in any order. Structured output: field by field. Labels and numbers: without case
     and punctuation at the end, numbers by value. SQL: by its result where a database is given, else by its tree (or its words,
@@ -101,7 +101,7 @@ class Sameness:
         return _lines(one) == _lines(two)
 
     def audit(self, recorded: Sequence[Message]) -> float:
-        """Return which share of a step's answers that are the same is asked about too, given its recorded answers."""
+        """Return the share of equal answers that is asked about too, given a step's recorded answers."""
         if self._audit is not None:
             return self._audit
         forms = {form_of(one) for one in recorded}
@@ -120,7 +120,7 @@ class Sameness:
         return ", ".join(words[form] for form, _ in counted.most_common())
 
     def _fields(self, value: Any) -> Any:
-        """A value of JSON in which equal values are equal: numbers by value, without what is ignored."""
+        """A normalized JSON value: numbers by value, without the ignored fields."""
         if isinstance(value, dict):
             return {key: self._fields(one) for key, one in value.items() if key not in self._ignored}
         if isinstance(value, list):
@@ -187,7 +187,7 @@ def named_function(function: str | Callable[..., Any], what: str) -> Callable[..
 
 
 def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
-    """Call a function of the owner; :class:`WorkflowError` names what it raised, without its text, which may hold a prompt."""
+    """Call a function of the owner; :class:`WorkflowError` names its exception without its text, which may hold a prompt."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -195,12 +195,12 @@ def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
 
 
 def _calls(message: Message) -> Counter[str]:
-    """The calls of a message, whatever their order: those that are made at once have none."""
+    """The calls of a message as a multiset: parallel calls have no order."""
     return Counter(json.dumps([one["name"], _canonical(one["args"])], sort_keys=True) for one in message["tool_calls"])
 
 
 def _canonical(value: Any) -> Any:
-    """A value of JSON in which 1 and 1.0 are written alike."""
+    """A JSON value with 1 and 1.0 written alike."""
     if isinstance(value, dict):
         return {key: _canonical(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -216,7 +216,7 @@ def _json(text: str, otherwise: Any = None) -> Any:
 
 
 def _structured(text: str) -> Any:
-    """The JSON object or array that a text is, alone or in a fence; None for any other text."""
+    """Parse a text that is a JSON object or array, alone or in a fence; None for other texts."""
     fenced = _FENCE.match(text)
     found = _json(fenced.group(1) if fenced else text)
     return found if isinstance(found, dict | list) else None
@@ -231,7 +231,7 @@ def _label(text: str) -> Any:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a text that are not empty; what they begin with may matter, as in code."""
+    """The non-empty lines of a text, with their indentation, which may matter in code."""
     return [line.rstrip() for line in text.strip().splitlines() if line.strip()]
 
 

@@ -1,4 +1,4 @@
-"""The step of a call: as its trace names it, else by what its prompts have in common."""
+"""The step of a call: by its name in the trace, else by what its prompts have in common."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CallStep(NamedTuple):
 
 
 def step_of(call: LoggedCall) -> CallStep:
-    """Return the step of a call. Digits in a system prompt, and what follows its first 200 characters, tell no steps apart."""
+    """Return the step of a call. Digits in a system prompt, and everything after 200 characters, are ignored."""
     if call.step:
         return CallStep(f"name:{call.step}", call.step, True)
     system = " ".join(next((_said(one) for one in call.messages if one.get("role") in ("system", "developer")), "").split())

@@ -1,4 +1,4 @@
-"""Requests of recorded traces, and what their calls answered: a profile runs them, and pays for no call that is recorded."""
+"""Requests of recorded traces with their calls' answers: a profile runs them, and recorded calls are not paid again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_TRACED = 2000
 
 
 def is_entry_of(entry: Model, recorded: str) -> bool:
-    """Return whether an entry of a catalog is the model that a trace names; a dated name is the same model."""
+    """Return whether a catalog entry is the model named in a trace; dated names match."""
     named, own = recorded.rpartition("/")[2], entry.model_id.rpartition(":")[2].rpartition("/")[2]
     return named in (entry.name, own) or (named.startswith(f"{own}-") and named[len(own) + 1 :].replace("-", "").isdigit())
 
@@ -56,7 +56,7 @@ class Traces:
         requests: int = MOST_TRACED,
         seed: int = 0,
     ) -> Traces:
-        """Read them in one pass. Of more requests than ``requests``, some are drawn at random by the seed.
+        """Read the calls in one pass. If there are more than ``requests`` requests, a seeded random sample is kept.
 
         Raises:
             ConfigError: As :func:`~vinelm.replay.read_calls`.
@@ -138,21 +138,21 @@ class Traces:
 
     @property
     def line(self) -> str:
-        """What came of them, in one line."""
+        """Summary of the recorded calls, in one line."""
         if self.hits:
             return f"{self.hits:,} calls were found in the traces: the recorded answers count, and cost nothing"
         return "no call was found in the traces: they have other prompts, or none of these models; each call was paid"
 
 
 def _dollars(call: LoggedCall, entry: Model) -> float | None:
-    """The dollars of a call as the trace states them, else at the entry's price; None if neither is known."""
+    """The dollars of a call as stated in the trace, else at the entry's price; None if neither is known."""
     if call.cost_usd is not None or call.tokens_in is None or call.tokens_out is None:
         return dollars_of(call)
     return entry.price.cost_usd(call.tokens_in, call.tokens_out, call.cached_tokens or 0)
 
 
 def _asked(calls: Iterable[LoggedCall]) -> str:
-    """The last message of a user in the first of the calls; empty without one."""
+    """The last user message of the first call; empty without one."""
     first = min(calls, key=lambda call: call.started_at or 0.0)
     for message in reversed(first.messages):
         if message.get("role") in ("user", "human"):
@@ -161,7 +161,7 @@ def _asked(calls: Iterable[LoggedCall]) -> str:
 
 
 def _messages(call: LoggedCall) -> tuple[Sequence[Any], AIMessage] | None:
-    """The prompt and the answer as a chat model of LangChain has them; None where they are none."""
+    """The prompt and answer as LangChain messages; None if they cannot be converted."""
     given = [{**one, "content": one.get("content") or ""} for one in (*call.messages, call.answer or {})]
     try:
         *prompt, answer = convert_to_messages(given)

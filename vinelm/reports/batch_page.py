@@ -1,4 +1,4 @@
-"""The page of a batch: what was answered, by which models, for how much and in what time."""
+"""The page of a batch: answers, models, dollars and time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIMULATED = "The answers of this batch are those of simulated models, not of re
 
 
 def batch_page(found: BatchResult, objective: Objective) -> Report:
-    """Return the page of a batch that has ended, or was left."""
+    """Return the page of a finished or interrupted batch."""
     answered = found.by_status.get("ok", 0)
     of_budget = "" if found.budget_usd is None else f" of {usd(found.budget_usd)}"
     of_time = "" if found.deadline_s is None else f" of {seconds(found.deadline_s)}"

@@ -1,4 +1,4 @@
-"""What the page shows of one budget after the other: the application's graph, the plan as a tree, and bars by stage."""
+"""What a page shows for each budget: the application's graph, the plan as a tree, and bars by stage."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PlanTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageBars:
-    """For each stage a bar of every plan, made of its models.
+    """A bar of every plan for each stage, divided by model.
 
     Attributes:
         stages: Stages, each with (name of the plan, its parts).

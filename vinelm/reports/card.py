@@ -1,4 +1,4 @@
-"""The verdict at one glance: every page reads its words and figures from the one :class:`~vinelm.trie.verdict.Verdict`."""
+"""The verdict at a glance; every page takes its words and figures from one :class:`~vinelm.trie.verdict.Verdict`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def verdict_card(found: Verdict, *, plan: str, annotated: AnnotatedTrie, files: 
 
 
 def before(found: Verdict) -> str:
-    """Return what the plan is compared with, in a few words: ``today (gpt-4)``, ``today``, or the opponent."""
+    """Return the baseline in a few words: ``today (gpt-4)``, ``today``, or a model."""
     models = set(found.models.values())
     if not found.is_today:
         return found.opponent
@@ -51,7 +51,7 @@ def before(found: Verdict) -> str:
 
 
 def _shown_path(path: Path) -> str:
-    """Return a path for a command line; a page that is passed on does not tell the folders of the machine it was made on."""
+    """Return a path for a command line without folders that a shared page should not reveal."""
     return quote(path.name if path.is_absolute() else path.as_posix())
 
 
@@ -94,7 +94,7 @@ def _measures(found: Verdict) -> tuple[Measure, ...]:
 
 
 def _counted(found: Verdict) -> str:
-    """What counts of an answer: without labels it is not known which are right."""
+    """What counts as good: without labels it is unknown which answers are right."""
     return "Right answers" if found.by_today is None else "As good as today's answers"
 
 
@@ -107,7 +107,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _scatter(found: Verdict) -> Scatter | None:
-    """The opponent, the plan and each model alone; None where fewer than two of them have dollars."""
+    """The baseline, the plan and each model alone; None if fewer than two of them have dollars."""
     dots = tuple(one for one in _dots(found) if one.usd > 0.0)
     if len({(one.usd, one.accuracy) for one in dots}) < 2:
         return None
@@ -134,7 +134,7 @@ def _dots(found: Verdict) -> Iterator[Dot]:
 
 
 def _alone(found: Verdict) -> dict[str, ComparedPlan]:
-    """The plans that run one model on every call, by its name."""
+    """The plans with one model on every call, by its name."""
     shown = (plan for plan in found.plans if plan.is_identified and not plan.is_same and len(plan.models) == 1)
     return {plan.models[0]: plan for plan in shown if plan.words.partition(",")[0] == plan.models[0]}
 

@@ -1,4 +1,4 @@
-"""The content of a report, independent of its format: sections with tables and pictures, without those that say nothing."""
+"""The content of a report, independent of its format: sections with tables and pictures, without empty ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN = frozenset({"not identified", "too few", "-"})
 
 
 def readable(section: Section) -> Section:
-    """Return a section without charts that would be empty or have one point, and without columns that have no figure."""
+    """Return a section without charts that are empty or have one point, and without empty columns."""
     parts = [one for one in section.parts if not isinstance(one, Chart) or says_enough(one)]
     left_out = tuple(why_left_out(one) for one in section.parts if isinstance(one, Chart) and not says_enough(one))
     return replace(
@@ -38,7 +38,7 @@ def why_left_out(chart: Chart) -> str:
 
 
 def _without_unknown(table: Table) -> Table:
-    """A table without the columns in which no row has a figure; its note names those of them that are not known."""
+    """A table without columns that have no figures; its note names those that are unknown."""
     cells = [{row.cells[i] for row in table.rows} for i in range(len(table.columns))]
     empty = [i for i, each in enumerate(cells) if i and each and each <= UNKNOWN]
     if not empty:
@@ -79,7 +79,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """One chart of lines and points. ``name`` identifies it within the page; percentages are given as fractions."""
+    """One chart of lines and points. ``name`` is unique within the page; percentages are given as fractions."""
 
     name: str
     title: str
@@ -137,7 +137,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """The verdict at one glance: the part of a page that is seen without scrolling.
+    """The verdict at a glance: the part of a page above the fold.
 
     Attributes:
         word: The verdict's word, such as ``SWITCH``.
@@ -164,7 +164,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleAnswer:
-    """What one policy did for one request, in words. ``text`` is its answer; empty where it is not shown."""
+    """One policy's answer to one request, in words. ``text`` is empty if it is not shown."""
 
     models: str
     is_right: bool

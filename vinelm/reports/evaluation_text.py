@@ -1,4 +1,4 @@
-"""An evaluation in words: what the verdict compared, tables of policies and gains, and what serving would identify."""
+"""An evaluation in words: the verdict's comparison, tables of policies and gains, and what serving would identify."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_IDENTIFIED = "not identified"
 
 
 def verdict_table(found: Verdict, title: str = "Compared, each judged by requests that did not choose it") -> Table | None:
-    """Return the opponent and every plan that was compared with it; None where nothing was."""
+    """Return the baseline and every plan that was compared with it; None if there is none."""
     rows = list(table_rows(found))
     if not rows:
         return None
@@ -28,7 +28,7 @@ def verdict_table(found: Verdict, title: str = "Compared, each judged by request
 
 
 def role_of(name: str, has_signals: bool) -> Role:
-    """Return the role of a policy: VineLM is what plans over signals where there are any, else what plans paths."""
+    """Return the role of a policy: VineLM means plans over signals if there are any, else plans over paths."""
     if name == "signals":
         return "vinelm"
     if name == "no_kinds":
@@ -37,7 +37,7 @@ def role_of(name: str, has_signals: bool) -> Role:
 
 
 def evaluation_tables(found: Evaluation) -> tuple[Table, ...]:
-    """Return the policies, their paired gains, and each budget alone where there are several."""
+    """Return the policies, their paired gains, and each budget if there are several."""
     return (_policies(found), _gains(found), *((_budgets(found),) if found.by_budget else ()))
 
 
@@ -90,7 +90,7 @@ def _of_policies(found: Evaluation, policies: Sequence[JudgedPolicy], cells: Seq
 
 
 def _budgets(found: Evaluation) -> Table:
-    """What VineLM gains over fixed plans at each budget."""
+    """VineLM's gain over fixed plans at each budget."""
     rows = [
         (
             _thousand(one.objectives[0].max_cost_usd or 0.0),
@@ -108,7 +108,7 @@ def _budgets(found: Evaluation) -> Table:
 
 
 def evaluation_lines(found: Evaluation) -> list[str]:
-    """Return what stands below the tables, a paragraph each."""
+    """Return the text below the tables, a paragraph each."""
     oracle = [words] if (words := oracle_words(found.stop)) else []
     lines = [*oracle, _basis(found), *_plans(found), *_kinds(found), *found.notes]
     if any(not one.accuracy.is_identified for one in found.policies):
@@ -146,7 +146,7 @@ def _plans(found: Evaluation) -> list[str]:
 
 
 def _kinds(found: Evaluation) -> list[str]:
-    """What telling kinds apart is worth, and whether to declare them."""
+    """The value of request types, and whether to declare them."""
     gain = found.kinds
     if gain is None:
         return []

@@ -61,7 +61,7 @@ def prompt_row(prompts: StagePrompts) -> tuple[str, ...]:
 
 
 def prompt_words(layout: PromptLayout) -> list[str]:
-    """Say how much of the prompts a cache could reuse, and which move of a message would make that more."""
+    """Say how much of the prompts a cache could reuse, and which move of a message would increase it."""
     share, least = f"{100 * layout.reusable:.0f} %", f"{CACHE_MINIMUM:,}"
     found = [f"Reusable: {share} of the tokens, in prefixes of {least} or more that an earlier call has sent to one model."]
     if (move := layout.move) is not None:
@@ -81,7 +81,7 @@ def percent_interval(interval: Interval | None) -> str:
 
 
 def prompt_cache_words(rate: float | None) -> str | None:
-    """Say at which rate of calls a trie's dollars hold, :attr:`~vinelm.AnnotatedTrie.calls_per_hour`; None: at any."""
+    """Say for which rate of calls a trie's dollars hold, :attr:`~vinelm.AnnotatedTrie.calls_per_hour`; None: for any."""
     if rate is None:
         return None
     how = f"as warm as {rate:,.3g} calls per hour keep them" if rate else "cold (`vinelm estimate --calls-per-hour`)"
@@ -89,7 +89,7 @@ def prompt_cache_words(rate: float | None) -> str | None:
 
 
 def oracle_words(stop: str) -> str:
-    """Return what figures under the oracle stop are worth; "" under the workflow's own stop."""
+    """Return the note for figures under the oracle stop; "" under the workflow's own stop."""
     if stop != "oracle":
         return ""
     return (
@@ -99,7 +99,7 @@ def oracle_words(stop: str) -> str:
 
 
 def under_oracle(stop: str) -> str:
-    """Return what the title of a table adds under the oracle stop; "" under the workflow's own."""
+    """Return the addition to a table's title under the oracle stop; "" under the workflow's own."""
     return ", oracle stop" if stop == "oracle" else ""
 
 
@@ -109,7 +109,7 @@ def objective_words(objective: Objective) -> str:
 
 
 def page_objective_words(objective: Objective) -> str:
-    """Format an objective as pages do, with a bound on mean dollars as those of 1,000 requests."""
+    """Format an objective for pages, with a bound on mean dollars per 1,000 requests."""
     each = objective.cost_budget == "per_request"
     return _sentence(
         objective.describe(accuracy=percent, usd=usd if each else lambda value: f"{thousand(value)} per 1,000", seconds=seconds)
@@ -121,7 +121,7 @@ def _sentence(words: str) -> str:
 
 
 def kind_cells(found: Iterable[PlanOfKind]) -> list[tuple[str, ...]]:
-    """Format what a plan does with each kind of request as the rows of a table with :data:`KIND_COLUMNS`."""
+    """Format what a plan does with each request type as rows with :data:`KIND_COLUMNS`."""
 
     def models(one: PlanOfKind) -> str:
         often = {name: share for name, share in one.first.items() if percent(share) != percent(0.0)}
@@ -131,7 +131,7 @@ def kind_cells(found: Iterable[PlanOfKind]) -> list[tuple[str, ...]]:
 
 
 def template_words(template: Template) -> str:
-    """Format a template: its invocations, or its steps where it branches: ``router → (search → grade | end) → write``.
+    """Format a template: its invocations, or with branches its steps: ``router → (search → grade | end) → write``.
 
     Where kinds of request are told apart, the application's own template and how many there are.
     """

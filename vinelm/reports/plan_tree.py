@@ -1,4 +1,4 @@
-"""A plan as a tree of its steps, with the share of the requests that comes to each."""
+"""A plan as a tree of its steps, with the share of the requests that reaches each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plan_tree(decision: Any) -> PlanTree:
 
 
 def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
-    """A step with those after it; what is left of the requests has its answer."""
+    """A step with the following ones; the remaining requests have their answer."""
     share, model = reach * float(step["probability"]), step["model"]
     stage, _, seen = step["stage"].partition(" [")  # what was seen is in the name of a stage of a trie of outcomes
     labels = (seen.removesuffix("]"),) if seen else ()
@@ -39,7 +39,7 @@ def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
 
 
 def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
-    """The nodes by falling share, with those as one behind which the plan is the same; a lone end is no step."""
+    """The nodes by falling share, merging those followed by the same plan; a lone end is not a step."""
     groups: dict[_Key, list[PlanNode]] = {}
     for node in nodes:
         groups.setdefault(_key(node), []).append(node)
@@ -61,12 +61,12 @@ def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
 
 
 def _are_rivals(one: _Key, other: _Key) -> bool:
-    """True if the stage that comes next does not tell the two ways apart."""
+    """True if the next stage does not distinguish the two ways."""
     return one[0] == other[0] or one[1] is None or other[1] is None
 
 
 def _when(seen: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    """The fewest words, as ``failed`` of ``failed, empty, answer 1``, that all of these have and none of the others."""
+    """The fewest words, such as ``failed`` of ``failed, empty, answer 1``, that all of these share and the others lack."""
     if not seen or not any(others):
         return ""
     words = [set(label.split(", ")) for label in seen]

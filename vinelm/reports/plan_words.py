@@ -1,4 +1,4 @@
-"""A plan as one line that a person reads, and as the lines of Python that run it."""
+"""A plan as one readable line, and as the lines of Python that run it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _branches(nodes: Sequence[PlanNode], least: float, reach: float) -> str:
 
 
 def _step(node: PlanNode, least: float, reach: float) -> str:
-    """A step and what follows it; ``reach`` is the share of the requests that came to the step before."""
+    """A step and what follows it; ``reach`` is the share of requests that reached the step before."""
     when = f"if {node.when}: " if node.when else ""
     after = _branches(node.children, least, node.share)
     name = "done" if node.model is None else f"{node.stage} {node.model}"
@@ -58,7 +58,7 @@ def _percent(share: float) -> str:
 
 
 def serving_lines(objective: Objective, trie: str, *, is_proven: bool = True) -> tuple[str, str]:
-    """Return the two lines of an application that serve the plan; one that is not proven is served if they say so."""
+    """Return the two lines that serve the plan in an application; an unproven plan is served only if they say so."""
     allowed = "" if is_proven else ", allow_unproven=True"
     cap = "" if objective.max_cost_usd is None else f", max_cost_usd={objective.max_cost_usd:.3g}"
     cap += "" if objective.mix else ", mix=False"

@@ -1,4 +1,4 @@
-"""The page of a replay: the verdict on each step, what was compared, and what to paste. No text of a prompt."""
+"""The page of a replay: the verdict on each step, what was compared, and what to paste. No prompts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TERMS = (
 
 
 def plan_rows(step: StepResult) -> list[tuple[str, ...]]:
-    """Return a row for each plan that was compared on the requests that chose the plan, those that save most first."""
+    """Return a row for each plan compared on the requests that chose the plan, largest saving first."""
     return [
         (name, f"{-100 * saved:+.1f} %", f"{differing} of {seen}", percent(differing / seen))
         for name, saved, differing, seen in step.table[:_MOST_PLANS]

@@ -38,7 +38,7 @@ def judge_words(facts: Mapping[str, Any], *, has_common_error: bool = True) -> s
 
 
 def today_words(facts: Mapping[str, Any]) -> str:
-    """Return what accuracies are where requests have no label.
+    """Return the meaning of accuracies for requests without labels.
 
     Args:
         facts: ``meta["as_today"]`` of a trie.
@@ -62,7 +62,7 @@ def _rate(rate: Sequence[float]) -> str:
 
 
 def shown_lines(record: SignalRecord, rows: int, answers: int | None = None) -> Iterator[str]:
-    """Yield what is worth saying about the answers of a store and their classes.
+    """Yield notable facts about a store's answers and their classes.
 
     Args:
         record: what they were made with.

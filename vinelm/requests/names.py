@@ -1,4 +1,4 @@
-"""Names of requests, conversations and tenants. Callers choose them, so that none of them may stand for another's."""
+"""Names of requests, conversations and tenants. Callers choose them, so they are kept apart by scope."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RunLabel = str | Callable[[Mapping[str, Any]], Any]
 
 
 def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
-    """Return the run's own label; empty if it has none, or if the application's function fails."""
+    """Return the run's own label; empty if it has none or the application's function fails."""
     found: Any = None
     with suppress(Exception):
         given = configurable or {}
@@ -21,7 +21,7 @@ def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
 
 
 def scoped(name: str, *scope: str) -> str:
-    """Return a name that only this name within this scope has: of a tenant, or of one kind of things.
+    """Return a name that is unique to this name within its scope: a tenant, or a kind of things.
 
     Outside of any scope it is the name itself, unless it looks as if it were in one. All names of one table are to be given
     scopes of one length.

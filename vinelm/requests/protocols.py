@@ -24,10 +24,10 @@ class CallPermit(Protocol):
     """One call that a :class:`CallGuard` has authorized. It is settled exactly once: later calls of a method do nothing."""
 
     def settle(self, usage: Usage) -> None:
-        """Replace the reservation by what the call really cost. The call has ended, whether it succeeded or not."""
+        """Replace the reservation by the real cost. The call has ended, successfully or not."""
 
     def close(self) -> None:
-        """Settle the call at its upper bound unless it is settled already: what it cost is not known."""
+        """Settle the call at its upper bound, since its cost is unknown, unless it is settled already."""
 
 
 class CallGuard(Protocol):
@@ -156,12 +156,12 @@ class PricesCalls(Protocol):
 
 @runtime_checkable
 class Preloads(Protocol):
-    """A backend that can do the work of its first call ahead of it: in the process that profiled units are forked from, each
-    unit would otherwise repeat it.
+    """A backend that can do its first call's setup in advance: in the process from which units are forked, so that units do
+    not repeat it.
     """
 
     def preload(self) -> None:
-        """Import what calls need and create clients with their TLS context, as far as possible; what fails is left to the call.
+        """Import what calls need and create clients with their TLS context, if possible; failures are left to the call.
 
         Calls no model. Must leave no thread, connection or event loop behind, since none survives a fork.
         """
@@ -186,23 +186,23 @@ class ChatModelSource(Protocol):
 
 
 class BesideService(Protocol):
-    """What learns while a service runs which models may run in place of today's: an autopilot."""
+    """An autopilot: learns while a service runs which models can replace today's."""
 
     def around(self, models: Any) -> ChatModelSource:
-        """Begin, and return what makes the chat models from now on, around the resolver that makes them.
+        """Begin, and return the source of chat models from now on, wrapping the resolver.
 
         Raises:
             ConfigError: it serves already, or cannot begin.
         """
 
     def feedback(self, run: str, score: float) -> None:
-        """Count what somebody says of the answer of a request, in [0, 1]; a name that is not known is passed over."""
+        """Count feedback on a request's answer, in [0, 1]; an unknown name is ignored."""
 
     def write(self, call: Mapping[str, Any]) -> None:
-        """Keep a call that a gateway has passed on, in the form of its record. Never raises."""
+        """Record a call that a gateway has passed on. Never raises."""
 
     def close(self) -> bool:
-        """End, and write what waits; False if something is lost. Idempotent."""
+        """Stop, and write pending records; False if some are lost. Idempotent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +233,7 @@ class Invocation:
 
 
 class OpenBatch(NamedTuple):
-    """A batch of calls without answers, as it is on disk: its number, our key, the model and the number of its calls.
+    """A stored batch of calls without answers: its number, our key, the model and the number of calls.
 
     ``provider_id`` is None where it may not be submitted; ``recorded_s`` is in Unix time.
     """
@@ -269,8 +269,8 @@ class RequestPath(NamedTuple):
 
 
 class Sampler(Protocol):
-    """Proposes request paths in rounds. A pure function of its settings and the observations it is given, so that a run that
-    is killed and started again executes the same paths, whatever the number of workers.
+    """Proposes request paths in rounds. A pure function of its settings and observations, so that a restarted run executes
+    the same paths, whatever the number of workers.
     """
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterable[RequestPath]:
@@ -294,16 +294,16 @@ class EngineDelay:
 
 
 class LoadMonitor(Protocol):
-    """The present load of the engines. No method blocks: each answers from what is known."""
+    """The current load of the engines. Methods never block: they answer from what is known."""
 
     def delays(self) -> Mapping[str, EngineDelay]:
         """Return the delay by engine; an engine that is not known, or no longer there, is left out."""
 
     def dispatched(self, engine: str) -> None:
-        """Note that an invocation was sent to the engine."""
+        """Record that an invocation was sent to the engine."""
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Note that it ended, ``excess_s`` seconds beyond its zero-load time (None: failed, or not known)."""
+        """Record that it has ended, ``excess_s`` seconds beyond its zero-load time (None: failed or unknown)."""
 
 
 class Vine(Protocol):
@@ -329,7 +329,7 @@ class Vine(Protocol):
         to: Sequence[str] | Mapping[Any, str] | None = None,
         times: int | Mapping[str, int] | None = None,
     ) -> Callable[..., Any]:
-        """Return a conditional edge to where ``fn`` says, or to ``end`` where ``fn``, the policy or a bound ends it."""
+        """Return a conditional edge to where ``fn`` says, or to ``end`` if ``fn``, the policy or a bound ends the request."""
 
     def tool(
         self,
@@ -340,11 +340,11 @@ class Vine(Protocol):
         cost_usd: float = 0.0,
         ttl_s: float | None = None,
     ) -> Any:
-        """Return a LangChain tool with what its owner says of it; while profiling it is called as it is."""
+        """Return a LangChain tool with its owner's declaration; while profiling it is called normally."""
 
     @property
     def finish(self) -> Callable[..., Any]:
-        """A graph node that returns an earlier answer where the policy trusts it more than the last one."""
+        """A graph node that returns an earlier answer if the policy trusts it more than the last one."""
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> Any:
-        """Return a chat model whose every call is an invocation of ``stage``, or of the node that makes it."""
+        """Return a chat model whose calls are invocations of ``stage``, or of the calling node."""

@@ -41,7 +41,7 @@ class Request:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def has(self, keys: Iterable[str]) -> bool:
-        """Return whether its row has a value for each of these keys: None, NaN and blank text are none."""
+        """Return whether its row has a value for each of these keys; None, NaN and blank text do not count."""
         return not any(_is_empty(self.data.get(key)) for key in keys)
 
 
@@ -132,22 +132,22 @@ class Workflow:
 
     @property
     def has_template(self) -> bool:
-        """True if it has a template, given or read from its graph; one without is resolved before anything reads it."""
+        """True if it has a template, given or read from its graph; a missing template is resolved before anything reads it."""
         return self.template is not _OF_GRAPH
 
     @property
     def signals(self) -> Signals | None:
-        """The declared signals of its requests; None if there are none."""
+        """The declared signals; None if there are none."""
         return Signals.of(self.signal, self.signal_edges, self.agree, self.answer)
 
     def graph_input(self, request: Request) -> dict[str, Any]:
-        """Return what the graph is invoked with, which never holds the labels."""
+        """Return the graph's input, which never contains labels."""
         if self.inputs is not None:
             return dict(self.inputs(request))
         return {key: value for key, value in request.data.items() if key not in self.labels}
 
     def kind_of(self, request: Request) -> str | None:
-        """Return the kind of a request; None where none is declared.
+        """Return the type of a request; None if none is declared.
 
         Raises:
             WorkflowError: ``kind`` raised, or gave what is no label. The message names the request.
@@ -166,7 +166,7 @@ class Workflow:
 
 
 def _is_nan(value: Any) -> bool:
-    """Whether a value, of whichever library, is no number: it differs from itself, as floats, numpy's and NaT do."""
+    """Whether a value of any library is not a number: it differs from itself, as NaN and NaT do."""
     try:
         return bool(value != value)  # noqa: PLR0124 - that is the test
     except (TypeError, ValueError):  # an array, or pandas' NA, which is a missing one
@@ -186,12 +186,12 @@ class AnswerWriter(Protocol):
         """Return a correct answer, in the form that a stage expects."""
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return a wrong answer of that kind, or of another kind where this one does not apply."""
+        """Return a wrong answer of that kind, or of another kind if this one does not apply."""
 
 
 @runtime_checkable
 class ShowsErrors(Protocol):
-    """An :class:`AnswerWriter` that says which of its errors the workflow sees; else those of executed queries are meant."""
+    """An :class:`AnswerWriter` that says which of its errors the workflow sees; by default those of executed queries."""
 
     visible_kinds: frozenset[str]
     """Kinds of error after which the next invocation knows that something was wrong."""
@@ -206,7 +206,7 @@ class StageWriter(AnswerWriter, Protocol):
 
 @runtime_checkable
 class StagedWriter(Protocol):
-    """An :class:`AnswerWriter` of a workflow whose stages write different things; by itself it writes the final answer."""
+    """An :class:`AnswerWriter` for a workflow whose stages write different things; on its own it writes the final answer."""
 
     def at(self, stage: str) -> StageWriter:
         """Return the writer of that stage's answers."""

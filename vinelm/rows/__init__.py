@@ -1,4 +1,4 @@
-"""Observations: what each invocation of a request gave."""
+"""Observations: the results of each invocation of a request."""
 
 from vinelm.whole_imports import attach_stub
 

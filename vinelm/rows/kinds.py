@@ -11,7 +11,7 @@ from vinelm.template.template import stage_title
 
 
 def untitled(rows: Iterable[Observation], template: Template) -> list[Observation]:
-    """Return rows by the stages of a template of kinds as those of the application's own stages."""
+    """Convert rows by the stages of a template with request types to rows by the application's own stages."""
     if not template.kinds:
         return list(rows)
     names, base = template.base_stages, template.base

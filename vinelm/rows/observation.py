@@ -169,7 +169,7 @@ class Observation:
 
     @property
     def is_timed(self) -> bool:
-        """True if the seconds of the stage are known: a call in a batch has none, and not every imported one."""
+        """True if the stage's seconds are known; batch calls have none, nor do all imported ones."""
         return not math.isnan(self.latency_s)
 
     @property
@@ -179,7 +179,7 @@ class Observation:
 
     @property
     def asked_usd(self) -> float:
-        """Dollars of the invocation and its tools as it is bought: of calls that equal ones have answered, what those cost."""
+        """Dollars of the invocation and its tools as if bought alone: calls answered by equal ones count at what those cost."""
         is_equal = self.list_usd is not None and (self.is_timed or not self.cost_usd)
         return self.served_usd if is_equal else self.cost_usd + self.tool_cost_usd
 
@@ -198,7 +198,7 @@ class Observation:
         return self.failure is not None or bool(self.success if rule == "oracle" else self.stopped)
 
     def next_stage(self, followers: Sequence[str]) -> str | None:
-        """Return the stage that came after a row; None if the row does not tell which of the possible stages it was."""
+        """Return the stage that came after a row; None if the row leaves several possible."""
         if self.arm is None:
             return followers[0] if len(followers) == 1 else None
         return self.arm if self.arm in followers else None
@@ -210,7 +210,7 @@ def at_ordinary_prices(rows: Iterable[Observation]) -> list[Observation]:
 
 
 def with_seconds(rows: Sequence[Observation]) -> list[Observation]:
-    """Return the rows with seconds for those that have none: the mean of the others of the stage and model.
+    """Return the rows with missing seconds filled in: the mean of the stage's and model's other rows.
 
     Where no other one has any, 0: what is not known there bounds nothing.
     """

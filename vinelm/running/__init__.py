@@ -1,1 +1,1 @@
-"""Requests served for money: the threads that run them, what each pays with, and the record of what they left."""
+"""Requests served for money: the threads that run them, their budget accounts, and the record of their results."""

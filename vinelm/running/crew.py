@@ -17,7 +17,7 @@ TICK_S = 0.2
 
 
 class Crew(Generic[Job]):
-    """Threads that take jobs and run them, until none is left, one of them fails, or they are stopped.
+    """Threads that run jobs until none is left, one fails, or they are stopped.
 
     Attributes:
         changed: Guards the fields below, and those of whoever hands out the jobs; notified when the threads are to stop.
@@ -53,7 +53,7 @@ class Crew(Generic[Job]):
         self._under_way: list[Future[None]] = []
 
     def work(self, on_tick: Callable[[], None] = lambda: None) -> None:
-        """Run jobs until none is left. Jobs in progress are waited for, however it ends, except after a second Ctrl-C.
+        """Run jobs until none is left. Jobs in progress are waited for in any case, except after a second Ctrl-C.
 
         Args:
             on_tick: Called now and then, by the calling thread.
@@ -74,7 +74,7 @@ class Crew(Generic[Job]):
             raise self.error
 
     def stop(self, *, leave: bool = False) -> None:
-        """Let no job begin any more; with ``leave`` those under way are not waited for."""
+        """Start no more jobs; with ``leave`` running ones are not waited for."""
         with self.changed:
             self.is_stopping = True
             self.is_left = self.is_left or leave

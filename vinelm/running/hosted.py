@@ -1,4 +1,4 @@
-"""Requests and calls that the nodes of a Ray cluster serve, and what this process reserves for them."""
+"""Requests and calls served by nodes of a Ray cluster, and this process's reservations for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vinelm.rows.observation import Usage
 
 
 def executed_on(worker: ClusterWorker, job: RequestJob, guard: CallGuard) -> Any:
-    """Return what a node makes of a job; every call that may cost more than is reserved is asked of the guard.
+    """Return a node's result for a job, asking the guard for calls that may cost more than reserved.
 
     What is lost with its node counts at what was reserved for it, and is asked again of another node.
 
@@ -28,14 +28,14 @@ def executed_on(worker: ClusterWorker, job: RequestJob, guard: CallGuard) -> Any
 
 
 class _Reserved:
-    """What the guard of this process has reserved for the calls that a request makes on nodes."""
+    """What this process's guard has reserved for a request's calls on nodes."""
 
     def __init__(self, guard: CallGuard) -> None:
         self._guard, self._permits = guard, list[CallPermit]()
         self._usd = 0.0
 
     def raised_to(self, upper_usd: float) -> bool:
-        """Reserve so many dollars in all; False if the budget refuses."""
+        """Reserve this many dollars in all; False if the budget refuses."""
         if upper_usd > self._usd:
             try:
                 self._permits.append(self._guard.authorize(upper_usd - self._usd))
@@ -45,7 +45,7 @@ class _Reserved:
         return True
 
     def settle(self, cost_usd: float) -> None:
-        """Replace what is reserved by what all calls have cost, or count at where nobody has heard of them again."""
+        """Replace the reservation by the cost of all calls, or count it in full if their outcome is unknown."""
         for permit in self._permits:
             permit.settle(Usage(model="", cost_usd=cost_usd, latency_s=0.0))
             cost_usd = 0.0

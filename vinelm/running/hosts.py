@@ -1,4 +1,4 @@
-"""Requests that are served on the nodes of a Ray cluster, each of which has the application over the same trie.
+"""Serves requests on the nodes of a Ray cluster, each of which has the application over the same trie.
 
 The store, the ledger, the plans and the order stay in the process of the run. A node is given a request with its plan, asks
 before a call that may cost more than is reserved for it, and sends back what it has served.
@@ -39,7 +39,7 @@ class Server(Protocol):
     """Serves whole requests, on the thread that asks for it: the application in this process, or the nodes of a cluster."""
 
     def serve(self, request: Request, plan: Any, guard: CallGuard) -> Any:
-        """Return what a request has come to under a plan; every call is asked of the guard.
+        """Return a request's result under a plan, asking the guard for every call.
 
         What a plan is, and what is returned, is up to the verb; both can be pickled.
         """
@@ -62,7 +62,7 @@ class ServedApplication(Server, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeWorkerMaker:
-    """Makes the worker of a node, in the run's folder; it holds no key.
+    """Creates a node's worker, in the run's folder; it holds no key.
 
     Args:
         make: Makes the application of a workflow with a trie, models and backends, there as here.
@@ -128,7 +128,7 @@ class NodeWorker:
         self._requests = {request.id: request for request in app.workflow.requests}
 
     def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
-        """Serve a request under its plan; every call that may cost more than is reserved is asked of ``top_up``."""
+        """Serve a request under its plan, asking ``top_up`` for calls that may cost more than reserved."""
         budget = UnitBudget(job.upper_usd, top_up)
         try:
             served = self._app.serve(self._requests[job.request_id], job.plan, budget)
@@ -137,7 +137,7 @@ class NodeWorker:
         return RequestOutcome(served, budget.spent_usd + budget.reserved_usd)
 
     def close(self) -> None:
-        """Do nothing: what still runs ends with the process."""
+        """Do nothing: running calls end with the process."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def serving(
     models: Any,
     **source: Any,
 ) -> Iterator[Server]:
-    """Have the application serve requests while the block runs, or the nodes of a cluster.
+    """Let the application, or the nodes of a cluster, serve requests inside the block.
 
     Args:
         app: The application in this process, which keeps the rate limits of all nodes.

@@ -1,4 +1,4 @@
-"""The ledger of whole requests: each call's upper bound is durable before the call, within one budget for all of them."""
+"""The ledger of whole requests: each call's upper bound is durable before the call, within one common budget."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FADING = 0.99  # of the largest bound, from request to request: one long prompt
 
 
 class RequestLedger:
-    """Serves requests within a budget, and keeps what they leave with their price. Thread-safe; one process at a time.
+    """Serves requests within a budget, and stores their results with their price. Thread-safe; one process at a time.
 
     While other requests are under way, a call that the budget has no room for waits until one of them has ended: what is
     reserved for them is mostly more than they cost.
@@ -54,17 +54,17 @@ class RequestLedger:
 
     @property
     def committed_usd(self) -> float:
-        """Dollars spent and reserved, by interrupted runs too; calls of unknown outcome count at their upper bound."""
+        """Dollars spent and reserved, including interrupted runs; calls of unknown outcome count at their upper bound."""
         return self._ledger.committed_usd
 
     @property
     def reserved_usd(self) -> float:
-        """Upper bounds in dollars of the calls of the requests under way; what is reserved ahead does not count."""
+        """Upper bounds in dollars of the calls of requests in progress, without advance reservations."""
         return self._needed_usd
 
     @property
     def replaceable_usd(self) -> float:
-        """Dollars of interrupted runs that count until their requests are served again."""
+        """Dollars of interrupted runs, which count until their requests are served again."""
         return sum(self._ledger.replaceable.values())
 
     @property
@@ -75,7 +75,7 @@ class RequestLedger:
 
     @contextmanager
     def ahead(self, left: Callable[[], int]) -> Iterator[None]:
-        """Inside the block, a request's answer and the reservation of the next request are one transaction in place of two.
+        """Inside the block, a request's answer and the next request's reservation share one transaction.
 
         The next request is whichever begins: it makes its calls under the entry that is there, and gives it its name when it
         ends. What is reserved is the largest bound of late; a dearer call raises it, as it always does. A process that dies
@@ -103,7 +103,7 @@ class RequestLedger:
         keep: Callable[[int, Served], None],
         paying: Paying | None = None,
     ) -> Served | None:
-        """Return what ``answer`` returns, once it is durable; None if the budget refused a call: what it paid is counted.
+        """Return the result of ``answer`` once it is durable; None if the budget refused a call: what it paid counts.
 
         Args:
             name: The request, in the store's ledger.
@@ -169,7 +169,9 @@ class RequestLedger:
         return None if is_refused else request
 
     def _require_held(self, paying: Paying) -> None:
-        """Raise before a call if the store is lost: one under what is reserved already writes nothing that would tell."""
+        """Raise before a call if the store is lost, since a call within the existing reservation writes nothing that would
+        notice.
+        """
         try:
             self._store.database.require_held()
         except StoreError as error:
@@ -177,7 +179,7 @@ class RequestLedger:
             raise
 
     def _reserved_ahead(self, paying: Paying) -> Reservation | None:
-        """Reserve for a request that begins after this one has ended, if there is one and the budget has ample room."""
+        """Reserve for the next request, if there is one and the budget has ample room."""
         self._usual_usd = usual_usd = max(paying.needed_usd, _FADING * self._usual_usd)
         if paying.is_batched or not paying.needed_usd or self._left() <= len(self._spare):
             return None
@@ -188,7 +190,7 @@ class RequestLedger:
         return self._ledger.reserve(AHEAD, (), usual_usd)
 
     def _release(self) -> bool:
-        """Settle what is reserved ahead and was not taken; whether there was any."""
+        """Settle an unused advance reservation; returns whether there was one."""
         with self._changed:
             spare, self._spare = self._spare, []
 
@@ -201,7 +203,7 @@ class RequestLedger:
         return bool(spare)
 
     def raised(self, paying: Paying, upper_usd: float) -> bool:
-        """Reserve that many dollars for a request, durably; False if the budget has no room, and will have none."""
+        """Reserve that many dollars for a request, durably; False if the budget has no room and will have none."""
         while True:
             ended = self._ended
             if self._commits.run(partial(self._raise, paying, upper_usd), is_one_statement=True):
@@ -226,7 +228,7 @@ class RequestLedger:
         return True
 
     def give_back(self, paying: Paying, owed_usd: float) -> None:
-        """Lower what is reserved for a request that makes no call for now to what it owes, durably: others find room."""
+        """Lower an idle request's reservation to what it owes, durably, so that others find room."""
         if paying.reservation is not None and owed_usd < paying.reservation.upper_usd:
             self._commits.run(partial(self._ledger.lower, paying.reservation, owed_usd), is_one_statement=True)
             with self._changed:
@@ -234,18 +236,18 @@ class RequestLedger:
                 self._changed.notify_all()
 
     def taken(self) -> Reservation | None:
-        """Return an entry that was reserved ahead and hand it over to the caller; None if there is none."""
+        """Return an advance reservation and hand it over to the caller; None if there is none."""
         with self._changed:
             return self._spare.pop() if self._spare else None
 
     def note_needed(self, paying: Paying, upper_usd: float) -> None:
-        """Note how much of what is reserved for a request its calls may come to."""
+        """Record how much of a request's reservation its calls may need."""
         with self._changed:
             self._needed_usd += max(upper_usd - paying.needed_usd, 0.0)
             paying.needed_usd = max(upper_usd, paying.needed_usd)
 
     def keep(self, paying: Paying) -> None:
-        """Let what a request pays count whatever follows, durably: it makes calls that no later run can fetch."""
+        """Make a request's payments count in any case, durably: its calls cannot be fetched by a later run."""
         if paying.is_batched and paying.reservation is None:  # in place of what an interrupted run left open
             self._commits.run(partial(self._raise, paying, 0.0), is_one_statement=True)
         paying.is_batched = False
@@ -253,7 +255,7 @@ class RequestLedger:
             self._commits.run(partial(self._batches.keep, paying.reservation.entry))
 
     def _waits(self, ended: int) -> bool:
-        """Wait until a request has ended since; False if none is left that could: all others wait, too."""
+        """Wait until a request has ended; False if all others wait, too."""
         with self._changed:
             self._waiting += 1
             try:
@@ -270,7 +272,7 @@ def _nothing() -> None:
 
 
 class Paying:
-    """A request under way: its entry in the ledger, made before its first call, and what the store failed with.
+    """A request in progress: its entry in the ledger, made before its first call, and any failure of the store.
 
     Args:
         ledger: Its ledger.
@@ -301,7 +303,7 @@ class Paying:
         self.error: StoreError | None = None
 
     def top_up(self, upper_usd: float) -> bool:
-        """True if the reservation is raised; what the store fails with is raised at the end: the application may catch it."""
+        """True if the reservation is raised. The store's failure is raised at the end, since the application might catch it."""
         if self.error is not None:  # what is in memory may not be in the store
             raise self.error
         if self.reservation is None and not self.is_batched:

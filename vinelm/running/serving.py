@@ -93,7 +93,7 @@ def judge_of(workflow: Workflow, request: Request) -> Any:
 
 
 class Purses:
-    """What each request under way pays with: an adapter's ``account_of``, which knows a request by its policy.
+    """The account of each request in progress: an adapter's ``account_of``, which knows a request by its policy.
 
     Args:
         adapter: Asks it for the account of every run from now on.

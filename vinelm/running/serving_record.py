@@ -1,4 +1,4 @@
-"""The durable record of a verification: a store that holds each served request and what it cost."""
+"""The durable record of a verification: each served request and its cost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vinelm.trie.outcomes import OUTCOME_ARRAYS
 
 @contextmanager
 def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float | None) -> Iterator[ServingRecord]:
-    """Hold the record of one verification, or of one recording, which continues what an interrupted one left.
+    """Hold the record of one verification or recording, continuing an interrupted one.
 
     Args:
         path: The store, created if missing; None keeps nothing: an interrupted verification starts over.
@@ -70,7 +70,7 @@ def _changed(found: StoreIdentity, wanted: StoreIdentity) -> str:
 
 
 class ServedTask(NamedTuple):
-    """A request that is to be served under a policy.
+    """A request to be served under a policy.
 
     Args:
         policy: The policy's name.
@@ -86,7 +86,7 @@ class ServedTask(NamedTuple):
 
 
 class ServingRecord:
-    """Serves requests within the budget of a verification, and keeps them. One process at a time.
+    """Serves requests within a verification's budget and stores them. One process at a time.
 
     Attributes:
         served: The requests that were served, by (policy, request id), those of interrupted runs first.
@@ -104,21 +104,21 @@ class ServingRecord:
 
     @property
     def spent_usd(self) -> float:
-        """Dollars spent, by interrupted runs too; calls of unknown outcome count at their upper bound."""
+        """Dollars spent, including interrupted runs; calls of unknown outcome count at their upper bound."""
         return self._ledger.committed_usd
 
     def recorded_calls(self) -> int:
-        """Return how many calls of tools are kept."""
+        """Return the number of stored tool calls."""
         with self._store.database.transaction() as connection:
             return tool_counts(connection).get("calls", 0)
 
     @property
     def is_exhausted(self) -> bool:
-        """True if nothing is left of the budget."""
+        """True if the budget is used up."""
         return self.spent_usd >= self._limit_usd
 
     def serve_all(self, tasks: Iterable[ServedTask], *, workers: int = 1, on_done: Callable[[int], None]) -> None:
-        """Serve what is not kept yet, in order and several at a time, until the budget refuses a call or nothing is left of it.
+        """Serve the missing requests, in order and several at a time, until the budget refuses a call or is used up.
 
         Requests under way are waited for, whatever ends it. One whose call was refused does not count.
 
@@ -152,7 +152,7 @@ class ServingRecord:
         crew.work(tell)
 
     def serve(self, task: ServedTask) -> ServedRequest | None:
-        """Return the served request, once it is durable; None if the budget refused a call: it does not count."""
+        """Return the served request once it is durable; None if the budget refused a call: then it does not count."""
 
         def keep(entry: int, served: ServedRequest) -> None:
             self._kept.add(entry, task.policy, served)
@@ -165,7 +165,7 @@ class ServingRecord:
 
 
 def digest_of_plans(annotated: AnnotatedTrie) -> str:
-    """Return a hash of what plans are made from."""
+    """Return a hash of the inputs of plans."""
     arrays = annotated.reading.plan_arrays
     if annotated.outcomes is not None:
         arrays += [getattr(annotated.outcomes, name) for name in OUTCOME_ARRAYS]

@@ -1,4 +1,4 @@
-"""A new project for an application: its catalog and its workflow file, as far as they can be read off the graph."""
+"""A new project for an application: its catalog and workflow file, as far as the graph tells."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -57,7 +57,7 @@ def tool_schemas(spec: str | None, folder: Path) -> dict[str, dict[str, Any]]:
 def models_today(
     stages: Collection[str], held: Mapping[str, HeldStages], calls: Sequence[ModelCall]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the models that each stage may run before VineLM chooses, as ``provider:model``; none where it is not known.
+    """Return the models that each stage may run before VineLM chooses, as ``provider:model``; empty if unknown.
 
     Args:
         stages: The stages.
@@ -76,7 +76,7 @@ def models_today(
 
 
 def model_of(chat: Any) -> str | None:
-    """Return a LangChain chat model as ``provider:model``; None where it does not say, or its maker is not known."""
+    """Return a LangChain chat model as ``provider:model``; None if it does not say, or its maker is unknown."""
     settings = getattr(chat, "_default_config", None)  # what init_chat_model's configurable model begins with
     if isinstance(settings, Mapping):
         name = settings.get("model")
@@ -94,7 +94,7 @@ _PREFIXES = {"amazon_bedrock": "bedrock_converse", "azure": ""}
 
 
 def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[tuple[str, str], HeldStages]]:
-    """Each stage, and the same behind the nodes around it, with a node that runs it, those of inner graphs included."""
+    """Each stage, also prefixed with surrounding nodes, with a node that runs it, including inner graphs."""
     for node, found in held.items():
         for stage in found.names | found.on_edges | ({node} if found.makes_some else set()):
             yield (stage, around + stage), found
@@ -103,7 +103,7 @@ def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[t
 
 
 def _made_in(code: CodeType, calls: Sequence[ModelCall]) -> Iterator[str | None]:
-    """The models that a function makes by itself; None for one that its source does not name."""
+    """The models that a function creates; None for one that its source does not name."""
     lines = [line for _, _, line in code.co_lines() if line is not None]
     for call in calls:
         if call.path == Path(code.co_filename) and lines and code.co_firstlineno <= call.line <= max(lines):
@@ -119,7 +119,7 @@ _Read = tuple[Template | None, str | None]
 
 @dataclass(frozen=True, kw_only=True)
 class AppGraph:
-    """An application, and what was read off it.
+    """An application, and what its source and objects show.
 
     Attributes:
         target: Where the graph, or the function, is.
@@ -173,18 +173,18 @@ class AppGraph:
         return self.template is not None and self.turns is None and self.read(FEW_TURNS) != self.read(FEW_TURNS + 1)
 
     def with_loops(self, times: int) -> AppGraph:
-        """Return the application with that many turns, at most, of each loop that has no bound of its own."""
+        """Return the application with at most this many turns for each loop without a bound."""
         template, reason = self.read(times)
         return replace(self, template=template, reason=reason, turns=times)
 
     def running_today(self, model: str) -> AppGraph:
-        """Return the application with this model (``provider:model``) as today's at each stage where that is not known."""
+        """Return the application with this model (``provider:model``) as today's for each stage without a known one."""
         known = {stage: models if len(models) == 1 else (model,) for stage, models in self.today.items()}
         return replace(self, today={**dict.fromkeys(self.stages, (model,)), **known})
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that it uses today, as ``provider:model``, as far as its source and its objects say."""
+        """The models that it uses today, as ``provider:model``, as far as its source and objects say."""
         named = [call.model for call in self.calls if call.model is not None]
         return tuple(dict.fromkeys([*named, *(model for models in self.today.values() for model in models), *self.mentioned]))
 
@@ -245,13 +245,13 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
 
 
 def _mentioned(target: Target, calls: Sequence[ModelCall]) -> tuple[str, ...]:
-    """The models that the source names anywhere, where a call that makes one does not name it."""
+    """The models that the source names anywhere, for calls that create a model without naming it."""
     is_said = all(call.model is not None or call.endpoint is not None for call in calls)
     return () if is_said else mentioned_models(target.module, target.root)
 
 
 def _with_the_only_one(today: Mapping[str, tuple[str, ...]], mentioned: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    """Today's models, where a stage of which none is known runs the only one that the application names anywhere.
+    """Today's models; stages without a known one run the only model that the application names, if there is one.
 
     `vinelm check` compares it with what the stage's own model says when it is called.
     """
@@ -306,7 +306,7 @@ def _template(
     repeating: Sequence[str],
     turns: int,
 ) -> _Read:
-    """The template that the graph implies, or why it implies none."""
+    """The template that the graph implies, or why there is none."""
     unread = Workflow(name="app", build=lambda _: graph, requests=(Request("none", {}),), score=lambda *_: False)
     try:
         found = template_of_graph(unread, graph, vine.adapter.agents, held, turns=turns, repeating=repeating)
@@ -319,7 +319,7 @@ def _template(
 
 
 def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
-    """The nodes whose function refers to a compiled graph, which it calls by itself."""
+    """The nodes whose function calls a compiled graph itself."""
     found = []
     for node, spec in graph.builder.nodes.items():
         functions = (held_attribute(spec.runnable, name) for name in ("func", "afunc"))
@@ -332,7 +332,7 @@ def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str,
 
 
 def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, Fields]:
-    """What the keys of an input hold that are dicts or objects of the application's, or lists of those."""
+    """The fields of an input's keys that are dicts or application objects, or lists of them."""
     try:
         hints = get_type_hints(graph.builder.input_schema)
     except (NameError, TypeError, AttributeError):  # names that are imported for type checkers only
@@ -358,7 +358,7 @@ def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, He
 
 
 def _structured(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
-    """The fields of the response that ``create_agent(response_format=...)`` asks for; empty without one."""
+    """The fields of ``create_agent(response_format=...)``; empty without one."""
     for spec in graph.builder.nodes.values():
         function = held_attribute(spec.runnable, "func")
         if not inspect.isfunction(function):
@@ -381,6 +381,6 @@ def _codes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[CodeType]:
 
 
 def _keys(graph: CompiledStateGraph[Any, Any, Any, Any], schema: Any) -> tuple[str, ...]:
-    """The keys of one of the graph's schemas; channels of VineLM and LangGraph, which begin with underscores, are left out."""
+    """The keys of one of the graph's schemas, without channels of VineLM and LangGraph, which begin with underscores."""
     channels = graph.builder.schemas.get(schema, {})
     return tuple(key for key in channels if not key.startswith("_"))

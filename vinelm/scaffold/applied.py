@@ -1,4 +1,4 @@
-"""Writing a project's files, of which the application's own are some: all of them or none, also if the process is killed.
+"""Writes a project's files, including changes to the application's own, all or none, even if the process is killed.
 
 What is to be written goes into a journal beside the project first. Once that is there, the whole is as good as written: whoever
 comes next finishes it. Before that nothing has changed.
@@ -49,7 +49,7 @@ def write_all(folder: Path, files: Mapping[Path, str]) -> None:
 
 
 def finish(folder: Path) -> list[Path]:
-    """Finish what a killed process began to write in a folder; returns the files, none if nothing is left to do.
+    """Finish what a killed process began to write in a folder; returns the files, empty if nothing is left to do.
 
     Raises:
         ConfigError: A file has been changed since, or cannot be written. Or the journal names a file that is none of the
@@ -80,7 +80,7 @@ def finish(folder: Path) -> list[Path]:
 
 
 def _require_of_project(path: Path, folder: Path, journal: Path) -> None:
-    """Raise :class:`ConfigError` unless it is code or settings, of the project or of what lies in the working folder."""
+    """Raise :class:`ConfigError` unless it is code or settings, in the project or the working folder."""
     real = path.resolve()
     roots = [root.resolve() for root in (folder, Path.cwd()) if real.is_relative_to(root.resolve())]
     if real.suffix not in WRITTEN or not any(

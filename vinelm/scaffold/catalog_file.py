@@ -81,7 +81,7 @@ def chosen_models(choice: Iterable[str]) -> tuple[str, ...]:
 
 
 def bases_of(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the servers that an environment sends calls to, by the provider's prefix, each with the variable that says so."""
+    """Return the servers to which environment variables redirect calls, by provider prefix, each with its variable."""
     found: dict[str, tuple[str, str]] = {}
     for prefix, names in _BASE_VARIABLES.items():
         given = [(environment[name], name) for name in names if environment.get(name)]

@@ -1,4 +1,4 @@
-"""Where an application waits for a person, and what a person who lets it go on would answer: read off its source."""
+"""Finds where an application waits for a person, and an answer that would let it continue, in its source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INBOX = '[{"type": "accept" if one["config"].get("allow_accept") else "response
 
 
 def waiting_nodes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str | None]:
-    """Return the nodes that wait for a person (LangGraph's ``interrupt``), those of subgraphs among them.
+    """Return the nodes that wait for a person (LangGraph's ``interrupt``), including those of subgraphs.
 
     Returns:
         Node to the code of an answer, an expression of the interrupt's ``value``; None where the source does not say one.
@@ -53,7 +53,7 @@ def _functions(runnable: Any) -> Iterator[Any]:
 
 
 def _answer(tree: ast.AST) -> str | None:
-    """The code of the answer to the first ``interrupt`` in a function; None where nothing says what it compares with."""
+    """The code of an answer to a function's first ``interrupt``; None if nothing says what it is compared with."""
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     called = next((node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == "interrupt"), None)
     if called is None:
@@ -81,7 +81,7 @@ def _answer(tree: ast.AST) -> str | None:
 
 
 def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str | None, list[Any]]:
-    """Key of the answer, or None for the answer itself, to what it is compared with."""
+    """Key of the answer (None: the answer itself) to what it is compared with."""
     found: dict[str | None, list[Any]] = {}
     for use in uses:
         at, key = above.get(use), None
@@ -103,7 +103,7 @@ def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str |
 
 
 def _chosen(values: list[Any]) -> str:
-    """The code of the value that lets the application go on."""
+    """The code of the value that lets the application continue."""
     words = {str(value).casefold(): value for value in reversed(values)}
     best = next((words[word] for word in _YES if word in words), values[0] if values else _ON)
     return _code(best)

@@ -1,4 +1,4 @@
-"""The places of an application where its chat models are made, and the edit that puts ``vine.around(...)`` around them.
+"""Finds where an application makes its chat models, and puts ``vine.around(...)`` around them.
 
 The source is read, not run. A name is looked up in the imported module, so that ``from x import ChatOpenAI as Model`` is found.
 """
@@ -23,7 +23,7 @@ from vinelm.adapters.langgraph.structure.chat_search import makes_chat
 
 
 def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named: bool = False) -> str:
-    """Return the source of a file in which ``vine.around(...)`` is around each of ``calls``, and nothing else is changed.
+    """Return a file's source with ``vine.around(...)`` around each of ``calls`` and no other change.
 
     Args:
         path: The file.
@@ -43,7 +43,7 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named
 
 
 def _making_vine(path: Path, text: str, tree: ast.Module, first: int, made: str) -> str:
-    """The text with VineLM imported in the order of the other imports, and made behind them, before the line ``first``."""
+    """The text with VineLM imported in sorted order, and created before the line ``first``."""
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno < first]
     heads = imports or (tree.body[:1] if ast.get_docstring(tree) is not None else [])
     after = max((node.end_lineno or 0 for node in heads), default=0)
@@ -67,7 +67,7 @@ _OURS = (2, 1, "vinelm")
 
 
 def _order(node: ast.Import | ast.ImportFrom, path: Path) -> tuple[int, int, str]:
-    """Where an import stands by the usual order: future, standard library, packages, own modules; plain imports first."""
+    """An import's place in the usual order: future, standard library, packages, own modules; plain imports first."""
     name = node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name
     top = name.partition(".")[0]
     is_own = any((folder / top).is_dir() or (folder / f"{top}.py").is_file() for folder in [*path.parents][:4])
@@ -86,7 +86,7 @@ def _parsed(text: str) -> str:
 
 
 def _vine_of(tree: ast.Module) -> tuple[str, bool]:
-    """The name of the application's VineLM, and whether the module makes it already; a name that nothing else in it has."""
+    """The name of the application's VineLM, and whether the module already creates it; a name that is not taken otherwise."""
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
             maker, place = node.value.func, node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -127,7 +127,7 @@ FAMILIES = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "cl
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCall:
-    """A call that makes a chat model, or the name of a model that an agent is made with.
+    """A call that creates a chat model, or the model name with which an agent is created.
 
     Attributes:
         line: Its line, from 1.
@@ -155,7 +155,7 @@ class ModelCall:
 
 
 def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
-    """Return the calls in the application's modules: ``module``, and those that it imported from below ``root``."""
+    """Return the calls in the application's modules: ``module``, and what it imported from below ``root``."""
     found: list[ModelCall] = []
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
         found += _in_file(Path(one.__file__ or ""), vars(one))
@@ -163,7 +163,7 @@ def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
 
 
 def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
-    """Return the models that texts of the application name, as ``provider:model``: the defaults of its settings, for one."""
+    """Return the models named in the application's texts, as ``provider:model``, such as defaults of settings."""
     found: dict[str, None] = {}
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
         text = _readable(Path(one.__file__ or ""))
@@ -182,7 +182,7 @@ def sources(module: ModuleType, root: Path) -> Iterator[str]:
 
 
 def _readable(path: Path) -> str | None:
-    """The source; None for what is no Python file, or in another encoding, which Python may read: it is left alone."""
+    """The source; None for files that are not Python or not UTF-8: they are left alone."""
     try:
         return text_of(path) if path.suffix == ".py" else None
     except (OSError, UnicodeDecodeError):
@@ -197,18 +197,18 @@ def _own_modules(root: Path) -> Iterator[ModuleType]:
 
 
 def text_of(path: Path) -> str:
-    """Return the source, with its own line ends."""
+    """Return the source with its original line ends."""
     with path.open(encoding="utf-8", newline="") as file:
         return file.read()
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines as Python counts them, whatever ends them: a form feed ends none."""
+    """Return the lines as Python counts them: a form feed does not end a line."""
     return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
 
 
 class _Source:
-    """A file's text, in which places of its tree are found without splitting it anew each time."""
+    """A file's text with fast lookup of places in its tree."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -219,7 +219,7 @@ class _Source:
             self._starts.append(self._starts[-1] + len(line))
 
     def start(self, node: ast.expr | ast.keyword) -> int:
-        """Where a node begins, as a number of characters."""
+        """A node's start, in characters."""
         return self._at(node.lineno, node.col_offset)
 
     def of(self, node: ast.expr | ast.keyword) -> str:
@@ -258,7 +258,7 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
 
 
 def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether ``vine.around(...)`` is around it, directly or around what is made of it in the same expression."""
+    """Whether ``vine.around(...)`` is around it, directly or further out in the same expression."""
     at = above.get(made)
     while isinstance(at, ast.expr | ast.keyword):
         if isinstance(at, ast.Call) and isinstance(at.func, ast.Attribute) and at.func.attr == "around":
@@ -268,7 +268,7 @@ def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _gives_chat(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping[str, Any]) -> bool:
-    """Whether a name of the module is a chat model that this call of somebody else's function has given.
+    """Whether a name of the module is a chat model returned by a foreign function.
 
     A function of the application makes its model inside, where it is found.
     """
@@ -284,7 +284,7 @@ def _gives_chat(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping
 
 
 def _configured(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> ast.AST:
-    """The call of ``configurable_fields`` on a model that is made, else what makes it."""
+    """The call of ``configurable_fields`` on a model, else the call that makes the model."""
     attribute = above.get(made)
     if isinstance(attribute, ast.Attribute) and attribute.attr == "configurable_fields":
         call = above.get(attribute)
@@ -317,7 +317,7 @@ def _is_ours(maker: Any) -> bool:
 
 
 def value_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return what a name of a module, or an attribute of one, stands for; None if that is not known. Runs no author's code."""
+    """Return the value of a module's name, or of an attribute; None if unknown. Runs none of the author's code."""
     if isinstance(expression, ast.Name):
         return names.get(expression.id)
     if not isinstance(expression, ast.Attribute):
@@ -333,7 +333,7 @@ def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
 
 
 def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
-    """The texts that name a model where a chat model could stand: an agent's, a middleware's, or a sub-agent's.
+    """The texts that name a model where a chat model could be: for an agent, a middleware or a sub-agent.
 
     The signature says that an argument may be a chat model: elsewhere a text may be an embedding's, or a setting.
     """
@@ -351,7 +351,7 @@ def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
 
 
 def _chat_arguments(call: ast.Call, maker: Any) -> Iterator[ast.expr]:
-    """The arguments of a call that may be a chat model, by the annotations of what is called."""
+    """The arguments of a call that may be a chat model, by the callee's annotations."""
     try:
         known = inspect.signature(maker).parameters
     except (TypeError, ValueError):  # of no Python function
@@ -365,13 +365,13 @@ def _chat_arguments(call: ast.Call, maker: Any) -> Iterator[ast.expr]:
 
 
 def _is_text(expression: ast.expr, names: dict[str, Any]) -> bool:
-    """Whether an expression is a text, as far as it is known: one of the environment is known when the code runs only."""
+    """Whether an expression is a text, as far as known; values of the environment are only known at run time."""
     of_environment = ast.unparse(expression).startswith(("os.environ", "os.getenv", "getenv("))
     return of_environment or isinstance(expression, ast.JoinedStr) or isinstance(_constant(expression, names), str)
 
 
 def _endpoint_of(call: ast.Call, source: _Source, names: dict[str, Any]) -> str | None:
-    """The argument that sends the calls elsewhere than to the provider, whose prices and keys then do not hold.
+    """The argument that redirects calls away from the provider, whose prices and keys then do not hold.
 
     An address that the source does not say may be the provider's own, as that of an empty variable of the environment.
     """
@@ -380,7 +380,7 @@ def _endpoint_of(call: ast.Call, source: _Source, names: dict[str, Any]) -> str 
 
 
 def _model_of(made: ast.expr, names: dict[str, Any]) -> str | None:
-    """What a call, or a text in the place of a model, says of the model."""
+    """The model named by a call, or by a text in a model's place."""
     if not isinstance(made, ast.Call):
         text = _constant(made, names)
         return named_model(text, None) if isinstance(text, str) else None
@@ -393,13 +393,13 @@ def _model_of(made: ast.expr, names: dict[str, Any]) -> str | None:
 
 
 def _prefix_of(kind: type) -> str | None:
-    """The provider's prefix, as in ``provider:model``, of a class of chat models; None where its name does not say it."""
+    """The provider's prefix, as in ``provider:model``, of a chat model class; None if its name does not say."""
     name = kind.__name__
     return _PREFIXES.get(name) or (name.removeprefix("Chat").lower() if name.startswith("Chat") else None)
 
 
 def named_model(name: str, prefix: str | None) -> str | None:
-    """Return ``provider:model``; None where neither the prefix nor the name says who sells it."""
+    """Return ``provider:model``; None if neither the prefix nor the name identifies the provider."""
     if prefix is None and ":" in name:
         return name
     prefix = prefix or next((who for start, who in FAMILIES.items() if name.startswith(start)), None)

@@ -1,4 +1,4 @@
-"""A block in which LangChain's models refuse to be called: reading an application must not spend its owner's money."""
+"""A block in which LangChain's models cannot be called: reading an application must not spend money."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def no_model_calls(what: str) -> Iterator[None]:
 
 
 class _ModelCalledError(BaseException):
-    """Goes past the application's own ``except Exception``, and LangChain's, which logs what it catches."""
+    """Passes the ``except Exception`` of the application, and of LangChain, which logs what it catches."""
 
 
 class _Refusing(BaseCallbackHandler):

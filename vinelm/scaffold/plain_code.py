@@ -1,4 +1,4 @@
-"""Whether a function makes a graph, runs one or calls models; inputs and outputs of code without a graph. Nothing is run."""
+"""Analyses functions without running them: whether they make graphs, run them or call models; and their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GraphCode:
 
 
 def graph_code(function: Callable[..., Any]) -> GraphCode:
-    """Return what a function does with graphs, by its annotation and by the names in its code."""
+    """Return what a function does with graphs, by its annotation and the names in its code."""
     plain = inspect.unwrap(getattr(function, "func", function))  # of a partial, too
     plain = getattr(plain, "__func__", plain) if inspect.isroutine(plain) else type(plain).__call__
     if not isinstance(plain, FunctionType):
@@ -66,7 +66,7 @@ def _builds(function: FunctionType) -> bool:
 
 
 def referred_to(function: FunctionType) -> Iterator[Any]:
-    """Yield the values that a function's names stand for: from its closure and its module."""
+    """Yield the values of a function's names, from its closure and module."""
     yield from closure_values(function)
     for name in function.__code__.co_names:
         if name in function.__globals__:
@@ -114,7 +114,7 @@ def code_keys(code: Any) -> CodeKeys:
 
 
 def function_of(code: Any) -> Callable[..., Any]:
-    """Return the function of an entrypoint; a function is returned as it is."""
+    """Return the function of an entrypoint; a function is returned unchanged."""
     if not isinstance(code, Pregel):
         return code  # type: ignore[no-any-return]
     bound: Any = next(iter(code.nodes.values())).bound
@@ -125,7 +125,7 @@ def function_of(code: Any) -> Callable[..., Any]:
 
 
 def source_of(function: Callable[..., Any]) -> ast.AST:
-    """Return the parsed source of a function; empty where it has none."""
+    """Return the parsed source of a function; empty if unavailable."""
     try:
         return ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):  # made at run time
@@ -150,7 +150,7 @@ def _read_of(tree: ast.AST, name: str) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """What a key of a state holds.
+    """The fields of a state's key.
 
     Attributes:
         names: The fields that its type has, or that code reads of it.
@@ -164,7 +164,7 @@ class Fields:
 
 
 def fields_read(functions: Iterable[Callable[..., Any]], key: str) -> Fields:
-    """Return what functions read of a key of the state: ``state["data"]["ticker"]``, also by a name for ``state["data"]``."""
+    """Return the fields that functions read of a state's key: ``state["data"]["ticker"]``, also through a variable."""
     read, needed, written = dict[str, None](), dict[str, None](), set[str]()
     for tree in map(source_of, functions):
         names = {
@@ -185,7 +185,7 @@ def fields_read(functions: Iterable[Callable[..., Any]], key: str) -> Fields:
 
 
 def _item(node: ast.AST) -> tuple[ast.expr, str] | None:
-    """What ``owner["key"]`` and ``owner.get("key")`` read: the owner and the key."""
+    """The owner and key read by ``owner["key"]`` or ``owner.get("key")``."""
     key: ast.expr | None = None
     owner: ast.expr | None = None
     if isinstance(node, ast.Subscript):

@@ -48,19 +48,19 @@ class Project:
 
     @property
     def todos(self) -> list[tuple[int, str]]:
-        """Line of the workflow file, from 1, and what is to be done there."""
+        """Line of the workflow file, from 1, and what to do there."""
         lines = self.files[self.folder / WORKFLOW_FILE].splitlines()
         return [(number, line.partition(f"{TODO}: ")[2]) for number, line in enumerate(lines, start=1) if f"{TODO}: " in line]
 
     @property
     def next_commands(self) -> list[str]:
-        """The commands that come next, to be run in :attr:`folder`."""
+        """The next commands, to be run in :attr:`folder`."""
         line = f"workflow:workflow --models {MODELS_FILE}"
         budget = " --max-error 0.15" + ("" if self.is_simulated else " --budget-usd 5")
         return [f"vinelm check {line}", f"vinelm profile {line}{budget} --dry-run", f"vinelm profile {line}{budget}"]
 
     def write(self, *, force: bool = False) -> None:
-        """Write all files and edits, or none of them: see :mod:`~vinelm.scaffold.applied`.
+        """Write all files and edits, or none: see :mod:`~vinelm.scaffold.applied`.
 
         Args:
             force: Replace new files that exist.
@@ -82,7 +82,7 @@ def refuse_existing(paths: Iterable[Path]) -> None:
 
 
 def suggested_models(application: AppGraph) -> tuple[str, ...]:
-    """Return the models that the application uses today, and others of the same providers; nothing if it does not say."""
+    """Return the application's models and others of the same providers; empty if it names none."""
     used = application.models
     prefixes = {model.partition(":")[0] for model in used}
     others = [model for group in PROVIDER_MODELS.values() for model in group if model.partition(":")[0] in prefixes]
@@ -90,7 +90,7 @@ def suggested_models(application: AppGraph) -> tuple[str, ...]:
 
 
 def models_for(application: AppGraph, folder: Path, named: str | None) -> tuple[str, ...]:
-    """Return the models to choose from: those that are named, none where the folder has a catalog, or the suggested ones.
+    """Return the models to choose from: those named, none if the folder has a catalog, or the suggested ones.
 
     Args:
         application: The application.
@@ -184,7 +184,7 @@ MOST_SEQUENCES = 20_000
 
 
 def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
-    """The application, with loops that merge their histories where so many models make too many of them."""
+    """The application, with loops merging their histories if this many models would make too many."""
     template = application.template
     if template is None:
         return application
@@ -208,7 +208,7 @@ def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
 
 
 def _today(application: AppGraph, names: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Stage to the catalog's name of the model that it runs today, and the stages of which that is not known, with what is."""
+    """Stage to the catalog's name of its current model, and the stages without a known one, with what is known."""
     found: dict[str, str] = {}
     asked: list[str] = []
     for stage in application.stages:
@@ -226,6 +226,6 @@ def _relative(path: Path, folder: Path) -> Path:
 
 
 def _readable(target: Target) -> str:
-    """A name for the workflow: the part of the module's name that says something, else that of its folder."""
+    """A name for the workflow: the meaningful part of the module's name, else of its folder."""
     parts = [part for part in target.module.__name__.split(".") if part not in _COMMON_NAMES]
     return re.sub(r"[^\w]+|_+", "-", parts[-1] if parts else target.root.name).strip("-") or "app"

@@ -14,7 +14,7 @@ from vinelm.scaffold.application import read_application
 
 
 def graph_workflow(spec: str, folder: Path, requests: RequestSet) -> tuple[Workflow, VineLM | None]:
-    """Return the workflow, and the ``VineLM`` of the graph's module, which runs it; None if it has none or several.
+    """Return the workflow, and the ``VineLM`` of the graph's module, which runs it; None if there is not exactly one.
 
     Args:
         spec: ``FILE.py:GRAPH``, as :func:`~vinelm.scaffold.target.find_target` takes it.

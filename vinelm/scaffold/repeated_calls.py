@@ -1,4 +1,4 @@
-"""Nodes that may call their models several times in one execution, which no checkpoint separates: read off their source."""
+"""Finds nodes that may call their models several times in one execution, which no checkpoint separates, in their source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda
 
 
 def repeating_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Iterable[str]) -> list[str]:
-    """Return those of the nodes whose function may call a model more than once: one too many where names are unclear.
+    """Return the nodes whose function may call a model more than once; unclear names count as calls.
 
     Args:
         graph: the graph.
@@ -39,7 +39,7 @@ def repeating_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Iterab
 
 
 class _Count:
-    """The most calls of models in one execution of a function, up to two.
+    """The most model calls in one execution of a function, up to two.
 
     Args:
         within: the functions that call it.
@@ -85,7 +85,7 @@ class _Count:
         return count
 
     def _inside(self, node: ast.AST) -> int:
-        """The calls in an expression, or in a statement without a block of its own."""
+        """The calls in an expression, or in a statement without a block."""
         if isinstance(node, ast.stmt) and hasattr(node, "body"):
             return 0
         factor = _MANY if isinstance(node, _SCOPES) else 1
@@ -113,7 +113,7 @@ class _Count:
 
 
 def _turns(body: Sequence[ast.stmt]) -> int:
-    """How often a loop runs unless something fails: one that returns at the end of its first turn only tries again."""
+    """How often a loop runs without failures: once if its first turn ends with a return, since it only retries."""
     last = body[-1]
     if isinstance(last, ast.Try):
         return _turns(last.orelse or last.body)

@@ -132,7 +132,7 @@ def _hidden(dataset: RequestSet | None) -> tuple[str, ...]:
 
 
 def label_of(dataset: RequestSet) -> str | None:
-    """Return the column that has the right answer by its name; None if no name says it."""
+    """Return the column that holds the right answer, by its name; None if no name says so."""
     columns = {key for one in dataset.requests for key in one.data}
     return next((name for name in (*dataset.labels, *_LABELS) if name in columns), None)
 
@@ -153,7 +153,7 @@ def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> t
 
 @dataclass(frozen=True, kw_only=True)
 class _Inside:
-    """Columns that are fields of what keys hold: pairs of key and column, the field of each, and what no column has."""
+    """Columns that are fields of keys: pairs of key and column, each one's field, and keys without a column."""
 
     pairs: tuple[tuple[str, str], ...]
     fields: dict[str, str]
@@ -162,7 +162,7 @@ class _Inside:
 
 
 def _inside(fields: Mapping[str, Fields], columns: Sequence[str]) -> _Inside | None:
-    """The columns that have the name of a field, or else a name that ends with it."""
+    """The columns named like a field, or else with a name that ends with it."""
     for is_same in (True, False):
         found: dict[str, tuple[str, str]] = {}
         for key, held in fields.items():

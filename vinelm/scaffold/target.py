@@ -1,4 +1,4 @@
-"""The graph that a project is made for: where it is, how it is imported, and how it is built."""
+"""The graph of a project: where it is, how it is imported, and how it is built."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Target:
         return self.kind in ("function", "entrypoint")
 
     def built(self, vine: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
-        """Return the compiled graph. Runs the function that makes it, and no node; a call of a chat model is refused.
+        """Return the compiled graph. Runs the function that builds it, but no node; chat model calls are refused.
 
         Args:
             vine: A VineLM, for a function that wants one or a chat model.
@@ -129,7 +129,7 @@ def find_target(spec: str | None, folder: Path) -> Target:
 
 
 def root_of(spec: str | None, folder: Path) -> Path:
-    """Return the folder that the application of ``spec`` is imported from. Imports nothing.
+    """Return the folder from which the application of ``spec`` is imported. Imports nothing.
 
     Raises:
         ConfigError: As :func:`find_target`.
@@ -138,7 +138,7 @@ def root_of(spec: str | None, folder: Path) -> Path:
 
 
 def project_folder(root: Path, folder: Path) -> Path:
-    """Return where the files of a project go: beside the application, or beside its ``src``, from where it is run.
+    """Return the folder for a project's files: next to the application, or next to its ``src``.
 
     Args:
         root: The folder that the application is imported from.
@@ -164,7 +164,7 @@ def _instance(kind: type, where: str) -> Any:
 
 
 def _held_graph(value: Any, where: str, module: ModuleType) -> str | None:
-    """The attribute of an application's object that is its graph; None for what is a graph, a function or a workflow itself."""
+    """The attribute of an object that holds its graph; None for a graph, function or workflow."""
     if isinstance(value, CompiledStateGraph):
         return held_in(value)
     if isinstance(value, Pregel | StateGraph | Workflow | ModuleType) or inspect.isroutine(value):
@@ -201,7 +201,7 @@ def _of_langgraph_file(folder: Path) -> str:
 
 
 def _place(name: str, folder: Path) -> tuple[Path, str]:
-    """The folder that a module is imported from, and its name. A file in a package is imported as a part of it."""
+    """The folder from which a module is imported, and its name. A file in a package is imported as a part of it."""
     if not name.endswith(".py"):
         if not all(part.isidentifier() for part in name.split(".")):
             raise ConfigError(f"{name!r} is neither a file nor a module: write it as app.py:graph or package.module:graph")
@@ -239,7 +239,7 @@ def _imported(name: str, root: Path) -> ModuleType:
 
 
 def _graphs(module: ModuleType) -> list[str]:
-    """The names of a module's graphs; where it has none, those of its objects, as in ``agent.graph``."""
+    """The names of a module's graphs; if it has none, those of its objects, as in ``agent.graph``."""
     found: dict[str, object] = {}
     values = [item for item in vars(module).items() if not item[0].startswith("__")]
     own = [(name, one) for name, one in values if type(one).__module__ == module.__name__]
@@ -250,7 +250,7 @@ def _graphs(module: ModuleType) -> list[str]:
 
 
 def _use_instead(module: ModuleType) -> str:
-    """What to name in the place of something that is no graph: the graphs that there are."""
+    """What to name instead of something that is not a graph: the existing graphs."""
     known = " or ".join(f"{module.__name__}:{name}" for name in _graphs(module))
     return f"name {known or 'the StateGraph, compiled or not'}, or a function that returns it"
 

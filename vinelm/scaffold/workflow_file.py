@@ -28,7 +28,7 @@ _EQUAL = "    # Equal texts. Write your own rule where answers may differ in for
 
 
 def with_defaults(text: str, today: Mapping[str, str]) -> str:
-    """Return a workflow file in which stages without a ``default=`` run these models today, stage to its catalog's name."""
+    """Return a workflow file whose stages without a ``default=`` get these current models, by the catalog's names."""
     for stage, model in today.items():
         bare = rf"Stage\({re.escape(json.dumps(stage))}(?=[,)])(?![^)]*default=)"
         text = re.sub(bare, lambda one, model=model: f"{one[0]}, default={json.dumps(model)}", text)  # type: ignore[misc]
@@ -61,7 +61,7 @@ class WorkflowFile:
     asked: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """Return the file. What could not be decided is marked with ``TODO``."""
+        """Return the file. Undecided parts are marked with ``TODO``."""
         parts = (self._head(), self._template(), self._build(), self._scorer(), self._workflow())
         return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
 
@@ -245,7 +245,7 @@ class WorkflowFile:
 
     @property
     def _reads_json(self) -> bool:
-        """Whether the last message may be JSON with the answer in it."""
+        """Whether the last message may be JSON that contains the answer."""
         return self.keys.answer == MESSAGES and not self.keys.is_read and self.application.writes_json and bool(self.keys.label)
 
     def _json_score(self, label: str) -> Iterator[str]:
@@ -327,7 +327,7 @@ class WorkflowFile:
 
     @staticmethod
     def _context(schema: type) -> Iterator[str]:
-        """The line with the context of the application's nodes: its defaults, where it has some for all."""
+        """The line with the nodes' context: its defaults, if all fields have one."""
         required = required_of(schema)
         given = ", ".join(f"{name}=..." for name in required)
         if required:
@@ -335,7 +335,7 @@ class WorkflowFile:
         yield f"    {'# ' if required else ''}context=lambda request: {_context_name(schema)}({given}),"
 
     def _answers(self) -> Iterator[str]:
-        """The line that answers for the person for whom the graph waits."""
+        """The line that answers for the person the graph waits for."""
         waiting = self.application.waiting
         if not waiting:
             return
@@ -348,7 +348,7 @@ class WorkflowFile:
         yield f"    answer_interrupt=lambda request, value: {answer},"
 
     def _scoring(self) -> Iterator[str]:
-        """The line with the scorer; where requests have no label, what runs today is their reference."""
+        """The line with the scorer; without labels, today's answers are the references."""
         if not self.keys.unlabelled:
             yield "    score=score,"
             return
@@ -383,7 +383,7 @@ def _context_name(schema: type) -> str:
 
 
 def _input_pairs(keys: RequestKeys) -> Iterator[str]:
-    """The items of an input: a key and its column, or a key and the fields of what it holds."""
+    """The items of an input: a key and its column, or a key and its fields."""
     if not keys.fields:
         yield from (_input_pair(key, column) for key, column in keys.inputs)
         return

@@ -1,4 +1,4 @@
-"""Classes of equal answers: those of all rows of a request, by the workflow's ``agree``."""
+"""Classes of equal answers over all rows of a request, by the workflow's ``agree``."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def answer_classes(rows: Iterable[Observation], signals: Signals | None) -> Answ
 
 
 def row_order(row: Observation) -> tuple[int, tuple[str, ...]]:
-    """Return what the rows of a request are sorted by wherever their order counts: depth, then prefix."""
+    """Return the sort key of a request's rows: depth, then prefix."""
     return row.depth, row.prefix
 
 
 class _Comparison:
-    """True if answers of one request are equal. Remembers pairs by their digests, since models often repeat an answer."""
+    """Compares answers of one request. Caches pairs by digest, since models often repeat an answer."""
 
     def __init__(self, signals: Signals) -> None:
         self._signals = signals
@@ -81,7 +81,7 @@ class _Comparison:
         self._answers: dict[str, Any] = {}
 
     def is_answer(self, row: Observation) -> bool:
-        """True if the row has an answer: one that agrees with itself."""
+        """True if the row has an answer that agrees with itself."""
         return row.answer_digest is not None and self.equal(row, row)
 
     def equal(self, one: Observation, other: Observation) -> bool:
@@ -133,7 +133,7 @@ def _classes(rows: Sequence[Observation], comparison: _Comparison) -> list[int |
 
 
 def _intransitive(rows: Sequence[Observation], classes: Sequence[int | None], comparison: _Comparison) -> tuple[int, int]:
-    """The pairs of different answers compared, and those that the classes contradict."""
+    """The pairs of different answers compared, and those that contradict the classes."""
     different: dict[str | None, tuple[Observation, int]] = {}
     for row, number in zip(rows, classes, strict=True):
         if number is not None and len(different) < MOST_ANSWERS_COMPARED:

@@ -50,7 +50,7 @@ class Label(NamedTuple):
 
     @classmethod
     def of(cls, passed: bool, signal: str | None) -> Self:
-        """Return the label of an answer; a signal that only repeats the check's verdict says nothing more."""
+        """Return the label of an answer; None if the signal only repeats the check's verdict."""
         return cls(passed, None if signal == STATUS[1 + passed] else signal)
 
     def __str__(self) -> str:
@@ -150,7 +150,7 @@ class Signals:
         )
 
     def answer_of(self, state: Mapping[str, Any], *, is_partial: bool = False) -> Any:
-        """Return the answer in a state: the value of the one key, or a dict of several; None if there is none.
+        """Return the answer in a state: the value of the single key, or a dict of several; None if there is none.
 
         A state that lacks all of the keys holds no answer yet. The values are those that a stored answer is read back with.
 
@@ -218,7 +218,7 @@ class Labels:
         self.known = set(known)
 
     def add(self, label: str | None, request_id: str) -> None:
-        """Add the label of an invocation of that request; None is none.
+        """Add the label of an invocation of that request; None means no label.
 
         Raises:
             WorkflowError: It is one too many. Names the value and the request.
@@ -282,7 +282,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The stand-in that JSON writes for an unknown value."""
+    """The placeholder that JSON writes for an unknown value."""
     if isinstance(value, set | frozenset):
         return [json.loads(text) for text in sorted(map(canonical, value))]
     if isinstance(value, bytes):

@@ -47,16 +47,16 @@ class Observer(Protocol):
         """The invocation of ``stage`` begins; ``prefix`` ends with its model. The result is passed to :meth:`ended`."""
 
     def ended(self, token: Any, invocation: Invocation | None) -> None:
-        """The invocation has ended; None if it was interrupted, to be run again."""
+        """The invocation has ended; None if it was interrupted and will run again."""
 
 
 class Listener(Observer, Protocol):
-    """An observer that also receives prompts and answers, as long as ``captures_content`` is true. Others never do."""
+    """An observer that also receives prompts and answers while ``captures_content`` is true. Others never do."""
 
     captures_content: bool
 
     def exchanged(self, token: Any, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
-        """A model was called inside the invocation of ``token``; ``answer`` is None where there is none."""
+        """A model was called inside the invocation of ``token``; ``answer`` is None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class DriftEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryEvent:
-    """What live evidence shows of a plan on trial.
+    """What live evidence shows about a canary's plan.
 
     Attributes:
         advice: "keep" where the plan is worse and all requests run as today again, "switch" where it is not.
@@ -96,7 +96,7 @@ class CanaryEvent:
 
 
 class ObservedRequest:
-    """One run of a graph, as the observers with a method ``request_began`` know it: each has a token of its own for it.
+    """One run of a graph, for observers with a method ``request_began``, with each one's token for it.
 
     Args:
         observers: those that are notified. Their ``request_ended`` gets the token once the run is over and nothing of
@@ -121,7 +121,7 @@ class ObservedRequest:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Have :func:`current_request` return this request in the block, which notifies observers."""
+        """Make :func:`current_request` return this request in the block, which notifies observers."""
         before = _REQUEST.set(self)
         try:
             yield
@@ -133,13 +133,13 @@ _REQUEST: ContextVar[ObservedRequest | None] = ContextVar("vinelm observed reque
 
 
 def current_request(observer: Observer) -> Any:
-    """Return the token that the observer gave to the request of which it is being notified; None if it is not known."""
+    """Return the observer's token for the request that it is being notified of; None if unknown."""
     request = _REQUEST.get()
     return None if request is None else request.token_of(observer)
 
 
 class ObserverGroup:
-    """Notifies several observers. One that fails is left out of that one event: it must not cost the request.
+    """Notifies several observers. A failing observer only misses that event.
 
     Attributes:
         observers: those that are notified. Callers check it first, so that an event that nobody receives costs nothing.
@@ -206,7 +206,7 @@ def _listens(observer: Observer) -> bool:
 
 
 def _safely(observer: Observer, method: str, *what: Any) -> Any:
-    """Call the observer's method. One that it lacks, or that raises, is passed over; only what ends the program is not."""
+    """Call the observer's method, ignoring missing methods and exceptions, except those that end the program."""
     try:
         return getattr(observer, method)(*what)
     except (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError):

@@ -72,7 +72,7 @@ class RequestSpan:
         self._cost_usd, self._invocations = 0.0, 0
 
     def is_inside(self, current: SpanContext) -> bool:
-        """Whether the current span is that of the request's beginning, so that no other instrumentation has a span inside."""
+        """Whether the current span is the one at the request's start, so that no other instrumentation's span is inside."""
         return current.span_id == self.outer.span_id
 
     def add(self, invocation: Invocation | None) -> None:
@@ -84,7 +84,7 @@ class RequestSpan:
                 self._invocations += 1
 
     def end(self) -> None:
-        """End the span at the end of its last invocation, since LangGraph does not tell when the last node is done."""
+        """End the span at its last invocation, since LangGraph does not report the last node's end."""
         with self._lock:
             self.span.set_attributes({"vinelm.cost_usd": self._cost_usd, "vinelm.invocations": self._invocations})
             self.span.end(self._ended_ns)
@@ -92,7 +92,7 @@ class RequestSpan:
 
 @dataclass(slots=True)
 class CallSpan:
-    """The span of an invocation, with what its metrics repeat of it."""
+    """The span of an invocation, and the attributes repeated in its metrics."""
 
     span: Span
     attributes: dict[str, Any]
@@ -144,7 +144,7 @@ class OpenTelemetry:
         )
 
     def request_began(self) -> RequestSpan:
-        """Open the span of a request, in the place where its first stage begins."""
+        """Open the span of a request where its first stage begins."""
         outer = trace.get_current_span().get_span_context()
         found = {"gen_ai.operation.name": "invoke_workflow", "gen_ai.conversation.id": _conversation()}
         began_ns = time.time_ns()
@@ -156,7 +156,7 @@ class OpenTelemetry:
         token.end()
 
     def _request(self) -> tuple[RequestSpan | None, Context | None]:
-        """The request that is being told of, and the context in which its span is the parent; None where another one is."""
+        """The request being reported, and the context in which its span is the parent; None if another span is."""
         request: RequestSpan | None = current_request(self)
         if request is None or not request.is_inside(trace.get_current_span().get_span_context()):
             return request, None
@@ -201,7 +201,7 @@ class OpenTelemetry:
         return CallSpan(span, common, request)
 
     def exchanged(self, token: CallSpan, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
-        """Put prompt and answer onto the invocation's span; called only where content is captured."""
+        """Add prompt and answer to the invocation's span; called only if content is captured."""
         if token.span.is_recording():
             token.span.set_attributes(attributes(messages, answer))
 
@@ -220,7 +220,7 @@ class OpenTelemetry:
             token.request.add(invocation)
 
     def _measure(self, token: CallSpan, invocation: Invocation) -> None:
-        """A value for each call; a call of a batch has no seconds, and an unknown count is no value."""
+        """A value for each call; batch calls have no seconds, and unknown counts are left out."""
         context = trace.set_span_in_context(token.span)  # for exemplars
         for usage in invocation.usages:
             found = token.attributes | _attributes({"gen_ai.response.model": usage.response_model})
@@ -234,7 +234,7 @@ class OpenTelemetry:
                 self._first_chunks.record(usage.ttft_s, timed, context)
 
     def tool_ended(self, event: ToolEvent, ago_s: float) -> None:
-        """A span ``execute_tool NAME`` for a declared tool's call, marked where it was started before it was asked for.
+        """A span ``execute_tool NAME`` for a declared tool's call, marked if it was prefetched.
 
         It has the digest of the arguments, never the arguments or the result.
         """
@@ -293,13 +293,13 @@ def _usage(invocation: Invocation) -> dict[str, Any]:
 
 
 def _conversation() -> str | None:
-    """The thread of the graph whose node is running, which continues a conversation; None without a checkpointer's thread."""
+    """The running node's conversation: the graph's thread; None without a checkpointer."""
     thread = ((var_child_runnable_config.get() or {}).get("configurable") or {}).get("thread_id")
     return None if thread is None else str(thread)
 
 
 def _server(model: Model) -> dict[str, Any]:
-    """Host and port of the server that is called; neither path nor credentials. Nothing where it is not known."""
+    """Host and port of the called server, without path and credentials; empty if unknown."""
     try:
         address = urlsplit(model.api_base or "")
         host, port = address.hostname, address.port
@@ -316,5 +316,5 @@ def _sum(counts: Any) -> int | None:
 
 
 def _attributes(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Only what is known: the conventions have no null."""
+    """Only known values: the conventions have no null."""
     return {name: value for name, value in found.items() if value is not None}

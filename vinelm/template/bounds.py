@@ -1,4 +1,4 @@
-"""Which bound of a template a request has exceeded, where it goes on with a stage that the template does not have there."""
+"""Finds the bound of a template that a request has exceeded, if its next stage is not in the template there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vinelm.template.template import Template
 
 
 def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop | None:
-    """Return the loop of which ``stage`` would begin or go on with a turn too many, after these stages.
+    """Return the loop in which ``stage`` would be a turn too many, after these stages.
 
     None where more turns would not lead there either: then the template lacks an arm.
     """
@@ -29,7 +29,7 @@ def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop
 
 
 def exceeded_words(template: Template | None, stages: Sequence[str], stage: str) -> str | None:
-    """Return what to say of a loop whose bound ``stage`` exceeds after these stages, as a clause; None if there is none."""
+    """Return a clause about the loop whose bound ``stage`` exceeds after these stages; None if there is none."""
     loop = None if template is None else exceeded_loop(template, stages, stage)
     if loop is None:
         return None

@@ -19,7 +19,7 @@ MOST_POSITIONS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a request is between two invocations.
+    """A request's position between two invocations.
 
     Attributes:
         arms: the stages that may come next, in the order of the template, each with the number of the position after it.
@@ -34,7 +34,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """The place behind a turn of a loop, with so many turns left (at least one)."""
+    """The position after a turn of a loop, with this many turns left (at least one)."""
 
     loop: Loop
     left: int
@@ -42,7 +42,7 @@ class _Turns:
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """The place between two stages of one superstep."""
+    """The position between two stages of one superstep."""
 
     rest: tuple[Stage, ...]
 
@@ -52,7 +52,7 @@ _Place = tuple["Step | _Turns | _Joint", ...]
 
 
 class Flow:
-    """The positions of a template; number 0 is the start. Computed in the order of depth: an arm leads to a higher number.
+    """The positions of a template; number 0 is the start. In order of depth: edges lead to higher numbers.
 
     Args:
         steps: of the template.
@@ -107,7 +107,7 @@ class Flow:
 
     @cached_property
     def joined(self) -> frozenset[str]:
-        """The stages in whose superstep another one runs after them."""
+        """The stages followed by another one in the same superstep."""
         return frozenset(stage for stage, after in self.visits if self.positions[after].is_joint)
 
     @cached_property
@@ -133,7 +133,7 @@ class Flow:
         return frozenset(name for name, number in self.visits if not self.positions[number].arms)
 
     def ahead_of(self, number: int, stage: str) -> tuple[str, ...] | None:
-        """Return the stages of the superstep that begins at a position whose choices come before that of ``stage``.
+        """Return the stages of the superstep at a position whose choices precede that of ``stage``.
 
         None if ``stage`` does not run in that superstep.
         """
@@ -147,7 +147,7 @@ class Flow:
 
     @cached_property
     def follows(self) -> frozenset[tuple[str, str]]:
-        """Every two stages of which the second may be the next choice after the first."""
+        """Every pair of stages in which the second may be the next choice after the first."""
         return frozenset((before, after) for before, number in self.visits for after in self.positions[number].arms)
 
     def _follow(self, places: frozenset[_Place]) -> tuple[dict[str, frozenset[_Place]], bool]:
@@ -162,7 +162,7 @@ class Flow:
         return {name: frozenset(found[name]) for name in sorted(found, key=self._order.__getitem__)}, may_end
 
     def _leads_to_an_answer(self, stage: Stage, after: _Place) -> bool:
-        """True if this stage or one behind it is answerable."""
+        """True if this stage or a later one is answerable."""
         if stage.answerable or not self._prunes:
             return True
         if after not in self._leads:
@@ -173,7 +173,7 @@ class Flow:
 
 
 def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
-    """Return the stages that may come first in a place, each with the place after it; (None, ()) where it may end."""
+    """Return the stages that may come first from a position, each with the next position; (None, ()) if it may end."""
     if not place:
         yield None, ()
         return

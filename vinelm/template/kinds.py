@@ -1,4 +1,4 @@
-"""Templates whose requests are of several kinds, which are the arms of a branch before the first stage."""
+"""Templates for several request types, which are the branches before the first stage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEAST_ANSWERS = 4.0
 
 
 def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = None) -> tuple[str, ...]:
-    """Return the kinds to learn by name, sorted, and :data:`OTHER`; none where fewer than two could be told apart.
+    """Return the names of the types to learn, sorted, and :data:`OTHER`; empty if fewer than two can be told apart.
 
     Args:
         labels: The kind of each profiled request, one label a request.
@@ -46,7 +46,7 @@ def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = No
 
 
 def learnt_kind(kind: str | None, kinds: tuple[str, ...]) -> str:
-    """Return a request's kind if it is one of ``kinds``, else :data:`OTHER`; ``""`` where there are no kinds."""
+    """Return a request's type if it is one of ``kinds``, else :data:`OTHER`; ``""`` without types."""
     return kind if kind is not None and kind in kinds else OTHER * bool(kinds)
 
 
@@ -55,7 +55,7 @@ UNTOLD = "untold_kinds"
 
 
 def untold_words(meta: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return why a trie does not tell the declared kinds of request apart, if they do not pay; one line at most."""
+    """Return why a trie ignores the declared request types, if they do not pay; at most one line."""
     if UNTOLD not in meta:
         return ()
     return (
@@ -65,7 +65,7 @@ def untold_words(meta: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def of_kinds(template: Template, kinds: tuple[str, ...]) -> Template:
-    """Return the template whose first choice is the kind of the request; the same one where there are no kinds.
+    """Return the template whose first choice is the request's type; unchanged without types.
 
     Its stages are those of ``template`` once for each kind, named by :func:`stage_title`.
 
@@ -83,7 +83,7 @@ def of_kinds(template: Template, kinds: tuple[str, ...]) -> Template:
 
 @dataclass(frozen=True, eq=False)
 class StageKinds:
-    """What the stages of a template stand for, by their index.
+    """The application's stage and request type of each stage of a template, by index.
 
     Attributes:
         stage: The application's stage, as an index into those of the template without kinds; shape (stages,).
@@ -95,7 +95,7 @@ class StageKinds:
 
     @classmethod
     def of(cls, template: Template) -> StageKinds:
-        """Return the kinds of a template; a template without kinds has one."""
+        """Return the types of a template; a template without types has one."""
         each = len(template.stages) // max(len(template.kinds), 1)
         number = np.arange(len(template.stages), dtype=np.int64)
         return cls(number % each, number // each)

@@ -57,7 +57,7 @@ class Stage:
 
     @property
     def keeps_answer(self) -> bool:
-        """True if an earlier answer may still be the current one after the stage, because it may be skipped or only judges."""
+        """True if an earlier answer may remain the current one after the stage, because it may be skipped or only judges."""
         return self.optional or self.verdict is not None
 
     @property
@@ -103,7 +103,7 @@ class Loop:
 
     @property
     def merging(self) -> str:
-        """The setting by which histories may share a node; empty where none may."""
+        """The setting that merges histories; empty if there is none."""
         return f"memory={self.memory}" if self.memory else "order='ignored'" if self.order == "ignored" else ""
 
     @property
@@ -114,7 +114,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """Steps of which the graph takes one arm, chosen by the application while the request runs.
+    """Steps of which the graph takes one branch, chosen by the application while the request runs.
 
     Args:
         arms: The steps of each way, by a name for reports. It rejoins behind the branch: ``()`` at once. A way that ends with
@@ -177,7 +177,7 @@ def walk(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def stages_of(steps: Sequence[Step]) -> Iterator[Stage]:
-    """Return the stages of the steps as they are written; a stage in several branches is listed once for each."""
+    """Return the stages of the steps as written; a stage in several branches is listed once for each."""
     return (step for step in walk(steps) if isinstance(step, Stage))
 
 

@@ -96,7 +96,7 @@ class Template:
 
     @cached_property
     def base(self) -> Template:
-        """The application's own template, which :func:`vinelm.template.kinds.of_kinds` was given: itself without kinds."""
+        """The application's own template, from which :func:`vinelm.template.kinds.of_kinds` started: itself without types."""
         if not self.kinds:
             return self
         own, names = self.steps[0], self.base_stages
@@ -118,7 +118,7 @@ class Template:
 
     @cached_property
     def is_linear(self) -> bool:
-        """True if one stage can follow each prefix: there is no branch, and no loop that is left early for a later step."""
+        """True if one stage can follow each prefix: no branch, and no loop that may be left early for a later step."""
         if any(isinstance(step, Branch) for step in walk(self.steps)):
             return False
         early = any(isinstance(step, Loop) and step.early_exit for step in walk(self.steps))
@@ -126,7 +126,7 @@ class Template:
 
     @cached_property
     def places(self) -> Flow | None:
-        """The automaton that tells by its stages where a request is.
+        """The automaton that finds a request's position from its stages.
 
         None on a chain, where their number tells it: one stage follows each prefix, and no two run in one superstep.
         """
@@ -156,7 +156,7 @@ class Template:
 
     @cached_property
     def certain_stages(self) -> tuple[Stage, ...]:
-        """The :attr:`invocations`, where the template alone tells them; none where the application chooses."""
+        """The :attr:`invocations`, if the template alone determines them; empty if the application chooses."""
         if not self.is_linear:
             return ()
         return tuple(self._by_name[name] for position in self.flow.positions for name in position.arms)
@@ -168,12 +168,12 @@ class Template:
 
     @property
     def words(self) -> str:
-        """The template on one line: its invocations, or its steps where it branches."""
+        """The template on one line: its invocations, or with branches its steps."""
         return " > ".join(stage.name for stage in self.certain_stages) or words_of(self.steps)
 
     @cached_property
     def joint_invocations(self) -> frozenset[int]:
-        """The invocations (from 0) of a linear template that run in the superstep of the one before."""
+        """The invocations (from 0) of a linear template that run in the superstep of their predecessor."""
         if not any(isinstance(step, Parallel) for step in walk(self.steps)):
             return frozenset()
         return frozenset(k for k, position in enumerate(self.flow.positions) if position.is_joint)
@@ -214,7 +214,7 @@ class Template:
         return self.certain_stages[length] if length < len(self.certain_stages) else None
 
     def following(self, length: int, arm: str | None) -> Stage | None:
-        """Return the stage that comes next after so many invocations; None where a request ended.
+        """Return the stage after this many invocations; None if a request ends there.
 
         Args:
             length: Number of invocations so far.
@@ -223,34 +223,34 @@ class Template:
         return self.stage_after(length) if arm is None else self.stage(arm)
 
     def noted(self, stage: str | None) -> str | None:
-        """Return the ``arm`` of a row: the stage that came next; None where the template allows only one."""
+        """Return the ``arm`` of a row: the stage that came next; None if the template allows only one."""
         return self.told(lambda: stage)
 
     def told(self, find: Callable[[], Told]) -> Told | None:
-        """Return the result of ``find``, which says what branches requests take. Without branches it is not called."""
+        """Return the result of ``find``, which tells the branches that requests take; not called without branches."""
         return None if self.is_linear else find()
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
-        """Return the ``stopped`` of a row: what the workflow's own check said, if it has one.
+        """Return the ``stopped`` of a row: the verdict of the workflow's own check, if it has one.
 
         Where the application chooses what comes next, a check may lead on to another stage, so that only the end counts.
         """
         return has_ended if verdict is None or not self.is_linear else verdict
 
     def stages_along(self, length: int, known: Sequence[_Known]) -> tuple[_Known, ...]:
-        """Return the stages of so many invocations: the template's where it leaves no choice, else the known ones."""
+        """Return the stages of this many invocations: the template's if it leaves no choice, else the known ones."""
         return tuple(stage.name for stage in self.certain_stages[:length]) or tuple(known)
 
     @property
     def knows_past_ends(self) -> bool:
-        """True if requests can go on past their end: not where the application chooses the next stage.
+        """True if requests can continue past their end, which is not so if the application chooses the next stage.
 
         Behind an end no edge of its graph runs, so that nothing would say which stage comes.
         """
         return self.base.is_linear
 
     def arms_after(self, stages: Sequence[str]) -> tuple[Stage, ...]:
-        """Return the stages that may follow these ones, in template order; none after the last invocation.
+        """Return the stages that may follow these, in template order; empty after the last invocation.
 
         Raises:
             TemplateError: the template does not allow these stages in this order.
@@ -266,7 +266,7 @@ class Template:
         return tuple(self._by_name[name] for name in at.arms)
 
     def choices_after(self, stages: Sequence[str]) -> frozenset[str] | None:
-        """Return the stages that may follow these; None where the template does not allow these in this order."""
+        """Return the stages that may follow these; None if the template does not allow this order."""
         try:
             return frozenset(stage.name for stage in self.arms_after(stages))
         except TemplateError:
@@ -293,7 +293,7 @@ class Template:
         return not any((stages[-1], arm) in self.flow.follows for arm in arms)
 
     def stages_at(self, length: int, stages: Sequence[str] = ()) -> tuple[Stage, ...]:
-        """Return the stages that invocation ``length``, counted from 1, may be of; none behind the last invocation.
+        """Return the possible stages of invocation ``length``, counted from 1; empty after the last one.
 
         Args:
             length: the number of the invocation.
@@ -313,7 +313,7 @@ class Template:
 
     @property
     def n_sequences(self) -> int:
-        """The number of sequences of models that the template allows, shorter ones included; it has to be bound."""
+        """The number of model sequences that the template allows, including shorter ones; it has to be bound."""
         positions = self.flow.positions
         below = [0] * len(positions)
         for number in range(len(positions) - 1, -1, -1):  # an arm leads to a higher number
@@ -366,7 +366,7 @@ class Template:
         return self._mapped(ended)
 
     def stages_before(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages that one of ``names`` follows directly: in the chain, on an arm, or in a loop's next turn."""
+        """Return the stages directly before one of ``names``: in the chain, on a branch, or in a loop's next turn."""
         if not self.is_linear:
             pairs = set(self.flow.follows)
         else:
@@ -377,7 +377,7 @@ class Template:
         return frozenset(before for before, name in pairs if name in names)
 
     def held_before(self, exits: Collection[str]) -> frozenset[str]:
-        """Return the stages whose answers the optional stages and judges among ``exits`` leave as they are.
+        """Return the stages whose answers are left unchanged by the optional stages and judges among ``exits``.
 
         Requests may not end after them, but their answers are what is left where the later stage is skipped.
         """
@@ -390,7 +390,7 @@ class Template:
         return frozenset(found)
 
     def exits_by(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages after which a request can end, where edges lead back to the stages of those names.
+        """Return the stages after which a request can end, given the stages that conditional edges lead back to.
 
         Such an edge stands after the stage before it. The last stage is an exit, too, unless it stands in a loop that has an
         edge elsewhere.
@@ -408,12 +408,12 @@ class Template:
 
     @property
     def today(self) -> dict[str, str] | None:
-        """The model that each stage runs on without VineLM, by stage: its declared default. None where one is not known."""
+        """Each stage's model without VineLM: its declared default. None if one is unknown."""
         found = {stage.name: stage.default for stage in self.base.stages if stage.default is not None}
         return found if len(found) == len(self.base.stages) else None
 
     def with_defaults(self, defaults: Mapping[str, str | None]) -> Template:
-        """Return this template with other defaults for the stages that are named and allow them; None changes nothing."""
+        """Return this template with other defaults for the named stages that allow them; None changes nothing."""
 
         def declared(stage: Stage) -> Stage:
             model = defaults.get(stage.name)
@@ -450,7 +450,7 @@ class Template:
 
 
 def stage_title(stage: str, kind: str) -> str:
-    """Return the name of an application's stage for requests of a kind; its own where all are of one kind: ``""``."""
+    """Return a stage's name for requests of a type; unchanged for the type ``""``."""
     return f"{stage} [{kind}]" if kind else stage
 
 

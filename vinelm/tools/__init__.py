@@ -1,1 +1,1 @@
-"""Tools of an application as VineLM knows them: what their owner declares, and what one call of a tool was."""
+"""An application's tools in VineLM: their owner's declarations, and records of single calls."""

@@ -1,4 +1,4 @@
-"""One call of a tool: the key by which two calls are the same, and the event that is kept of it."""
+"""One call of a tool: the key by which calls are equal, and its recorded event."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def value_of(text: str) -> Any:
 
 
 def is_answered(status: str | None, text: str) -> bool:
-    """Return whether a tool's answer is a result: neither its status nor its first word says "error"."""
+    """Return whether a tool's answer is a result: neither its status nor its first word is "error"."""
     return status != "error" and not text.lower().startswith("error")
 
 
 def canonical_key(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Return the key of a call: equal for calls of one tool with equal arguments, whatever the order of their names.
+    """Return the key of a call: equal for calls of one tool with equal arguments in any order.
 
     Args:
         tool: its name.
@@ -86,7 +86,7 @@ class ToolEvent:
 
 
 class SessionPart(NamedTuple):
-    """What a run has just shown, for the record of its session: a message of its user, or a call.
+    """New content of a run for its recorded session: a user message, or a call.
 
     Args:
         session: the name of the session; the runs of one conversation share it.
@@ -120,5 +120,5 @@ History = Sequence["str | ToolEvent"]
 
 
 def begins_with(longer: Sequence[Any], known: Sequence[Any]) -> bool:
-    """Return whether ``longer`` begins with the very objects of ``known``, so that what follows from these still holds."""
+    """Return whether ``longer`` begins with the very objects of ``known``, so that conclusions from these still hold."""
     return len(longer) >= len(known) and all(map(operator.is_, longer, known))

@@ -1,4 +1,4 @@
-"""What an owner says of a tool. What is not declared is never called ahead."""
+"""An owner's declaration of a tool. Undeclared tools are never prefetched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be called before the application asks for it: the settings of a request, and where the guesses come from."""
+"""The settings for prefetching in a request, and the source of predictions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Speculation:
 
 
 class ToolCandidate(NamedTuple):
-    """A call that may come: its tool, its arguments (JSON values by name), its probability, its dollars, and known seconds."""
+    """A possible call: its tool, arguments (JSON values by name), probability, dollars, and known seconds."""
 
     tool: str
     arguments: Mapping[str, Any]

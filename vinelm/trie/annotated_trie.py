@@ -132,7 +132,7 @@ class AnnotatedTrie:
 
     @cached_property
     def reach(self) -> FloatArray:
-        """reach_u: P(a request that follows this path invokes u), the product of the arms along it.
+        """reach_u: P(a request that follows this path invokes u), the product of the branch probabilities along it.
 
         Where one stage follows each node, that of (1 - s_j) over the proper ancestors j of u.
         """
@@ -160,11 +160,13 @@ class AnnotatedTrie:
 
     @property
     def rated(self) -> FloatArray:
-        """What :attr:`accuracy_se` is the error of: the accuracy of the path to a node; where histories merge, its success."""
+        """The quantity whose error is :attr:`accuracy_se`: the accuracy of the path to a node, or with merged histories its
+        success.
+        """
         return self.accuracy if self.has_path_metrics else self.success
 
     def weight_of(self, nodes: npt.NDArray[Any]) -> FloatArray:
-        """Return weights for means over nodes: their observations; without any their reach, where a single path has one."""
+        """Return weights for means over nodes: their observations, or without any their reach if they have a single path."""
         if self.count is not None and self.count[nodes].any():
             return np.asarray(self.count[nodes], np.float64)
         return np.asarray(np.maximum(self.reach[nodes], 1e-12)) if self.has_path_metrics else np.ones(len(nodes))
@@ -180,17 +182,17 @@ class AnnotatedTrie:
 
     @property
     def has_path_metrics(self) -> bool:
-        """Whether a node has a single path, and so :attr:`accuracy` and the other metrics of it."""
+        """Whether each node has a single path, and so :attr:`accuracy` and other path metrics."""
         return not self.trie.is_merged
 
     @property
     def everything_usd(self) -> float | None:
-        """Expected dollars of a request on every path; None for merged histories: nobody runs all those of a long loop."""
+        """Expected dollars of a request on every path; None for merged histories, whose paths are too many."""
         return float((self.reach * self.cost_usd)[1:].sum()) if self.has_path_metrics else None
 
     @property
     def calls_per_hour(self) -> float | None:
-        """Requests per hour at which the dollars hold: they decide how warm prompt caches are between requests; 0: cold.
+        """Requests per hour for which the dollars hold, since it decides how warm prompt caches are; 0: cold.
 
         None where no row had a cache hit that another request made possible: the dollars hold at any rate.
         """
@@ -206,14 +208,14 @@ class AnnotatedTrie:
 
     @cached_property
     def stage_kinds(self) -> tuple[str, ...]:
-        """The kind of the requests that run each stage of the trie; ``""`` where kinds are not told apart."""
+        """The request type of each stage of the trie; ``""`` without types."""
         kinds, stages = self.template.kinds or ("",), range(len(self.template.stages))
         each = len(stages) // len(kinds)
         return tuple(kinds[stage // each] for stage in (stages if self.outcomes is None else self.outcomes.stages))
 
     @cached_property
     def arm_stages(self) -> Mapping[str, tuple[str, str]]:
-        """The workflow's stage of each stage of the trie, by name, and the kind of the requests that run it."""
+        """Name of each stage of the trie to the workflow's stage and the request type."""
         return dict(zip(self.trie.stages, zip(self.stage_names, self.stage_kinds, strict=True), strict=True))
 
     def judged(self, found: Verdict | None) -> AnnotatedTrie:
@@ -228,7 +230,7 @@ class AnnotatedTrie:
         return replace(self, tried=tried, signals=shown)
 
     def writes_answer(self, node: int) -> bool:
-        """Return whether the invocation at a node writes an answer, or judges the one that there is, wherever plans may end."""
+        """Return whether the invocation at a node writes an answer, or judges the existing one, wherever plans may end."""
         stage = self.template.stage(self.stage_names[self.trie.stage[node]])
         return stage.answerable or stage.verdict is not None
 
@@ -242,7 +244,7 @@ class AnnotatedTrie:
         return replace(found, stop_success=np.asarray(np.bincount(outcomes.node, ends, len(self.trie)), np.float64))
 
     def with_right(self, outcomes: Outcomes, right: FloatArray) -> AnnotatedTrie:
-        """Return the trie with other probabilities that the answers held are right; ``outcomes`` holds the same ones.
+        """Return the trie with other probabilities that answers are right; ``outcomes`` holds the same ones.
 
         Args:
             outcomes: In place of the trie's own, in the same order. The chances at ends stay: they are a part of these.
@@ -292,7 +294,7 @@ class AnnotatedTrie:
 
     @cached_property
     def most_usd(self) -> FloatArray:
-        """Upper end of the dollars of one invocation: includes the spread of requests and the error of their mean."""
+        """Upper end of the dollars of one invocation, from the spread of requests and the error of their mean."""
         unknown = np.zeros(len(self.trie))
         if self.cost_se is not None:
             of = self.path_cost_usd if self.has_path_metrics else self.cost_usd
@@ -389,7 +391,7 @@ _SHOWN_PATHS = 10
 
 @dataclass(frozen=True, eq=False)
 class TrieReading(ABC):
-    """What is said of a trie by where its plans end: at one node each, or at several."""
+    """Readings of a trie that differ by where plans end: at one node each, or at several."""
 
     annotated: AnnotatedTrie
 
@@ -401,7 +403,7 @@ class TrieReading(ABC):
     @property
     @abstractmethod
     def answer_accuracy(self) -> FloatArray:
-        """Accuracy of the answer at each node: of a plan that ends there, or where plans have several ends given its reach."""
+        """Accuracy of the answer at each node for a plan that ends there; with several ends, given its reach."""
 
     @property
     @abstractmethod
@@ -423,7 +425,7 @@ class TrieReading(ABC):
 
 
 class PathReading(TrieReading):
-    """One stage follows each prefix, and each has a node of its own: a plan ends at one."""
+    """Reading of a trie in which one stage follows each prefix and a plan ends at a single node."""
 
     noun = "paths"
     holds_common_errors = True
@@ -473,7 +475,7 @@ class PathReading(TrieReading):
 
 
 class HistoryReading(TrieReading):
-    """Several stages may follow, or histories share nodes: a plan has several ends, and a planner alone tells its accuracy."""
+    """Reading of a trie in which plans have several ends, so that only a planner knows their accuracy."""
 
     noun = "histories"
     holds_common_errors = False  # the errors of a plan's ends are combined as if they erred apart
@@ -491,12 +493,12 @@ class HistoryReading(TrieReading):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """No path metrics: no plan ends at one node, and they would be misread."""
+        """No path metrics: no plan ends at a single node, so they would mislead."""
         of_paths = self.annotated.has_path_metrics  # merged histories have arms by edge, and no reach
         return (*(("reach",) if of_paths else ()), *NODE_ARRAYS, *((*ARM_ARRAYS, "arm_se") if of_paths else ()), "count")
 
     def display_path(self, node: int) -> tuple[str, ...]:
-        """Return its stages and models: the models alone do not tell it."""
+        """Return its stages and models, since models alone do not identify it."""
         return tuple(f"{stage} {model}" for stage, model in self.annotated.trie.edges(node))
 
     def table(self) -> str:
@@ -523,7 +525,7 @@ def _read_only(values: Array) -> Array:
 
 
 def whole_paths(annotated: AnnotatedTrie) -> AnnotatedTrie:
-    """Return the same annotations over a trie in which only leaves are answerable, so that plans run to the last invocation.
+    """Return the annotations with only leaves answerable, so that plans run to the last invocation.
 
     A planner over it can use its frontier index; passing the leaves as ``candidates`` would scan the subtree for each plan.
     """
@@ -531,13 +533,13 @@ def whole_paths(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
 
 def ending_after(annotated: AnnotatedTrie, stages: Collection[str]) -> AnnotatedTrie:
-    """Return the same annotations over a trie in which only nodes of these stages of the workflow are answerable."""
+    """Return the annotations with only the nodes of these stages answerable."""
     allowed = [index for index, name in enumerate(annotated.stage_names) if name in stages]
     return _answerable_only(annotated, np.isin(annotated.trie.stage, allowed))
 
 
 def within_exits(annotated: AnnotatedTrie) -> AnnotatedTrie:
-    """Return the same annotations over a trie whose plans end only where the template's ``exits`` let them."""
+    """Return the annotations with plans ending only at the template's ``exits``."""
     exits = annotated.template.exits
     if exits is None:
         return annotated

@@ -1,4 +1,4 @@
-"""The decision graph of a trie: levels of nodes, and for each node and arm the models that may run next.
+"""The decision graph of a trie: levels of nodes, and for each node and branch the models that may run next.
 
 A node is a history. After it the application takes one of several arms (the stage that comes next), or ends the request by its
 own check; then the plan runs one of the arm's models, or ends the request. All numbers are conditional on the request having
@@ -31,7 +31,7 @@ _ROUNDING = 1e-9
 
 
 class Span(NamedTuple):
-    """Neighbouring nodes of one level, the groups of edges that leave them, and those edges, as half-open ranges."""
+    """Neighbouring nodes of one level, their outgoing groups of edges, and those edges, as half-open ranges."""
 
     nodes: tuple[int, int]
     groups: tuple[int, int]
@@ -39,7 +39,9 @@ class Span(NamedTuple):
 
 
 class PositionRates(NamedTuple):
-    """The chances at each position, and P(each group's stage comes next), P(the same and the answer so far is correct)."""
+    """The probabilities at each position, and P(each group's stage comes next), P(the same and the answer so far is
+    correct).
+    """
 
     success: FloatArray
     stop: FloatArray
@@ -144,8 +146,8 @@ class DecisionGraph:
 
     @cached_property
     def right_by_fit(self) -> tuple[FloatArray, FloatArray] | None:
-        """P(the request ends at the position with a correct answer | the models up to it), and P(the group's arm comes next and
-        the answer so far is correct | the same), by fit to resampled requests; shapes (positions, fits) and (groups, fits).
+        """P(the request ends at the position with a correct answer | the models up to it), and P(the group's branch comes next
+        and the answer so far is correct | the same), by fit to resampled requests; shapes (positions, fits) and (groups, fits).
 
         Their spread is the error of a plan over outcomes. None where arms are no outcomes, or there is one fit only.
         """
@@ -179,7 +181,7 @@ class DecisionGraph:
 
     @cached_property
     def mixture(self) -> tuple[tuple[float, Self], ...]:
-        """The share of the requests of each difficulty and the graph with their rates; where none are known, the graph alone.
+        """The share of each difficulty and the graph with its rates; the graph alone if difficulties are unknown.
 
         A plan's choices do not see a request's difficulty, so its figures over all requests are the mean of those over each.
         """
@@ -199,7 +201,7 @@ class DecisionGraph:
         return replace(self, **chances)
 
     def for_mass(self, mass: FloatArray) -> Self:
-        """Return the graph with the rates of a plan's own requests; positions that the plan does not reach keep theirs.
+        """Return the graph with the rates of a plan's own requests; unreached positions keep theirs.
 
         Args:
             mass: P(the plan reaches each position and the request has each difficulty), shape (positions, difficulties).
@@ -233,7 +235,7 @@ class DecisionGraph:
 
     @cached_property
     def loses(self) -> bool:
-        """True if a request may come to a stage that the trie lacks before it has an answer."""
+        """True if a request may reach a stage missing from the trie before it has an answer."""
         return bool(self.lost.any())
 
     @cached_property
@@ -242,7 +244,7 @@ class DecisionGraph:
         return np.asarray(self.may_end[self.source])
 
     def groups_at(self, position: int, stages: Collection[str] | None = None) -> list[int]:
-        """Return the groups of a position, those of the given stages only (None: all of them)."""
+        """Return the groups of a position, optionally only those of the given stages."""
         groups = range(int(self.first_group[position]), int(self.first_group[position + 1]))
         names = self.annotated.trie.stages
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
@@ -252,7 +254,7 @@ class DecisionGraph:
         return reach
 
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
-        """Return one key (plan, position) for all histories of a plan that share a position, and the key of each history.
+        """Return one key (plan, position) for all histories of a plan at one position, and the key of each history.
 
         None if no two histories share a position.
         """
@@ -284,13 +286,13 @@ class DecisionGraph:
         return found
 
     def weights(self, groups: Sequence[int]) -> FloatArray:
-        """P(each of these arms of one source comes next | one of them does); equal if all have probability 0."""
+        """P(each of these branches of one source comes next | one of them does); equal if all have probability 0."""
         arm = self.arm[list(groups)]
         total = float(arm.sum())
         return np.full(len(arm), 1.0 / len(arm)) if total == 0.0 else np.asarray(arm / total)
 
     def rights(self, groups: Sequence[int]) -> FloatArray:
-        """P(each of these arms comes next and the answer so far is correct | one of them comes next)."""
+        """P(each of these branches comes next and the answer so far is correct | one of them comes next)."""
         total = float(self.arm[list(groups)].sum())
         if total == 0.0:
             return np.asarray(self.weights(groups) * self.chance_right[list(groups)])
@@ -301,7 +303,7 @@ class DecisionGraph:
         return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
 
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:
-        """Return what is below a position, level by level: first the position itself, with those of its groups only."""
+        """Return what is below a position, level by level: first the position itself, restricted to those of its groups."""
         low, high = position, position + 1
         while low < high:
             if groups:
@@ -320,7 +322,7 @@ class DecisionGraph:
         return self.levels[level], self.levels[level + 1]
 
     def of_targets(self, span: Span, below: Span) -> Integers | None:
-        """Return where the target of each edge of a span stands among the nodes of the next one; None: all, in their order."""
+        """Return the index of each edge's target among the nodes of the next span; None: the same order."""
         return np.asarray(self.target[slice(*span.edges)] - below.nodes[0])
 
     def _per_source(self, values: FloatArray) -> FloatArray:
@@ -329,7 +331,7 @@ class DecisionGraph:
 
 
 class TreeGraph(DecisionGraph):
-    """The graph of a tree: each position but the root is the target of one edge, and edge ``e`` leads to position ``e + 1``."""
+    """The graph of a tree: each position but the root is the target of one edge; edge ``e`` leads to position ``e + 1``."""
 
     is_tree = True
 
@@ -338,10 +340,10 @@ class TreeGraph(DecisionGraph):
         return np.where(is_end, 1.0, 0.0)
 
     def joined(self, plan: Integers, at: Integers) -> None:
-        """Return None: no two histories share a position."""
+        """Return None: histories never share a position."""
 
     def of_targets(self, span: Span, below: Span) -> None:
-        """Return None: the nodes of the next span stand in the order of the edges that lead to them."""
+        """Return None: the nodes of the next span have the order of the edges."""
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
         return edges[0] + 1, edges[1] + 1
@@ -355,7 +357,7 @@ def _slots(annotated: AnnotatedTrie, stage: Integers, depth: Integers) -> Intege
 
 
 def _common(counts: Integers) -> int:
-    """The count that all have in common, 0 if there is none."""
+    """The common count, 0 if they differ."""
     return int(counts[0]) if len(counts) and (counts == counts[0]).all() else 0
 
 

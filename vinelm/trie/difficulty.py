@@ -1,4 +1,4 @@
-"""Rates of a merged trie for requests of each difficulty, from which the mix of requests under any plan follows."""
+"""Rates of a merged trie by request difficulty, from which the mix of requests under any plan follows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DifficultyRates:
                 raise VineLMError(f"difficulty.{name} has shape {values.shape}: it needs one column for each of {points}")
 
     def arms(self, source: npt.NDArray[np.integer[Any]]) -> tuple[FloatArray, FloatArray]:
-        """Return ``arm`` and ``arm_success``; where one stage follows each node, it comes unless the request stops.
+        """Return ``arm`` and ``arm_success``; if one stage follows each node, it comes unless the request stops.
 
         Args:
             source: the node that each arm leaves, shape (arms,).

@@ -55,7 +55,7 @@ class SharedNodes:
 
     @cached_property
     def by_target(self) -> npt.NDArray[np.int64]:
-        """The edges sorted by target, and those of one target by source: an order of shape (edges,)."""
+        """The edges sorted by target, then source: an order of shape (edges,)."""
         return np.argsort(self.target, kind="stable")
 
     @cached_property
@@ -65,12 +65,12 @@ class SharedNodes:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """Where annotations of arms hold the value of each edge: at the edge, since the sources of a node differ."""
+        """Index of each edge's value in branch annotations: the edge itself, since the sources of a node differ."""
         return np.arange(self.n_edges)
 
     @property
     def n_arm_items(self) -> int:
-        """Length of the annotations of arms."""
+        """Length of the branch annotations."""
         return self.n_edges
 
     @cached_property
@@ -80,7 +80,7 @@ class SharedNodes:
 
     @cached_property
     def next_stage(self) -> npt.NDArray[np.int16]:
-        """The stage of each node's first child, where one stage follows that of all; -1 for leaves; shape (n + 1,)."""
+        """The stage of each node's first child, if all children share it; -1 for leaves; shape (n + 1,)."""
         found = np.full(len(self), -1)
         found[~self.is_leaf] = self.stage[self.target[self.first_edge[:-1][~self.is_leaf]]]
         return frozen(found, np.int16)
@@ -119,7 +119,7 @@ class SharedNodes:
 
 
 def no_single_path(what: str) -> VineLMError:
-    """The error for a question that has no answer where histories share nodes."""
+    """The error for questions that have no answer if histories share nodes."""
     return VineLMError(f"{what} has no meaning on a merged trie, where several histories lead to a node: plan over it instead")
 
 
@@ -136,7 +136,7 @@ class _TooManyError(Exception):
 
 @dataclass(frozen=True)
 class _Segments:
-    """The form in which choices are kept. A choice is the number stage * models + model.
+    """The stored form of choices. A choice is the number stage * models + model.
 
     Args:
         owner: of each stage, the number of the loop whose segment its choices belong to, or -1.
@@ -169,7 +169,7 @@ class _Segments:
         return cls(owner, tuple(memory), column, max(widths))
 
     def extended(self, window: Ints, loop: int, choice: Ints) -> Ints:
-        """Return the segments after one more choice each."""
+        """Return the segments, each with one more choice."""
         memory = self.memory[loop]
         window = window.copy()
         if memory is None:
@@ -198,9 +198,7 @@ def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.
 
 @dataclass(frozen=True)
 class _Level:
-    """The nodes of one depth: position of the automaton, id of the past segments, loop of the open one, its content, and the
-    last choice.
-    """
+    """The nodes of one depth: automaton position, id of the past segments, the open loop, its content, and the last choice."""
 
     position: Ints
     past: Ints
@@ -250,7 +248,7 @@ def _built(template: Template, most: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def _followers(template: Template, segments: _Segments, level: _Level, n_models: int) -> tuple[Ints, _Level] | None:
-    """The (source, state) of every edge out of a level, arm by arm; None below the last one."""
+    """The (source, state) of every edge out of a level, branch by branch; None below the last level."""
     stage_index = {stage.name: i for i, stage in enumerate(template.stages)}
     model_index = {name: i for i, name in enumerate(template.models)}
     memories, _ = _ranks([level.past, level.loop + 1, *level.window.T])
@@ -280,7 +278,7 @@ def _followers(template: Template, segments: _Segments, level: _Level, n_models:
 
 
 def _ranks(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """(rank of each row in lexicographic order, a row of each rank), equal rows having one rank."""
+    """(lexicographic rank of each row, a row of each rank); equal rows share a rank."""
     key, size = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         span = int(column.max(initial=0)) + 1
@@ -296,7 +294,7 @@ def _ranks(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
 
 
 def _merging_loops(steps: Sequence[Step]) -> Iterator[Loop]:
-    """The loops that merge, without those inside of one."""
+    """The outermost loops that merge."""
     for step in steps:
         if isinstance(step, Loop):
             if step.merges:
@@ -329,7 +327,7 @@ def _check_one_place(template: Template, loops: Sequence[Loop]) -> None:
 
 
 def _advice(template: Template, most: int) -> str:
-    """One line that names the settings which would leave at most ``most`` nodes, each with its number of nodes."""
+    """One line that names settings leaving at most ``most`` nodes, each with its number of nodes."""
     has_memory = any(loop.memory for loop in _merging_loops(template.steps))
     memories = [loop.memory or 4 for loop in _merging_loops(template.steps)]
     ways = []

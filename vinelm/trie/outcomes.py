@@ -1,4 +1,4 @@
-"""The outcomes of a trie's invocations: what a request may show there, how it goes on, and which answer to return at an end."""
+"""The outcomes of a trie's invocations: what a request may show, what follows, and which answer to return at an end."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ class Outcomes:
 
     @cached_property
     def passed(self) -> BoolArray:
-        """True where the workflow's own check has passed the answer, by stage of the trie; False for the first one."""
+        """Whether the workflow's own check has passed the answer, by stage of the trie; False for the first one."""
         found = np.zeros(len(self.stages), np.bool_)
         goes_on = self.arm >= 0
         found[self.arm[goes_on]] = np.array([label.passed for label in self.labels])[self.label[goes_on]]
         return found
 
     def seen(self, node: int, outcome: Outcome, *, passed: bool, stage: int | None = None) -> Seen:
-        """Return what the trie knows of an outcome after a node; of those that go on to ``stage`` alone, if it is given.
+        """Return the trie's knowledge of outcomes after a node, optionally only of those that continue to ``stage``.
 
         An outcome that the profile never saw stands for the most probable one that agrees with it in as much as possible: the
         verdict of the check and the class, then the verdict, then the class.
@@ -142,7 +142,7 @@ class Outcomes:
 
 
 def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np.int64]:
-    """Return the edge of the trie of paths for each edge of a trie of what requests show, which is a tree; shape (edges,).
+    """Return the edge of the path trie for each edge of a trie of signals, which is a tree; shape (edges,).
 
     Args:
         trie: The trie whose arms are outcomes.
@@ -166,5 +166,5 @@ def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np
 
 
 def arm_title(stage: str, label: Label, answer_class: int) -> str:
-    """Return the name of an arm: the stage that comes next, and what was seen before it."""
+    """Return the name of a branch: the next stage, and what was seen before it."""
     return f"{stage} [{label}, {'no answer' if answer_class < 0 else f'answer {answer_class + 1}'}]"

@@ -67,7 +67,7 @@ def template_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
 
 
 def prefix_arrays(template: Template, prefixes: Iterable[Sequence[str]]) -> dict[str, npt.NDArray[Any]]:
-    """Return the same for the given prefixes of a linear template and all their ancestors.
+    """Return trie arrays for the given prefixes of a linear template and all their ancestors.
 
     Raises:
         TemplateError: a prefix is longer than the template, or has a model that its stage does not allow.

@@ -116,7 +116,7 @@ class Trie:
 
     @cached_property
     def levels(self) -> tuple[npt.NDArray[np.intp], ...]:
-        """The nodes of each depth, in order; item 0 holds the root alone. For vectorised passes from the root down."""
+        """The nodes of each depth, in order; item 0 is the root. For vectorised passes from the root."""
         order = np.argsort(self.depth, kind="stable")
         cuts = np.cumsum(np.bincount(self.depth))[:-1]
         return tuple(np.split(order, cuts))
@@ -128,7 +128,7 @@ class Trie:
 
     @cached_property
     def next_stage(self) -> npt.NDArray[np.int16]:
-        """The stage of each node's first child, where one stage follows that of all; -1 for leaves; shape (n + 1,)."""
+        """The stage of each node's first child, if all children share it; -1 for leaves; shape (n + 1,)."""
         return frozen(np.where(self.is_leaf, -1, np.append(self.stage[1:], -1)), np.int16)
 
     def require_paths(self, what: str) -> None:
@@ -170,24 +170,24 @@ class Trie:
 
     @cached_property
     def begins_arm(self) -> BoolArray:
-        """Whether each edge is the first of its arm: of those that leave one node for one stage; shape (edges,)."""
+        """Whether each edge is the first of its branch: of the edges from one node to one stage; shape (edges,)."""
         first = np.ones(self.n_edges, np.bool_)
         first[1:] = (np.diff(self.source) != 0) | (np.diff(self.stage[self.target]) != 0)
         return frozen(first, np.bool_)
 
     @cached_property
     def edge_arm(self) -> npt.NDArray[np.int64]:
-        """The arm of each edge, counted from 0 in the order of the edges; shape (edges,)."""
+        """The branch of each edge, numbered from 0 in edge order; shape (edges,)."""
         return np.cumsum(self.begins_arm) - 1
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """Where annotations of arms hold the value of each edge, shape (edges,): in a tree at the edge's target."""
+        """Index of each edge's value in branch annotations, shape (edges,): in a tree, the edge's target."""
         return self.target
 
     @property
     def n_arm_items(self) -> int:
-        """Length of the annotations of arms."""
+        """Length of the branch annotations."""
         return len(self)
 
     # -- lookup ------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Trie:
         return found
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """Return where annotations of arms hold the value of each stage that may follow the node."""
+        """Return where branch annotations hold the value of each stage that may follow the node."""
         return {stage: nodes[0] for stage, nodes in self.arms(node).items()}
 
     @cached_property
@@ -293,7 +293,7 @@ class Trie:
         return at
 
     def sole_node(self, prefix: Sequence[str]) -> int:
-        """Return the node of a prefix of model names; ``KeyError`` if there is none, or they do not tell one alone."""
+        """Return the node of a prefix of model names; ``KeyError`` if there is none, or several."""
         at = 0
         for name in prefix:
             wanted = self._model_index[name]
@@ -346,7 +346,7 @@ class Trie:
 
 
 class MergedTrie(SharedNodes, Trie):
-    """The histories of a template with ``Loop(..., memory=k)`` or ``order="ignored"``, those that agree being one node.
+    """The histories of a template with ``Loop(..., memory=k)`` or ``order="ignored"``; those that agree share a node.
 
     Node 0 is the root; nodes are in the order of their depth. A node is a position of the template's automaton
     (:class:`~vinelm.template.Flow`) with what is remembered of the history: every choice made outside of such a loop, and of
@@ -412,7 +412,7 @@ class MergedTrie(SharedNodes, Trie):
         return {self.stages[self.stage[self.target[edge]]]: edge for edge in edges}
 
     def misfit(self, template: Template) -> str | None:
-        """See :meth:`Trie.misfit`: the template determines every array but which of its nodes a request may end at."""
+        """See :meth:`Trie.misfit`: the template determines every array except the answerable nodes."""
         own, settings = MergedTrie.of(template), ", ".join(merging_words(template))
         if len(self) != len(own):
             return f"it has {self.n_nodes:,} merged nodes where its template ({settings}) has {own.n_nodes:,}"

@@ -1,4 +1,4 @@
-"""The verdict on a store: whether to serve other plans than what runs today, by which rule, and in which words.
+"""The verdict on a store: whether to serve other plans than the current setup, by which rule, and in which words.
 
 A trie's file keeps it, and every command and service reads the same one.
 """
@@ -56,7 +56,7 @@ def require_max_loss(value: float, name: str = "max_loss") -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedPlan:
-    """A plan against the opponent on the same requests, judged by requests that did not choose it.
+    """A plan compared with the baseline on the same requests, judged by requests that did not choose it.
 
     Attributes:
         policy: ``"paths"``, ``"signals"`` or ``"fixed"``: what the plan depends on; a fixed one on nothing.
@@ -115,7 +115,7 @@ class ComparedPlan:
         return self.gain_low > -max_loss and self.is_saving
 
     def lowered(self, loss: float) -> Self:
-        """Return the plan with lower ends of its gain lower by what may be lost where answers are the same."""
+        """Return the plan with its gain's lower ends reduced by what equal answers may hide."""
         return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss, hidden=loss)
 
     def widened(self, factor: float) -> Self:
@@ -124,7 +124,7 @@ class ComparedPlan:
         return replace(self, gain_low=low, best_low=best_low)
 
     def serving(self, share: float) -> Self:
-        """Return what the plan does over all requests if it serves this share of them, and the opponent the others.
+        """Return the plan's figures over all requests if it serves this share of them, and the baseline the rest.
 
         A request's draw decides, so that accuracy and dollars lie on the line between the two.
         """
@@ -138,7 +138,7 @@ class ComparedPlan:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain JSON types; an accuracy that is not known is None."""
+        """Return the plan as plain JSON types; an unknown accuracy is None."""
         own = asdict(self)
         return own | {
             "accuracy": None if math.isnan(self.accuracy) else self.accuracy,
@@ -157,7 +157,7 @@ class ComparedPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ByToday:
-    """What a verdict rests on where requests have no label: what runs today is their reference, until a person says otherwise.
+    """The basis of a verdict on requests without labels: today's answer is the reference until a person says otherwise.
 
     Attributes:
         requests: How many requests have no label.
@@ -206,7 +206,7 @@ class Settling:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Whether to switch from what runs today, or from the strongest single model, to another plan.
+    """Whether to switch from the current setup, or the strongest single model, to another plan.
 
     Attributes:
         opponent: In a sentence: ``"what runs today"``, a model, or under an objective ``"the best single model"``.
@@ -250,7 +250,7 @@ class Verdict:
     # -- the rule --------------------------------------------------------------------------------------------------
 
     def at(self, max_loss: float) -> Self:
-        """Return the verdict where a cheaper plan may lose another fraction of accuracy: from the same intervals.
+        """Return the verdict for another allowed loss of accuracy, from the same intervals.
 
         Whether labels could prove a plan at another loss the intervals do not say: a store's rows do.
         """
@@ -265,7 +265,7 @@ class Verdict:
 
     @property
     def rungs(self) -> list[ComparedPlan]:
-        """The plans that save enough by their promise, the dearest first, whatever their judged answers are.
+        """The plans predicted to save enough, most expensive first, whatever their judged answers are.
 
         A plan with few rows could only stop the ladder above plans with many. How many it has is what was bought, not what was
         answered.
@@ -318,17 +318,17 @@ class Verdict:
         return "keep", max(shown or seen, key=lambda plan: plan.gain), 0.0
 
     def _may_be_worth_it(self, plan: ComparedPlan) -> bool:
-        """Whether it is expected to save enough, or to gain, and may do so by more than what is allowed to be lost."""
+        """Whether it is expected to save enough, or to gain, and may do so within the allowed loss."""
         saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
         return saves or (plan.gain > 0.0 and plan.best_high > self.max_loss)
 
     def _distance(self, plan: ComparedPlan) -> tuple[bool, bool, float, float]:
-        """How near to a switch a plan is: first what more requests would settle, of that what saves, and the surest of it."""
+        """How near to a switch a plan is: first what more requests would settle, then whether it saves, then how sure it is."""
         times = self._times(plan)
         return times > MOST_TIMES, plan.saved_usd <= 0.0, times, -plan.gain_low
 
     def _share(self, plan: ComparedPlan) -> float:
-        """The share of the requests that the plan may serve so that all of them surely lose no more than what is allowed.
+        """The share of requests that the plan may serve so that all together surely lose no more than allowed.
 
         Of the first plan that failed, by its own interval: where the plan truly loses more than that end, and only there, the
         ladder would have been wrong to pass it, so that both errors together are no more than 5 %.
@@ -349,7 +349,7 @@ class Verdict:
 
     @property
     def waiting(self) -> int:
-        """How many questions persons are to be asked: their answers may prove a plan, or one that saves more."""
+        """Number of questions for persons whose answers may prove a plan, or one that saves more."""
         return 0 if self.by_today is None else len(self.by_today.questions)
 
     @property
@@ -359,7 +359,7 @@ class Verdict:
 
     @property
     def plan(self) -> ComparedPlan | None:
-        """The plan that the advice is about: to switch to, the nearest to that, or the best of those that are worse."""
+        """The plan of the advice: to switch to, the nearest to that, or the best of the worse ones."""
         return self._decided[1]
 
     @property
@@ -381,18 +381,18 @@ class Verdict:
 
     @property
     def gain(self) -> tuple[float, float, float] | None:
-        """Accuracy over the opponent's and the ends of its interval, as for the best of all compared plans; None: no plan."""
+        """Accuracy gain over the baseline with its interval, valid for the best of all compared plans; None: no plan."""
         plan = self.served
         return None if plan is None else (plan.gain, plan.best_low, plan.best_high)
 
     @property
     def loss(self) -> float | None:
-        """The smallest loss of accuracy that is ruled out (95 %), a fraction; 0 where a gain is proven, None without a plan."""
+        """The smallest excluded loss of accuracy (95 %), a fraction; 0 if a gain is proven, None without a plan."""
         return None if self.served is None else max(-self.served.best_low, 0.0)
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The models of the plans that rows show beside the opponent: what the advice rests on."""
+        """The models of the compared plans, on which the advice rests."""
         now = frozenset(self.models.values())
         shown = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
         names = sorted({name for plan in shown for name in plan.models}, key=lambda name: (name in now, name))
@@ -400,13 +400,13 @@ class Verdict:
 
     @property
     def uncompared(self) -> tuple[str, ...]:
-        """The models that are cheaper than the opponent's, where rows show no plan that costs less."""
+        """The cheaper models for which no row shows a plan that costs less than the baseline."""
         is_shown = any(plan.is_identified and plan.saved_usd > 0.0 for plan in self.plans if not plan.is_same)
         return () if is_shown else self.cheaper
 
     @property
     def settling(self) -> Settling | None:
-        """What would settle an open question; None where it is settled, or nothing that can be said would."""
+        """What would settle an open question; None if it is settled, or nothing would."""
         plan = self.plan
         if self.advice != "undecided" or plan is None or not self.requests:
             return None
@@ -419,7 +419,7 @@ class Verdict:
 
     @property
     def ends_buying(self) -> bool:
-        """True if a profile that looks several times may end at this look: a switch has to hold by wider intervals, too."""
+        """True if a profile with several looks may end at this one: a switch has to hold by the wider intervals, too."""
         if self.advice != "switch" or self.plan is None:
             return self.advice == "keep" or bool(self.waiting)  # persons come next
         early = replace(self, plans=tuple(plan.widened(EARLY) for plan in self.plans))
@@ -428,14 +428,14 @@ class Verdict:
 
     @property
     def max_cost_usd(self) -> float | None:
-        """Dollars per request of the objective that serves :attr:`plan`, as a person types it; None without a plan."""
+        """Dollars per request of the objective that serves :attr:`plan`, rounded for typing; None without a plan."""
         if self.plan is None:
             return None
         # Three digits, not below the plan's dollars.
         return float(f"{1.005 * (self.plan.cost_usd if self.plan.cap_usd is None else self.plan.cap_usd):.3g}")
 
     def on(self, cost_usd: float, policy: str) -> Verdict | None:
-        """Return the verdict on the plan of another objective, by what was compared beside it: a little cheaper and dearer.
+        """Return the verdict on another objective's plan, by compared plans that are a little cheaper and more expensive.
 
         Such a plan is no best of several, so that its own interval counts: it passes if it surely saves and loses no more than
         ``max_loss``, or gains.
@@ -468,11 +468,11 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict in the user's terms, one of four words first."""
+        """The verdict as a sentence that begins with one of the four words."""
         return sentence(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as plain JSON types: what it rests on, and what follows."""
+        """Return the verdict as plain JSON types: its basis, and what follows."""
         settling = self.settling
         return self.held() | {
             "advice": self.advice,
@@ -489,7 +489,7 @@ class Verdict:
     # -- the file --------------------------------------------------------------------------------------------------
 
     def held(self) -> dict[str, Any]:
-        """Return what a file keeps, as plain JSON types: the rest follows from it."""
+        """Return the stored part as plain JSON types; the rest follows from it."""
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return own | {
             "models": dict(self.models),
@@ -528,7 +528,7 @@ def lead_of(advice: Advice, opponent: str = "what runs today") -> str:
 
 
 def sentence(found: Verdict) -> str:
-    """Return the verdict, one of four words first, with its dollars, accuracies, and the loss that is ruled out."""
+    """Return the verdict as a sentence: one of the four words, dollars, accuracies, and the excluded loss."""
     lead, plan = lead_of(found.advice, found.opponent), found.served
     if found.advice == "not enough data" or plan is None:
         return f"{lead}: {why_not_enough(found)}."
@@ -550,7 +550,7 @@ def sentence(found: Verdict) -> str:
 
 
 def why_not_enough(found: Verdict) -> str:
-    """Return what the rows lack, in a few words."""
+    """Return in a few words what the rows lack."""
     if found.why_not:
         return found.why_not
     if found.uncompared:
@@ -571,7 +571,7 @@ def columns(found: Verdict) -> tuple[str, ...]:
 
 
 def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the table below the sentence: the opponent, the plans that were compared, and which one it is about."""
+    """Yield the rows of the table below the sentence: the baseline and the compared plans, marking the verdict's."""
     usd = found.cost_usd
     if usd is None:
         return
@@ -589,7 +589,7 @@ def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
 
 
 def short_words(words: str) -> str:
-    """Return the words of a plan, with what is run several times in turn named once."""
+    """Return a plan's words, naming repeated steps once."""
     found = [(step, len(list(times))) for step, times in groupby(words.split(", "))]
     return ", ".join(step if n == 1 else f"{step} ({n} times)" for step, n in found)
 
@@ -599,7 +599,7 @@ def _cut(words: str, room: int) -> str:
 
 
 def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True) -> str:
-    """Return, before anything is bought, what so many requests can prove at most, in one sentence. Not all may be labelled.
+    """Return in one sentence what this many requests can prove at most, before anything is bought. Some may have no label.
 
     Where no answer differs 1 - 0.05^(1/n) is left. A plan that changes a quarter of the answers, as many to the better as to
     the worse, has a standard error of 0.5 / sqrt(n), and the end that holds for the best of a few plans is 2.2 of them off.
@@ -618,7 +618,7 @@ def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True)
 
 
 def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
-    """Return why no plan can be proven on so many labelled requests, whatever is bought, in one line; empty if one may be.
+    """Return in one line why this many labelled requests can prove no plan, whatever is bought; empty if they may.
 
     The best that a plan can show is to lose no answer and to give the right one wherever the opponent is wrong. Serving it to
     half of the requests would do, so that twice the allowed loss has to be excluded.
@@ -663,7 +663,7 @@ def _figures(found: Verdict, plan: ComparedPlan) -> str:
 
 
 def _named(found: Verdict) -> str:
-    """The opponent where it is not what runs today: a model, or in words."""
+    """The baseline unless it is the current setup: a model, or in words."""
     return found.opponent if found.opponent.startswith("the ") else f"{found.opponent}, the strongest single model"
 
 
@@ -674,7 +674,7 @@ def _costs(found: Verdict, plan: ComparedPlan) -> str:
 
 
 def change(after: float, before: float) -> str:
-    """Return the change from one amount to another in percent, without digits; "-" where it was 0."""
+    """Return the change between two amounts in whole percent; "-" if the first is 0."""
     return f"{100 * (after / before - 1.0):+z.0f} %" if before else "-"
 
 
@@ -692,7 +692,7 @@ def _counted(found: Verdict) -> str:
 
 
 def _unlabelled(found: Verdict) -> str:
-    """What persons may still decide; empty where all requests have labels, or nothing is left to ask."""
+    """What persons may still decide; empty if all requests have labels, or nothing is left to ask."""
     by_today = found.by_today
     if by_today is None:
         return ""
@@ -773,7 +773,7 @@ def percent(share: float | None) -> str:
 
 
 def dollars(per_request: float) -> str:
-    """Return dollars per request as those of 1,000 requests."""
+    """Format dollars per request as dollars per 1,000 requests."""
     return plain_dollars(1000 * per_request)
 
 
@@ -789,5 +789,5 @@ def plain_dollars(usd: float) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return seconds with two digits, from 10 on with tenths; "" for none."""
+    """Format seconds with two digits, from 10 on with tenths; "" for None."""
     return "" if value is None else f"{value:.2g} s" if value < 10 else f"{value:.1f} s"

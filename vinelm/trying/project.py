@@ -27,7 +27,7 @@ _CHILD = "import sys; from vinelm.trying.project import write_apart; sys.exit(wr
 
 @dataclass(frozen=True, kw_only=True)
 class FirstRun:
-    """What a first run is told about its application: the options of :func:`~vinelm.try_app` by these names."""
+    """The settings of a first run: the options of :func:`~vinelm.try_app` of the same names."""
 
     app: str
     dataset: str | None
@@ -38,7 +38,7 @@ class FirstRun:
 
 
 def with_requests(asked: FirstRun, recorded: Traces) -> FirstRun:
-    """Write the requests of traces next to the application, if it has no project yet, and return what names them.
+    """Write the requests of traces next to the application if it has no project yet, and return the dataset's path.
 
     Raises:
         ConfigError: They have no inputs, or another file has that name.
@@ -52,7 +52,7 @@ def with_requests(asked: FirstRun, recorded: Traces) -> FirstRun:
 
 
 def project_of(asked: FirstRun, tell: Callable[[str], None]) -> Path:
-    """Return the folder of an application's project. Writes its files if they are not there, and tells what is to be done.
+    """Return the folder of an application's project, writing missing files and reporting what is to be done.
 
     With ``apply`` another process imports the application and changes it, so that this one imports what it was changed to.
 
@@ -79,7 +79,7 @@ def project_of(asked: FirstRun, tell: Callable[[str], None]) -> Path:
 
 
 def _write(asked: FirstRun) -> dict[str, list[str]]:
-    """Import the application and write its project; returns the files of it that have changed, and what is to be done."""
+    """Import the application and write its project; returns the changed files, and what is to be done."""
     from vinelm.datasets import Columns, read_dataset
     from vinelm.scaffold import read_application
     from vinelm.scaffold.catalog_file import chosen_models
@@ -132,7 +132,7 @@ def write_apart(answer: str, asked: str) -> int:
 
 
 def _require_new(edited: Sequence[str]) -> None:
-    """Raise :class:`ConfigError` if this process has imported one of the files before it was changed, as a notebook may."""
+    """Raise :class:`ConfigError` if this process has imported one of the files before the change, as a notebook may."""
     loaded = {Path(file).resolve() for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     old = [path for path in edited if Path(path).resolve() in loaded]
     if old:
@@ -140,7 +140,7 @@ def _require_new(edited: Sequence[str]) -> None:
 
 
 def note_today(file: Path, today: Mapping[str, str]) -> str:
-    """Write into the workflow file what the application's own models said when a scripted request called them.
+    """Write the models that the application called for a scripted request into the workflow file.
 
     Returns:
         What was written, in one line.

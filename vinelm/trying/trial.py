@@ -30,7 +30,7 @@ SPEC = "workflow:workflow"
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What a trial of VineLM on an application found.
+    """The result of trying VineLM on an application.
 
     Attributes:
         folder: The project's: it has ``workflow.py``, ``models.toml``, ``app.db`` and ``app.vine``.
@@ -48,19 +48,19 @@ class Trial:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether to switch; None of a dry run."""
+        """Whether to switch; None for a dry run."""
         return None if self.trie is None else self.trie.verdict
 
     @property
     def objective(self) -> Objective | None:
-        """What to plan for, to serve the plan that the verdict is about; None if it is about none."""
+        """The objective that serves the verdict's plan; None if it names none."""
         from vinelm.plans.recommendation import served_objective
 
         return None if self.verdict is None else served_objective(self.verdict)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines of an application that serve the plan; none if it is not proven, unless ``allow_unproven`` asks for it."""
+        """The application's lines that serve the plan; empty if it is not proven, unless ``allow_unproven`` is given."""
         found, objective = self.verdict, self.objective
         if found is None or objective is None or not (found.advice == "switch" or self.allow_unproven):
             return ()
@@ -104,7 +104,7 @@ def try_app(
     on_single_models: Callable[[SingleModels], None] | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> Trial:
-    """Go the whole way with an application: read its graph, profile it, and say whether to switch or to keep.
+    """Go the whole way with an application: read its graph, profile it, and say whether to switch.
 
     The options are those of ``vinelm try``. The first time this writes ``workflow.py`` and ``models.toml`` next to the
     application; files that are there are kept. What is bought is kept in ``app.db``: the same call continues one that was
@@ -195,7 +195,7 @@ def try_app(
 
 
 def kept_max_loss(trie: Path) -> float | None:
-    """Return the loss that the verdict of an earlier run allowed; None if the file has none, or cannot be read."""
+    """Return the allowed loss of an earlier run's verdict; None if the file has none or cannot be read."""
     from vinelm.vinefile import load_trie
 
     try:
@@ -206,7 +206,7 @@ def kept_max_loss(trie: Path) -> float | None:
 
 
 def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
-    """Check the project in the working folder; returns it ready to be profiled, and what its owner has to answer first."""
+    """Check the project in the working folder; returns it ready for profiling, with what its owner must answer first."""
     from vinelm.api.profiling import prepared
     from vinelm.catalog import Catalog
     from vinelm.profiler.readiness import check_workflow
@@ -225,7 +225,7 @@ def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
 
 
 def _workflow() -> Any:
-    """The project's workflow as its file has it now: this process may have imported another one, of the same name."""
+    """The project's workflow as in its file now: this process may have imported an older one of the same name."""
     from vinelm.workflows import load_workflow
 
     here = os.getcwd()
@@ -237,7 +237,7 @@ def _workflow() -> Any:
 
 
 def loaded(models: str) -> Inputs:
-    """Return what a profile needs of ``workflow.py`` in the working folder. Child processes load it by this function."""
+    """Return a profile's inputs from ``workflow.py`` in the working folder. Child processes load it by this function."""
     from vinelm.api.profiling import prepared
     from vinelm.catalog import Catalog
 
@@ -254,7 +254,7 @@ def _forecast(inputs: Inputs, budget_usd: float | None, workers: int, tell: Call
 
 
 def _buy(inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any) -> Verdict | None:
-    """Profile until it is certain, or the budget is reached: what was bought by then may be enough, which the verdict says.
+    """Profile until it is certain, or the budget is reached: the verdict says whether that was enough.
 
     Returns:
         The verdict, if the last look of the profile has made it.
@@ -288,7 +288,7 @@ def _buy(inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[st
 
 
 def _estimated(max_loss: float, verdict: Verdict | None) -> AnnotatedTrie:
-    """Estimate whatever there is, judge it if the profile has not, and write it."""
+    """Estimate what there is, judge it if the profile has not, and write it."""
     from vinelm.api.estimation import estimate_store
     from vinelm.vinefile import save_trie
 

@@ -1,4 +1,4 @@
-"""Everything that the rows of a store say about the choice of models: the verdict, sweeps, and what signals are worth."""
+"""Everything that a store's rows say about the choice of models: the verdict, sweeps, and the value of signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judge by really serving: the same held-out requests under each policy, within one budget."""
+"""Judges by really serving: the same held-out requests under each policy, within one budget."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Serve = Callable[[Request, CallGuard], ServedRequest]
 
 @dataclass(frozen=True)
 class ServedPlans:
-    """The plans of one trie for one objective, ready to be served to held-out requests.
+    """The plans of one trie for one objective, ready to be served on held-out requests.
 
     Args:
         run: The workflow and its application.
@@ -100,7 +100,7 @@ class ServedPlans:
 
     @property
     def _distinct(self) -> dict[PolicyName, ChosenPolicy]:
-        """The policies that are served; one for those that follow the same fixed plan."""
+        """The policies to serve, merging those that follow the same fixed plan."""
         by_words = {("plan" if name in ("static", "single") else name, one.words): name for name, one in self.policies.items()}
         return {name: self.policies[name] for name in self.policies if name in by_words.values()}
 
@@ -117,7 +117,7 @@ class ServedPlans:
         return asked.identity(self.objective, self.run.annotated, **{name: one.words for name, one in self._distinct.items()})
 
     def evaluation(self, record: ServingRecord, asked: HeldOut, max_loss: float) -> Evaluation:
-        """Judge what was served. A request counts once all policies have served it.
+        """Judge the served requests. A request counts once all policies have served it.
 
         Args:
             record: What was served.

@@ -171,7 +171,7 @@ class _Subject:
         return replace(whole.annotated, signals=None if whole.signals is None else whole.signals.annotated)
 
     def verdict(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Verdict:
-        """The verdict that the trie's file has of these rows; else the same, made now."""
+        """The verdict in the trie's file if it is about these rows; else a new one."""
         if objective is None and in_use is None and not self.judge.seed:
             held = None if self.trie is None else self.trie.verdict
             if self.trie is None and self.evidence.kinds:  # whether kinds are told apart is found out by an estimate
@@ -185,7 +185,7 @@ class _Subject:
         return self.judge.verdict(in_use=plan, objective=objective, max_loss=MAX_LOSS if max_loss is None else max_loss)
 
     def _is_of_these_rows(self, held: Verdict) -> bool:
-        """Whether a verdict is of the rows that there are, as persons have said by now which are right."""
+        """Whether a verdict is of the present rows with the present labels."""
         own, referred = self.evidence, self.evidence.referred
         digests = None if held.by_today is None else held.by_today.digest, None if referred is None else referred.digest
         return digests[0] == digests[1] and (held.requests, held.rows) == (len(own.requests), len(own.rows))

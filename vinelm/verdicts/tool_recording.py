@@ -34,7 +34,7 @@ TODAY = "today"
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedTools:
-    """What was recorded, interrupted runs included.
+    """What was recorded, including interrupted runs.
 
     Attributes:
         requests: how many there are to serve.
@@ -150,7 +150,7 @@ class _Recording:
         return cls(workflow, vine, app, declared, reads, Purses(vine.adapter))
 
     def task(self, request: Request) -> ServedTask:
-        """Return the request as it is to be served and kept."""
+        """Return the request in the form that is served and stored."""
         parts: list[SessionPart] = []
         return ServedTask(TODAY, request.id, partial(self.served, request, parts), partial(_keep, parts))
 
@@ -168,7 +168,7 @@ class _Recording:
         return replace(served, cost_usd=served.cost_usd + sum(unpaid))
 
     def _told(self, part: SessionPart) -> SessionPart:
-        """With what is declared of the tool, to whichever object, and said by the caller."""
+        """Add the tool's declaration on any object, and the caller's."""
         if not isinstance(part.event, ToolEvent):
             return part
         says = self.declared.get(part.event.tool)

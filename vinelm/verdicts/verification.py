@@ -1,4 +1,4 @@
-"""Verify a plan: serve labelled requests that the estimate has not seen, and compare what was promised with what came."""
+"""Verify a plan: serve labelled requests that the estimate has not seen, and compare with the prediction."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def verify(
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Requests that the estimate has not seen, and what they are to be served with.
+    """Requests that the estimate has not seen, and how they are served.
 
     Attributes:
         source: From what another machine loads the same, as :func:`~vinelm.running.hosts.serving` names it.
@@ -207,7 +207,7 @@ class HeldOut:
         return cls(workflow, annotated, catalog, backends, chosen, source)
 
     def made(self, make: Callable[..., App]) -> App:
-        """Return the application that is made of these."""
+        """Return the application built from these."""
         return make(self.workflow, self.annotated, self.catalog, self.backends)
 
     def serving(
@@ -218,11 +218,11 @@ class HeldOut:
         cluster: RayCluster | None,
         on_note: Callable[[str], None] | None,
     ) -> AbstractContextManager[Server]:
-        """Have an application that was made of these serve requests inside the block, or one on each node of a cluster."""
+        """Let an application built from these serve requests inside the block, or one on each node of a cluster."""
         return serving(app, self.annotated, cluster, on_note, verb=verb, make=make, labelled=True, **self.source)
 
     def identity(self, objective: Objective, plans: AnnotatedTrie, **policies: str) -> StoreIdentity:
-        """Return what decides the results; the number of requests does not, so that it can be raised later.
+        """Return what decides the results. The number of requests is left out, so that it can be raised later.
 
         Args:
             objective: What is planned for.
@@ -252,7 +252,7 @@ class HeldOut:
 
 
 def held_out(requests: Sequence[Request], seen: set[str], count: int | None, seed: int) -> list[Request]:
-    """Return ``count`` of the requests whose ids are not in ``seen``, in an order that only their ids and the seed decide.
+    """Return ``count`` of the requests whose ids are not in ``seen``, in an order that only depends on their ids and the seed.
 
     Raises:
         ConfigError: None is left, or fewer than ``count``.
@@ -339,18 +339,18 @@ class ServingRun:
         return (self.vine,)
 
     def serve(self, request: Request, plan: str, guard: CallGuard) -> ServedRequest:
-        """Serve one request by VineLM's plan."""
+        """Serve one request with VineLM's plan."""
         judge = judge_of(self.workflow, request)
         policy = self.vine.session(self.objective, request=request, judge=judge, clock=self.vine.new_clock())
         return self.serve_under(policy, request, guard)
 
     def serve_along(self, policy: Callable[..., StaticPolicy], request: Request, guard: CallGuard) -> ServedRequest:
-        """Serve one request by a plan that does not depend on what happens; see :meth:`.Plans.policy`."""
+        """Serve one request with a plan that does not depend on what happens; see :meth:`.Plans.policy`."""
         judge = judge_of(self.workflow, request)
         return self.serve_under(policy(clock=self.vine.new_clock(), request=request, judge=judge), request, guard)
 
     def serve_under(self, policy: Policy, request: Request, guard: CallGuard) -> ServedRequest:
-        """Serve one request under a policy, within the objective's cap for each request and the budget of all."""
+        """Serve one request under a policy, within the objective's per-request cap and the total budget."""
         objective = self.objective
         if objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
             guard = GuardPair(SpendGuard(objective.max_cost_usd), guard)

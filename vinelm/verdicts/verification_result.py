@@ -1,4 +1,4 @@
-"""The result of a verification: what a plan promised, what serving it achieved, and whether to switch to it."""
+"""The result of a verification: predicted and achieved figures, and whether to switch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_FAILED = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """A plan's promise and what serving it achieved.
+    """A plan's predictions, and the results of serving it.
 
     Attributes:
         decision: The plan for a new request, with its promise.
@@ -61,7 +61,7 @@ class Verification:
 
     @property
     def accuracy_interval(self) -> Interval | None:
-        """90 % Wilson interval of the accuracy that the served requests show; None if nothing was served."""
+        """90 % Wilson interval of the accuracy of the served requests; None if nothing was served."""
         if self.accuracy is None:
             return None
         n, share = len(self.rows), self.accuracy
@@ -71,7 +71,7 @@ class Verification:
 
     @property
     def promised_interval(self) -> Interval | None:
-        """90 % interval of the accuracy on so many requests, their sampling included; None without standard errors."""
+        """90 % interval of the accuracy on this many requests, including their sampling; None without standard errors."""
         return self.decision.promise.prediction(len(self.rows) or self.requests)
 
     @property
@@ -86,7 +86,7 @@ class Verification:
 
     @property
     def promised_cost_interval(self) -> Interval | None:
-        """90 % interval of the mean dollars of so many requests; None without standard errors or below two requests."""
+        """90 % interval of the mean dollars of this many requests; None without standard errors or below two requests."""
         error = self.decision.errors.cost_usd
         if error is None or not math.isfinite(error) or len(self.rows) < 2:
             return None
@@ -96,12 +96,12 @@ class Verification:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether to switch to the plan, as ``vinelm plan`` says of it; None where the trie has no verdict."""
+        """Whether to switch to the plan, as in ``vinelm plan``; None if the trie has no verdict."""
         return self.decision.verdict
 
     @property
     def accuracy_promise(self) -> Kept:
-        """``kept`` if the accuracy lies in the promised interval, ``exceeded`` above it, ``broken`` below it.
+        """``kept`` if the accuracy lies in the predicted interval, ``exceeded`` above it, ``broken`` below it.
 
         ``failed`` if more than :data:`MOST_FAILED` of the requests failed, whatever the accuracy. ``unknown`` if nothing
         was served, or the trie has no standard errors.

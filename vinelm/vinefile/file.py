@@ -59,7 +59,7 @@ _NAME_AT = 30  # where a ZIP file has the name of its first entry
 
 
 def _require_vine(path: Path) -> None:
-    """Raise if there is a file at ``path`` that is no trie, which a trie would replace."""
+    """Raise if the file at ``path`` exists and is not a trie, which a trie would replace."""
     try:
         with path.open("rb") as file:
             head = file.read(_NAME_AT + len(_MANIFEST))
@@ -300,7 +300,7 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
 
 
 def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> AnnotatedTrie:
-    """The trie of what requests show. It returns earlier answers: how it is served decides whether it may."""
+    """The trie of signals. It returns earlier answers if it is served in a way that allows that."""
     about = manifest["signals"]
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
     labels = Outcomes.labels_from(about["labels"])

@@ -1,4 +1,4 @@
-"""Checks that the arrays of a trie form one: what a file with valid checksums may still get wrong."""
+"""Checks that the arrays of a trie are consistent: files with valid checksums may still be wrong."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
 
 
 def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
-    """The same for the trie of what requests show, whose stages are arms."""
+    """As above for the trie of signals, whose stages are branches."""
     trie, n = annotated.trie, len(annotated.trie)
     for name in _OF_NODES:
         _require(getattr(trie, name).shape == (n,), f"signals.trie.{name} has another length than signals.trie.parent")
@@ -84,7 +84,9 @@ def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
 
 
 def _check_continued(annotated: AnnotatedTrie, signals: Outcomes) -> None:
-    """Each outcome that goes on has an arm of its own, and each arm below a node an outcome, with the same chance."""
+    """Check that each continued outcome has a separate branch, and each branch below a node an outcome, with equal
+    probability.
+    """
     trie, n_stages = annotated.trie, len(annotated.trie.stages)
     goes_on = np.flatnonzero(signals.arm >= 0)
     key = signals.node[goes_on].astype(np.int64) * n_stages + signals.arm[goes_on]

@@ -62,7 +62,7 @@ def _rows(columns: Mapping[str, list[Any]]) -> Iterator[tuple[Any, ...]]:
 
 
 def _plain(values: Any) -> list[Any]:
-    """The values as Python's own, None where a number is not known."""
+    """The values as plain Python types, None for unknown numbers."""
     found = values.tolist() if isinstance(values, np.ndarray) else list(values)
     return [None if isinstance(value, float) and value != value else _listed(value) for value in found]  # noqa: PLR0124
 

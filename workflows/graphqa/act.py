@@ -1,4 +1,4 @@
-"""Run the code actions of models: a list of allowed syntax first, then a sandbox with limits; there is no other way.
+"""Runs models' code actions: a list of allowed syntax first, then a sandbox with limits; there is no other way.
 
 The sandbox is pydantic-monty: an interpreter without files, network, environment or imports of the host, whose workers are
 processes of their own. Only the functions of the graph can be reached from it. It does not survive a fork of the process that
@@ -50,14 +50,14 @@ _SYNTAX = (
 
 
 class SandboxFailure(VineLMError):
-    """The sandbox itself failed, or the graph behind it: no fault of the snippet, and no answer."""
+    """The sandbox itself, or the graph behind it, failed: not the snippet's fault, and not an answer."""
 
     default_code = "sandbox"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What became of a snippet.
+    """The result of a snippet.
 
     Args:
         status: ``"ok"``; ``"error"`` if it failed or reached a limit; ``"refused"`` if it has syntax that is not allowed, and
@@ -103,7 +103,7 @@ def run_snippet(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
 
 
 def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
-    """Run a snippet without a look at its syntax. Any number of threads may call; starts processes at first, and keeps them.
+    """Run a snippet without checking its syntax. Thread-safe; starts processes on first use and keeps them.
 
     Limits are those of :mod:`vinelm.workflows.graphqa.act_process`, and :data:`CALLS_S`.
 
@@ -133,12 +133,12 @@ def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
 
 
 def start_sandbox() -> None:
-    """Start the process that forked children share: they would each start one. See :func:`run_snippet` for what is raised."""
+    """Start the process that forked children share, since each would start its own. Raises as :func:`run_snippet`."""
     run_snippet("print(1)", {})
 
 
 def _asked(session: socket.socket, question: Mapping[str, Any], calls: Calls) -> dict[str, Any]:
-    """What a session says of a snippet, whose calls are answered. The session is closed unless it can be used again."""
+    """A session's result for a snippet, answering its calls. The session is closed unless it can be reused."""
     is_reusable = False
     session.settimeout(SILENT_S)
     try:
@@ -166,7 +166,7 @@ def _say(stream: Any, plain: Mapping[str, Any]) -> None:
 
 
 class Calls:
-    """The functions of the graph as models call them; what is no fault of the model is kept in ``failure``."""
+    """The graph's functions as models call them; failures that are not the model's fault are kept in ``failure``."""
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._functions = functions

@@ -1,4 +1,4 @@
-"""The process that runs code actions: it forks one process per session, each with a worker of pydantic-monty of its own."""
+"""The process that runs code actions: it forks one process per session, each with its own pydantic-monty worker."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class _Asked:
 
 
 class _Printed:
-    """Collects printed text up to the limit. It must not raise: that would end the run at its time limit only."""
+    """Collects printed text up to the limit. It must not raise, or the run would only end at its time limit."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []

@@ -65,7 +65,7 @@ def fault(row: Mapping[str, Any], sources: Mapping[str, GraphSource]) -> str | N
 
 
 def is_right(request: Request, state: Mapping[str, Any]) -> bool:
-    """Return whether the state's answer has the names of the right one; where any will do, some of them and no others."""
+    """Return whether the state's answer has the right names; if any of several will do, some of these and no others."""
     given, right = names_in(state.get("answer") or ""), names_in(str(request.data["answer"]))
     return bool(given) and (given <= right if request.data.get("any_of") else given == right)
 

@@ -1,4 +1,4 @@
-"""The graph of the workflow: a classifier, an arm of one code action, and an arm of plan, code actions and reasoning."""
+"""The graph of the workflow: a classifier, a branch of one code action, and a branch of plan, code actions and reasoning."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GraphStages:
         return self.sources[name]
 
     def classify(self, state: GraphState, model: Any) -> GraphState:
-        """Choose the arm. One model call."""
+        """Choose the branch. One model call."""
         return {"arm": prompts.arm_of(_asked(model, prompts.CLASSIFY, f"Question: {state['question']}")), "shown": None}
 
     def act_direct(self, state: GraphState, model: Any) -> GraphState:
@@ -64,11 +64,11 @@ class GraphStages:
         return _written(model, system, prompts.act_prompt(state["question"], state.get("code"), state.get("error")))
 
     def plan(self, state: GraphState, model: Any) -> GraphState:
-        """Say what has to be looked up, and by which types of edges. One model call."""
+        """List what has to be looked up, and by which types of edges. One model call."""
         return self._thought(model, prompts.PLAN, f"Question: {state['question']}", state)
 
     def act(self, state: GraphState, model: Any) -> GraphState:
-        """Write a snippet for what is missing; it is shown these types of edges and no notebook. One model call."""
+        """Write a snippet for what is missing, given these types of edges and no notebook. One model call."""
         system = prompts.act_system(self.source(state).schema(state["edges"]))
         return _written(model, system, prompts.act_prompt(state["missing"], state.get("code"), state.get("error")))
 
@@ -111,7 +111,7 @@ def finished(state: Mapping[str, Any]) -> bool:
 
 
 def signal(state: Mapping[str, Any]) -> str | None:
-    """Return what the last stage came to: finished, facts, empty, code error, refused, form, or None for nothing to say."""
+    """Return the last stage's outcome: finished, facts, empty, code error, refused, form, or None."""
     return state.get("shown")
 
 

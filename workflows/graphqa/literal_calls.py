@@ -1,4 +1,4 @@
-"""Calls of one function with a literal text, found in Python that a model is still writing."""
+"""Finds calls of one function with a literal text in Python code that a model is still writing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LiteralCalls:
         return False
 
     def _start(self, prefix: str = "", quote: str = "") -> None:
-        """Begin a string; how many quotes enclose it shows in what follows."""
+        """Begin a string; the number of its quotes shows later."""
         self._prefix, self._quote, self._body, self._text = prefix, quote, [quote], ""
         self._n_quotes, self._run, self._is_escaped = 0, 1, False
 

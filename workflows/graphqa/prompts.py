@@ -42,7 +42,9 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Reasoned:
-    """What a plan or a reasoning says: ``answer`` (``"#"`` for the last entry), or what is ``missing`` by which ``edges``."""
+    """The content of a plan or reasoning: ``answer`` (``"#"`` for the last entry), or what is ``missing`` by which
+    ``edges``.
+    """
 
     answer: str | None
     missing: str | None
@@ -50,7 +52,7 @@ class Reasoned:
 
 
 def arm_of(text: str) -> str:
-    """Return ``"direct"`` or ``"multi_hop"`` as the text says; the latter where it says neither."""
+    """Return ``"direct"`` or ``"multi_hop"`` from the text; the latter if it says neither."""
     return next((word for word in _WORD.findall(text.lower()) if word in ("direct", "multi_hop")), "multi_hop")
 
 
@@ -63,7 +65,7 @@ def code_of(text: str) -> str | None:
 
 
 def reasoned(text: str, edge_types: Collection[str]) -> Reasoned:
-    """Return what a text says; edge types that do not exist are dropped."""
+    """Parse a text; edge types that do not exist are dropped."""
     finish, missing, edges = _FINISH.search(text), _MISSING.search(text), _EDGES.search(text)
     named = [name.strip().strip("`'\"") for name in edges[1].split(",")] if edges else []
     return Reasoned(
@@ -74,13 +76,13 @@ def reasoned(text: str, edge_types: Collection[str]) -> Reasoned:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Return the names of an answer, without regard to case and order; numbers by their value, so that 8 and 8.0 are one."""
+    """Return the names of an answer, ignoring case and order; numbers by value, so that 8 and 8.0 are equal."""
     parts = (part.strip().strip("'\"[].").casefold() for part in re.split(r",\s|[\n;]", text))
     return frozenset(repr(float(part)) if _NUMBER.fullmatch(part) else part for part in parts if part)
 
 
 def noted(notebook: Sequence[str], entry: str) -> list[str]:
-    """Return the notebook with one more entry, which is left out, and said to be, where it does not fit."""
+    """Return the notebook with one more entry, or a note that it was left out if it does not fit."""
     if notebook and notebook[-1] == LEFT_OUT:
         return list(notebook)
     fits = sum(map(len, notebook)) + len(entry) + len(LEFT_OUT) <= NOTEBOOK_CHARS
@@ -93,7 +95,7 @@ def act_system(schema: str) -> str:
 
 
 def act_prompt(task: str, code: str | None = None, error: str | None = None) -> str:
-    """Return the rest of it: the question or what is missing, and an earlier snippet with its error."""
+    """Return the rest of the prompt: the question or what is missing, and an earlier snippet with its error."""
     if error is None:
         return f"Find: {task}"
     earlier = "An earlier answer:" if code is None else f"An earlier snippet:\n```python\n{code}\n```"

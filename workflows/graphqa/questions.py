@@ -26,7 +26,7 @@ print(', '.join(sorted(set(NodeFeature([n for n in count if count[n] == best], '
 
 
 def drawn(sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
-    """Return questions to each graph: counts, one and two steps, intersections, and where most paths lead.
+    """Return questions about each graph: counts, one and two steps, intersections, and where most paths lead.
 
     The same graphs give the same questions. Templates take turns, and so do graphs: the first n are a fair sample.
     """
@@ -111,7 +111,7 @@ def _most(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, An
 
 
 def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> tuple[Node, list[tuple[str, str]]]:
-    """A node that its name retrieves, and a way from its kind that does not go back by the edge that it came by."""
+    """A node that can be retrieved by its name, and a path from its kind that does not go straight back."""
     kind = rng.choice([kind for kind in sorted(walks) if _named(source, kind)])
     start = rng.choice(_named(source, kind))
     way: list[tuple[str, str]] = []
@@ -123,12 +123,12 @@ def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> t
 
 
 def _named(source: GraphSource, kind: str) -> list[Node]:
-    """The most connected nodes of a kind that have a name of their own, by which they are retrieved."""
+    """The most connected nodes of a kind with a unique name, by which they are retrieved."""
     return [node for node in source.nodes_of(kind)[:12] if node.name != node.id and source.retrieve(node.name) == node.id]
 
 
 def _names(source: GraphSource, ids: list[str]) -> Any:
-    """The names of an answer; None where there are none, too many, or one with a comma."""
+    """The names of an answer; None if there are none, too many, or one with a comma."""
     names = sorted(set(source.feature(ids, "name")))
     return ", ".join(names) if 0 < len(names) <= MOST_NAMES and not any("," in name for name in names) else None
 

@@ -1,4 +1,4 @@
-"""Find the node that a text names: by its exact name, else by the most similar one."""
+"""Finds the node named in a text: by its exact name, else by the most similar one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CACHED_TEXTS = 4096
 
 
 class Names:
-    """Names and the ids that they stand for.
+    """Names and their ids.
 
     Args:
         named: (name, id) of every node; of equal names the first one counts.
@@ -42,11 +42,11 @@ class Names:
         return type(self), (self._named, self._embed)
 
     def exact(self, text: str) -> str | None:
-        """Return the id of that name, upper and lower case aside if need be; None without one."""
+        """Return the id of that name, ignoring case if necessary; None without one."""
         return self._exact.get(text) or self._folded.get(text.strip().casefold())
 
     def find(self, text: str) -> str | None:
-        """Return the id of that name or of the most similar one; None where none is similar. The last texts are cached."""
+        """Return the id of that name or of the most similar one; None if none is similar. The last texts are cached."""
         return self.exact(text) or self._found(text[:MOST_CHARS])
 
     def nearest(self, text: str, most: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What simulated models write at each stage: the gold program or a mutation of it, which is really executed."""
+"""The texts of simulated models at each stage: the gold program or a mutation of it, which is really executed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEAR = 40
 
 
 class Task:
-    """A stage's writer by two functions. ``harder`` scales what the program demands of each skill."""
+    """A stage's writer from two functions. ``harder`` scales the program's demand of each skill."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class Task:
         return self._write(request, rng)
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return a wrong answer of that kind, or of another one where it does not apply."""
+        """Return a wrong answer of that kind, or of another one if it does not apply."""
         return self._mistake(request, kind, rng)
 
 
 class ProgramWriter(Task):
-    """Writes for every stage, for requests whose row has a ``program``; by itself it writes the snippet.
+    """Writes for every stage, for requests whose row has a ``program``; on its own it writes the snippet.
 
     Nothing here was measured on a real model. A right plan names the edges of the program and a right reasoning takes the last
     entry of the notebook as the answer: whether it is one, the executed program decides.
@@ -104,7 +104,7 @@ class ProgramWriter(Task):
 
 
 def mutated(program: str, kind: str, source: GraphSource, rng: random.Random) -> str | None:
-    """Return a program with one mistake of that kind; None where it does not apply. Pure but for the generator.
+    """Return a program with one mistake of that kind; None if it does not apply. Pure apart from the generator.
 
     Args:
         program: The gold program.
@@ -142,7 +142,7 @@ _PLACES = {
 
 
 class _Shortened(ast.NodeTransformer):
-    """Puts the nodes that a hop starts from in the place of those that it leads to."""
+    """Replaces the nodes that a hop leads to by those that it starts from."""
 
     def __init__(self, hop: ast.Call) -> None:
         self._hop = hop

@@ -31,13 +31,13 @@ Ids: TypeAlias = str | Sequence[str]
 
 
 class GraphError(VineLMError):
-    """A question to the graph that it cannot answer: an unknown id, name, feature or edge type. One line, for the model."""
+    """A question that the graph cannot answer: an unknown id, name, feature or edge type. One line, for the model."""
 
     default_code = "graph"
 
 
 class GraphSource:
-    """Nodes and typed edges. An edge has no direction for a look-up: each end is a neighbour of the other.
+    """Nodes and typed edges. Look-ups ignore an edge's direction: each end is a neighbour of the other.
 
     Answers depend on the content alone, not on the order in which it came. Thread-safe; nothing is ever written.
 
@@ -130,7 +130,8 @@ class GraphSource:
         return list(self._of_kind.get(kind, ()))
 
     def schema(self, edges: Iterable[str] | None = None) -> str:
-        """Return kinds with their features, and edge types with the kinds at their ends, one a line: the same bytes always.
+        """Return kinds with their features, and edge types with the kinds at their ends, one per line, always in the same
+        bytes.
 
         Args:
             edges: Only these types, and the kinds at their ends; None: all.
@@ -166,11 +167,11 @@ class GraphSource:
         return found
 
     def is_named(self, text: str) -> bool:
-        """Return whether a node has exactly that name, upper and lower case aside."""
+        """Return whether a node has exactly that name, ignoring case."""
         return self._names.exact(text) is not None
 
     def unknown(self, text: str) -> str:
-        """Return that no node has that name, with the three most similar ones, in one line."""
+        """Return one line saying that no node has that name, with the three most similar ones."""
         nearest = ", ".join(map(repr, self._names.nearest(text, 3)))
         return f"no node is called {_short(text)}: the nearest names are {nearest}"
 
@@ -205,14 +206,14 @@ class GraphSource:
         return found
 
     def info(self, ids: Ids) -> str:
-        """Return the vertex chunk of each of the first nodes, one a line: features, degrees, names of first neighbours by type.
+        """Return one line for each of the first nodes: features, degrees, names of first neighbours by type.
 
         Equal nodes give equal bytes, whatever was asked before, so that prompts which hold them can be cached.
         """
         return "\n".join(self._chunk(self._known(key)) for key in _listed(ids)[:CHUNK_NEIGHBOURS])
 
     def functions(self, edges: Iterable[str] | None = None) -> dict[str, Callable[..., Any]]:
-        """Return what snippets may call, by name; only these edge types are known to them, None: all."""
+        """Return the functions for snippets, by name, restricted to these edge types (None: all)."""
         allowed = None if edges is None else frozenset(edges)
 
         def shown(edge_type: str) -> str:

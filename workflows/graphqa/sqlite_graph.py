@@ -108,7 +108,7 @@ def _links(
 
 
 def _keyed(connection: sqlite3.Connection, table: _Table) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a table with their node ids: the table and the key, or the number of the row where there is none."""
+    """The rows of a table with their node ids: the table and the key, or the row number without a key."""
     quoted = table.name.replace('"', '""')
     cursor = connection.execute(f'SELECT * FROM "{quoted}"')  # noqa: S608 - a name from the schema, quoted
     names = [column[0] for column in cursor.description]
@@ -123,7 +123,7 @@ def _keyed(connection: sqlite3.Connection, table: _Table) -> Iterator[tuple[str,
 
 
 def _naming(table: _Table, rows: list[dict[str, Any]]) -> list[str]:
-    """The columns that name a row: first and last name, a name or title, or the first text that no two rows share."""
+    """The columns that name a row: first and last name, a name or title, or the first text column with unique values."""
     linked = {column for column, _, _ in table.links}
     own = [column for column in table.columns if column not in linked]
     full = [column for column in own if column.lower() in ("first_name", "last_name")]

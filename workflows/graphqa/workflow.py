@@ -1,4 +1,4 @@
-"""Questions to a graph, as routed stages: classify, then one code action, or plan and a loop of code actions and reasoning."""
+"""Questions to a graph as routed stages: classify, then one code action, or a plan and a loop of code actions and reasoning."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def bundled(dataset: str | Path | None = None) -> Workflow:
 
 
 def template() -> Template:
-    """Return the template: two arms, each a loop that ends with an answer; histories of the longer one merge."""
+    """Return the template: two branches, each a loop that ends with an answer; histories of the longer one merge."""
     direct = Loop((Stage("act_direct"),), times=REPAIRS)
     turns = Loop((Stage("act", answerable=False), Stage("reason")), times=TURNS, memory=2)
     arms = Branch({"direct": (direct,), "multi_hop": (Stage("plan", answerable=False), turns)})

@@ -1,1 +1,1 @@
-"""Processes that do what a model's answer asks for, under limits of time, memory and files that the kernel keeps."""
+"""Processes that carry out what a model's answer asks for, under kernel limits of time, memory and files."""

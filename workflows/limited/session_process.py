@@ -48,7 +48,7 @@ def serve_sessions(
 
 
 def wait_for_children() -> None:
-    """Let this process wait for processes of its own, as a session does not that starts none."""
+    """Let this process wait for its own child processes, unlike a session without any."""
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
@@ -62,7 +62,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 def end_after(seconds: float) -> None:
-    """End this process, whatever it runs, after so many seconds of the clock from now on; 0: no longer."""
+    """End this process after this many seconds from now, whatever it runs; 0: not any more."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 

@@ -1,4 +1,4 @@
-"""Sessions with limited processes: one small process is started per application, and forks one process per session.
+"""Sessions with limited processes: each application starts one small process, which forks one process per session.
 
 A session is a socket to such a process, used for one question at a time and then by the next caller. Children that an
 application forks (the profiler's units) share the process that forks, and open sessions of their own. It ends with the last of
@@ -46,7 +46,7 @@ class Sessions:
 
     @contextmanager
     def one(self) -> Iterator[socket.socket]:
-        """Lend a session; a caller that closes it does not give it back.
+        """Lend a session; a closed session is not returned.
 
         Raises:
             RuntimeError: the process cannot be started.
@@ -120,7 +120,7 @@ class Sessions:
             self._stop()
 
     def _after_fork(self) -> None:
-        """In a forked child: keep the way to the process, and nothing that the parent uses or waits for."""
+        """In a forked child: keep the connection to the process, and nothing that the parent uses or waits for."""
         self._lock = threading.Lock()
         for session in self._idle:
             session.close()
@@ -131,7 +131,7 @@ class Sessions:
 
 
 def _is_alive(session: socket.socket) -> bool:
-    """Whether the process of an idle session is still there: it says nothing unless it is asked."""
+    """Whether an idle session's process is alive: it only speaks when asked."""
     session.setblocking(False)
     try:
         session.recv(1, socket.MSG_PEEK)

@@ -1,4 +1,4 @@
-"""Math problems: answer, check the own calculation, reflect and answer again."""
+"""Math problems: answer, check the calculation, reflect and answer again."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -63,7 +63,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Fraction]] = MappingProxyType(
 
 
 def number(text: str) -> Fraction | None:
-    r"""Return the exact value of a number; None if the text is none.
+    r"""Return the exact value of a number; None if the text is not one.
 
     A number is a whole number (``1,200``), a decimal, ``3/4``, ``\frac{3}{4}``, with a sign before it, and ``$`` around it.
     """
@@ -91,7 +91,7 @@ def _decimal(text: str) -> Fraction | None:
 
 
 def value_of(expression: str) -> Fraction | None:
-    """Return the exact value of an arithmetic expression; None if it is none, or too large.
+    """Return the exact value of an arithmetic expression; None if it is not one, or too large.
 
     It may have numbers, ``+ - * / // % **`` (also ``^``, ``×``, ``÷``), brackets, and the functions ``factorial``, ``comb``,
     ``perm``, ``gcd``, ``lcm``, ``min``, ``max``, ``abs``, ``floor`` and ``ceil``.

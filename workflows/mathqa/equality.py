@@ -1,4 +1,4 @@
-"""What an answer shows without the right one, and whether two answers are the same value.
+"""What an answer shows without the right one, and whether two answers have the same value.
 
 Plain numbers are compared exactly, everything else by the library math-verify in a limited process.
 """
@@ -32,7 +32,7 @@ _SILENT_S = 5.0
 
 
 def math_signal(state: Mapping[str, Any]) -> str:
-    """Return what the check found: ``"holds"``, ``"choice"``, ``"differs"``, ``"no check"`` or ``"no answer"``."""
+    """Return the check's result: ``"holds"``, ``"choice"``, ``"differs"``, ``"no check"`` or ``"no answer"``."""
     return str(state["check"])
 
 
@@ -43,20 +43,20 @@ def same_answer(one: str, other: str) -> bool:
 
 
 def is_right(request: Request, state: Mapping[str, Any]) -> bool:
-    """Return whether the state's answer is the request's right one."""
+    """Return whether the state's answer is the right one."""
     answer = state.get("answer")
     return isinstance(answer, str) and bool(answer) and same_text(str(request.data["answer"]), answer)
 
 
 def same_text(expected: str, given: str) -> bool:
-    """Return whether two answers are equal: letters of choices as they are, anything else by value."""
+    """Return whether two answers are equal: choice letters literally, everything else by value."""
     if is_letter(expected) or is_letter(given):
         return expected == given
     return is_equal(expected, given)
 
 
 def is_letter(text: str) -> bool:
-    """Return whether it is one capital letter, as choices are named."""
+    """Return whether it is a single capital letter, like a choice."""
     return len(text) == 1 and "A" <= text <= "Z"
 
 

@@ -1,4 +1,4 @@
-"""The process that compares answers by math-verify: one forked process per session, each under limits that the kernel keeps."""
+"""The process that compares answers by math-verify: one forked process per session, under limits of the kernel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _answer(line: bytes, answers: BinaryIO) -> None:
 
 
 def same_value(expected: str, given: str) -> bool:
-    """Return whether math-verify finds the two texts equal. There is no time limit here: see :func:`main`.
+    """Return whether math-verify finds the two texts equal. Without a time limit: see :func:`main`.
 
     Text with words is read as plain text, so that ``12 km`` is 12; other text as LaTeX.
     """

@@ -42,7 +42,7 @@ class MathState(TypedDict, total=False):
 
 
 def solve(state: MathState, model: Any) -> MathState:
-    """Answer the question; where there is an earlier solution, reflect on it and answer again. One model call."""
+    """Answer the question, or reflect on an earlier solution and answer again. One model call."""
     if "text" in state:
         report = REPORTS[state["check"]].format(value=state["value"])
         prompt = REFLECT.format(question=state["question"], text=state["text"], report=report)
@@ -54,7 +54,7 @@ def solve(state: MathState, model: Any) -> MathState:
 
 
 def check(state: MathState) -> MathState:
-    """Compute what the model says that its answer is the value of, and compare. A tool: it knows no right answer."""
+    """Compute the expression that the model gives for its answer, and compare. A tool: it knows no right answer."""
     if not state["answer"]:
         return {"check": "no answer", "value": None}
     if state.get("choices"):

@@ -34,7 +34,7 @@ _LETTER = re.compile(r"\(?([A-Z0-9])\)?(?:[).:,].*)?", re.S)
 
 
 class WrittenSolution(NamedTuple):
-    """What a model's text says: its answer, and the calculation that it gives for it; empty where it gives none."""
+    """The content of a model's text: its answer, and the calculation for it; empty without one."""
 
     answer: str
     calculation: str

@@ -1,4 +1,4 @@
-"""The solutions of simulated models: the right calculation, or one with a mistake that the check may or may not see."""
+"""The solutions of simulated models: the right calculation, or one with a mistake that the check may miss."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class SolutionWriter:
         return demanded
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return a solution with the right answer, in one of several ways to write it."""
+        """Return a solution with the right answer, in one of several forms."""
         answer = str(request.data["answer"])
         if "choices" in request.data:
             return rng.choice(("Answer: {}", "The other choices do not fit.\nAnswer: ({})")).format(answer)
         return _solution(self._calculation(request), _written(answer, rng))
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return a solution with a mistake of that kind, or of another kind where this one does not apply."""
+        """Return a solution with a mistake of that kind, or of another kind if this one does not apply."""
         if kind == "unfinished":
             return rng.choice(("Let x be the number that is asked for. Then", "There is not enough information to say."))
         if "choices" in request.data:
@@ -72,7 +72,7 @@ class SolutionWriter:
         return str(request.data.get("calculation", request.data["answer"]))
 
     def _mistaken(self, request: Request, kind: str, rng: random.Random, right: Fraction) -> str | None:
-        """A calculation of another value than the right one."""
+        """A calculation with another value than the right one."""
         mistakes: Sequence[str] = request.data.get("mistakes") or (str(right + 1), str(right * 2), str(right - 2))
         if kind == "misread":
             return mistakes[0]
@@ -94,7 +94,7 @@ def _solution(calculation: str, answer: str) -> str:
 
 
 def _written(answer: str, rng: random.Random) -> str:
-    """An answer in one of the ways in which models write it."""
+    """An answer in one of the forms that models use."""
     ways: list[Callable[[str], str]] = [str, "**{}**".format, "${}$".format, "{}.".format]
     if re.fullmatch(r"\d+/\d+", answer):
         top, below = answer.split("/")
@@ -112,5 +112,5 @@ def _changed(digits: str, rng: random.Random) -> str:
 
 
 def _near(right: Fraction, rng: random.Random) -> Fraction:
-    """A value as a slip gives it: a little off, or with a digit too many."""
+    """A value with a plausible slip: a little off, or with an extra digit."""
     return right + rng.choice((-10, -2, -1, 1, 2, 10)) if rng.random() < 0.8 else right * 10 + 1

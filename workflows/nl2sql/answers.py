@@ -48,7 +48,7 @@ class SameRows:
 
 
 def _is_whole(answer: Mapping[str, Any]) -> bool:
-    """Whether the answer holds every row, and none of its cells was shortened or turned into text."""
+    """Whether the answer holds every row, without shortened or converted cells."""
     cells = (cell for row in answer["rows"] for cell in row)
     return answer["row_count"] <= SHOWN_ROWS and not any(
         isinstance(cell, str) and (len(cell) > SHOWN_CHARS or cell.endswith(" bytes>") or cell in {"inf", "-inf", "nan"})

@@ -1,4 +1,4 @@
-"""Read ``questions.jsonl[.gz]`` with ``databases/<db_id>.sqlite`` beside it, and cache the gold results."""
+"""Reads ``questions.jsonl[.gz]`` with ``databases/<db_id>.sqlite`` next to it, and caches the gold results."""
 
 from __future__ import annotations
 

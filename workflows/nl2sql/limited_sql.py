@@ -1,4 +1,4 @@
-"""Run one model-written SQL statement on a SQLite file, read-only, in a process with limits on time, memory and files.
+"""Runs one model-written SQL statement on a SQLite file, read-only, in a process with limits on time, memory and files.
 
 SQLite looks at the clock between steps only, so one call of a function, or a statement that is costly to compile, can outlast
 any deadline that it is given (``printf`` makes 2 GB of text in one step). The process is killed instead: no statement overstays
@@ -60,7 +60,7 @@ def run_limited(
 
 
 def _asked(session: socket.socket, question: dict[str, Any]) -> SqlResult | None:
-    """The result of a session; None if its process is gone. The session is closed unless it can be used again."""
+    """A session's result; None if its process is gone. The session is closed unless it can be reused."""
     is_reusable = False
     try:
         session.sendall(json.dumps(question).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""Run one SQL statement on a SQLite file in this process, read-only: for gold SQL, and what a limited process runs.
+"""Runs one SQL statement on a SQLite file in this process, read-only: for gold SQL, and inside limited processes.
 
 Model-written statements go through :mod:`vinelm.workflows.nl2sql.limited_sql`, whose process is killed where these guards do
 not reach.

@@ -154,7 +154,7 @@ def _table_of(column: exp.Column, tree: Node) -> str | None:
 
 
 def _other_columns(column: exp.Column, tree: Node, schema: Schema) -> list[str]:
-    """Other columns of the same table, those that its SELECT itself uses first; at most four."""
+    """Other columns of the same table, those used by its SELECT first; at most four."""
     select = column.find_ancestor(exp.Select)
     used = [
         node.name
@@ -223,7 +223,7 @@ def _one_more(node: Node) -> None:
 
 
 def _another_value(node: Node) -> None:
-    """Another number, or the text in another case (what a model does that has not seen the values)."""
+    """Another number, or the text in another case, as from a model that has not seen the values."""
     if isinstance(node, exp.Literal) and not node.is_string:
         value: Any = float(node.this)
         node.replace(exp.Literal.number(int(value * 10 + 7) if value.is_integer() else value * 10 + 7))

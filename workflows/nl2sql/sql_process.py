@@ -1,4 +1,4 @@
-"""The process that runs SQL: it forks one process per session, and each runs statements under limits that the kernel keeps."""
+"""The process that runs SQL: it forks one process per session, which runs statements under limits of the kernel."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _write(answers: BinaryIO, plain: Any) -> None:
 
 
 class _CountedStatement(_Statement):
-    """A statement that also has a limit of steps, which does not depend on how busy the machine is; None: it has none.
+    """A statement with an additional limit of steps, independent of the machine's load; None: no limit.
 
     Steps are counted at readings of the clock. Those while it is compiled count as well: a few hundred at most.
     """

@@ -1,4 +1,4 @@
-"""Workflows whose models are recorded: real outcomes of real models, in tables that come with the package."""
+"""Workflows with recorded models: real outcomes of real models, in tables that come with the package."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -61,7 +61,7 @@ def outcomes() -> dict[tuple[str, str], Tested]:
 
 
 def tested(method: str, code: str) -> Tested:
-    """Return how an answer did; what is none of the recorded ones passes nothing."""
+    """Return how an answer did; an unrecorded answer passes nothing."""
     return outcomes().get((method, code), Tested(visible=False, all=False))
 
 
@@ -90,7 +90,7 @@ def run_tests(state: CodeState) -> CodeState:
 
 
 def rewrite(state: CodeState, model: Any) -> CodeState:
-    """Write the method again: its visible tests failed. One model call."""
+    """Write the method again after its visible tests failed. One model call."""
     return {"code": model.invoke(f"The tests of {state['method']} fail. Write it again.").text}
 
 

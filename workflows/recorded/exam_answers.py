@@ -1,4 +1,4 @@
-"""Answer an exam question, and ask another model where that may help: nine real models, with dollars and seconds of each call.
+"""Answers an exam question, and asks another model if that may help: nine real models, with each call's dollars and seconds.
 
 The texts of the questions do not come with the package. There is no check of its own: any letter passes. What a second call may
 show is that another model gives the same letter.

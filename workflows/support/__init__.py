@@ -1,4 +1,4 @@
-"""Support desk: a router, three arms of which two use real tools, and a reply. The bundled tickets are generated."""
+"""Support desk: a router, three branches of which two use real tools, and a reply. The bundled tickets are generated."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""The graph of the support desk: a router, three desks of which two look something up, and the reply that all of them share."""
+"""The graph of the support desk: a router, three desks of which two look something up, and a shared reply."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DeskStages:
         return {"query": dict(shown(self.databases.run(DB_ID, state["sql"])))}
 
     def search(self, state: TicketState, model: Any) -> TicketState:
-        """Write search words and find the help article that fits them best. One model call."""
+        """Write search words and find the best help article. One model call."""
         return {"article": find_article(_asked(model, SEARCH.format(ticket=state["ticket"])))}
 
     def reply(self, state: TicketState, model: Any) -> TicketState:
@@ -71,7 +71,7 @@ def desk_of(state: TicketState) -> str:
 
 
 def after_query(state: TicketState) -> str:
-    """Return where a query leads: to another one if it found nothing and turns are left, else to the reply."""
+    """Return where a query leads: to another query if it found nothing and turns are left, else to the reply."""
     found = state["query"]["status"] == "ok" and state["query"]["row_count"] > 0
     return "reply" if found or state["lookups"] >= LOOKUPS else "lookup"
 

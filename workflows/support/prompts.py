@@ -54,17 +54,17 @@ _NAME = re.compile(r"[a-z_]+")
 
 
 def reply_prompt(ticket: str, desk: str, found: str) -> str:
-    """Return the prompt of the last stage, which lists the replies of one desk."""
+    """Return the last stage's prompt, which lists the replies of one desk."""
     replies = "\n".join(f"{name}: {meaning}" for name, meaning in REPLIES[desk].items())
     return REPLY.format(replies=replies, found=found, ticket=ticket)
 
 
 def chosen(text: str, names: Sequence[str], otherwise: str) -> str:
-    """Return the first of ``names`` in a model's answer, or ``otherwise`` where it has none."""
+    """Return the first of ``names`` in a model's answer; ``otherwise`` if there is none."""
     return next((word for word in _NAME.findall(text.lower()) if word in names), otherwise)
 
 
 def digest() -> str:
-    """Return a hash of all prompts and replies: different ones are a different workflow."""
+    """Return a hash of all prompts and replies: different ones make a different workflow."""
     texts = [SYSTEM, ROUTE, LOOKUP, SEARCH, REPLY, *(f"{desk} {replies}" for desk, replies in REPLIES.items())]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()

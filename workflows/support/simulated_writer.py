@@ -1,4 +1,4 @@
-"""What simulated models write at each stage of the support desk."""
+"""The texts of simulated models at each stage of the support desk."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Lookup:
 
 
 class Search:
-    """Writes search words: those of the labelled article, or of another one about the same device."""
+    """Writes search words: those of the labelled article, or of another article about the same device."""
 
     kinds: Sequence[str] = ("neighbour", "vague")
     ease = 0.8
@@ -87,7 +87,7 @@ class Search:
 
 
 class Reply:
-    """Names the reply of the label, or another one of the same desk. The third desk's matters are the hardest to tell apart."""
+    """Names the label's reply, or another one of the same desk. The third desk's cases are the hardest to tell apart."""
 
     kinds: Sequence[str] = ("wrong_reply",)
     ease = 1.7
@@ -111,7 +111,7 @@ class Reply:
 
 
 class TicketWriter(Reply):
-    """Writes for every stage; by itself it writes the reply, which is the answer that is scored.
+    """Writes for every stage; on its own it writes the reply, the scored answer.
 
     Nothing here was measured on a real model: the eases and skills say that routing is easy unless the opening misleads, that
     queries get harder with joins, and that the replies of the third desk are the hardest.

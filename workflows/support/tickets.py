@@ -1,4 +1,4 @@
-"""The bundled tickets, each with the desk that it belongs to, what has to be looked up, and the right reply."""
+"""The bundled tickets, each with its desk, what has to be looked up, and the right reply."""
 
 from __future__ import annotations
 

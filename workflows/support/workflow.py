@@ -1,4 +1,4 @@
-"""The support desk: a router, three arms of which two look something up, and one reply."""
+"""The support desk: a router, three branches of which two look something up, and one reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LABELS = ("desk", "reply", "misleading", "db_id", "gold_sql", "article")
 
 
 class TicketScorer:
-    """Scores a reply: the right desk, the right reply, and what it states was looked up right.
+    """Scores a reply: the right desk, the right reply, and correctly looked-up facts.
 
     A query is right if it finds what the query of the label finds (in full), an article if it is the labelled one.
     """
@@ -45,7 +45,7 @@ class TicketScorer:
 
 
 def found(state: Mapping[str, Any]) -> str | None:
-    """Return what the last stage came to: the reply, the article or the query; None after the router."""
+    """Return the last stage's result: the reply, the article or the query; None after the router."""
     if "reply" in state:
         return "no reply" if state["reply"] == "none" else "reply"
     if "query" in state:
@@ -56,7 +56,7 @@ def found(state: Mapping[str, Any]) -> str | None:
 
 
 def same_reply(one: str, other: str) -> bool:
-    """Return whether two replies agree; ``none`` is no reply."""
+    """Return whether two replies agree; ``none`` is not a reply."""
     return one == other != "none"
 
 
@@ -81,7 +81,7 @@ def support() -> Workflow:
 
 
 def template() -> Template:
-    """Return the template: the router's arms rejoin at the reply, and the billing desk may query twice."""
+    """Return the template: the router's branches rejoin at the reply, and the billing desk may query twice."""
     return Template(
         (
             Stage("router", answerable=False),

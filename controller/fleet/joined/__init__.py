@@ -1,1 +1,1 @@
-"""This process as a part of a fleet: what it shares, and what each of its requests shows."""
+"""This process as a part of a fleet: what it shares, and what its requests report."""

@@ -1,4 +1,4 @@
-"""One process's part in a fleet: its membership, its leases, the view of the others, and where settings differ."""
+"""One process's part in a fleet: its membership, its leases, its view of the others, and differing settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Facts = Mapping[str, Mapping[str, object]]
 
 
 class CatalogComparison(Chore):
-    """Compares what this process was given with what the others were; a chore of the member's thread.
+    """Compares this process's settings with those of the others; a chore of the member's thread.
 
     Processes that differ go on, each by its own: while a new catalog is rolled out they have to. For each other catalog there
     is one warning, with the first thing that differs.
@@ -60,7 +60,7 @@ class CatalogComparison(Chore):
         member.catalog = self.digest
 
     def do(self, link: RedisLink) -> None:
-        """Show what this process was given, and compare it with what is new of others."""
+        """Publish this process's settings, and compare them with new ones of others."""
         if self._rounds % ROUNDS == 0:
             link.set(f"catalog:{self.digest}", self._text.encode(), KEPT_S)
         self._rounds += 1
@@ -73,12 +73,12 @@ class CatalogComparison(Chore):
                     warnings.warn(f"this process and {process} of the fleet differ: {what}: {ADVICE}", stacklevel=2)
 
     def go_alone(self, link: RedisLink) -> None:
-        """Note that no other process is there to be compared with."""
+        """Record that there is no other process to compare with."""
         self._rounds = 0
 
 
 def difference(mine: Facts, theirs: Facts) -> str:
-    """Return the first thing that differs, in one line; both are plain JSON types."""
+    """Return the first difference between two plain JSON values, in one line."""
     for name in sorted({*mine, *theirs}):
         if name not in theirs:
             return f"{name} is only here"
@@ -100,7 +100,7 @@ LEAST_PART = 0.001
 
 
 class Fleet:
-    """The fleet as one process sees it. Thread-safe. Starts a daemon thread, which alone talks to Redis.
+    """The fleet as one process sees it. Thread-safe. Starts a daemon thread, the only one that talks to Redis.
 
     After a fork the child becomes a process of its own with the first request that it serves.
 
@@ -143,12 +143,12 @@ class Fleet:
 
     @property
     def processes(self) -> int:
-        """The number of processes that live, this one included."""
+        """The number of live processes, including this one."""
         return self._member.processes
 
     @property
     def orders_version(self) -> int:
-        """The version of the orders that hold for this process; 0 without any."""
+        """The version of this process's current orders; 0 without any."""
         return self._orders.version
 
     def others(self) -> Mapping[str, int]:
@@ -156,11 +156,11 @@ class Fleet:
         return self._member.others
 
     def reader(self) -> FleetReader:
-        """Return a reader of all live invocations of the fleet, with a connection of its own."""
+        """Return a reader of all live invocations of the fleet, with a separate connection."""
         return FleetReader(RedisLink(self.config.url, self.config.name))
 
     def rows(self, planner: Planner, *, conversation: str, tenant: str, deadline_s: float | None) -> SessionRows:
-        """Return the object through which a request tells the fleet of its invocations.
+        """Return the object through which a request reports its invocations to the fleet.
 
         Args:
             planner: plans for the request.
@@ -180,12 +180,12 @@ class Fleet:
         )
 
     def account(self, tenant: str) -> SpendGuard | None:
-        """Return what authorizes the calls for a tenant; None if ``daily_usd`` does not cap it."""
+        """Return the guard of a tenant's calls; None if ``daily_usd`` does not cap it."""
         self._rejoin_after_fork()
         return None if self._dollars is None else self._dollars.account(tenant)
 
     def share_limits(self, limiters: Mapping[str, EngineRateLimiter]) -> None:
-        """Keep these rate limits together with the other processes from now on.
+        """Share these rate limits with the other processes from now on.
 
         Args:
             limiters: by a name that is the same in all processes. Those without a limit by the minute are left as they are.
@@ -197,7 +197,7 @@ class Fleet:
         self._member.wake()
 
     def steer(self, gates: Iterable[ReplicaGate], groups: Mapping[str, str], facts: Facts) -> None:
-        """Let orders choose among replicas from now on, count other processes' calls, and compare catalogs; once is enough.
+        """From now on let orders choose among replicas, count other processes' calls, and compare catalogs. Idempotent.
 
         Args:
             gates: where calls of replica groups wait.
@@ -216,12 +216,12 @@ class Fleet:
         self._corrections.add(control)
 
     def stop(self) -> None:
-        """Leave the fleet: give back what is leased, end the thread. Idempotent; the object is not to be used any more."""
+        """Leave the fleet: give back leases and end the thread. Idempotent; do not use the object afterwards."""
         if self._pid == os.getpid():
             self._at_end()
 
     def _require_lasting_keys(self) -> None:
-        """Refuse a Redis that may delete what the fleet has leased."""
+        """Refuse a Redis that may delete the fleet's leases."""
         link = RedisLink(self.config.url, self.config.name)
         try:
             policy = link.evicts_anything()
@@ -294,7 +294,7 @@ class Fleet:
 
 
 def _reorder(gates: Iterable[ReplicaGate], limiters: Mapping[str, EngineRateLimiter]) -> None:
-    """Orders have changed: calls that wait may have another place, or another replica."""
+    """Apply new orders: waiting calls may get another place or replica."""
     for gate in gates:
         gate.reorder()
     for limiter in list(limiters.values()):

@@ -1,4 +1,4 @@
-"""One request's rows in the fleet: its work under way. Whoever tells of its calls contains what fails here."""
+"""The live invocations of one request in the fleet. Callers contain failures here."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class SessionRows(RequestWatcher):
         self._slots.append((path, self._live.begin(start, rest), engine))
 
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
-        """Note that the invocation begins to wait for its engine's rate limits, or was sent: to this replica, if to one."""
+        """Record that the invocation begins to wait for its engine's rate limits, or was sent (``sent_to``: to which
+        replica).
+        """
         for known, slot, engine in self._slots:
             if known == path:
                 if waits:
@@ -73,21 +75,21 @@ class SessionRows(RequestWatcher):
                 return
 
     def standing(self, stage: str, priority: float) -> SupportsFloat:
-        """Return the priority of a call whose request has ``priority``: with what the fleet's orders say, as they change."""
+        """Return the current priority of a call whose request has ``priority``, including the fleet's orders."""
         if self._orders is None:
             return priority
         return CallStanding(self._orders, self._session, self._tenant, stage, priority)
 
     def note(self) -> str:
-        """Return what the trace has to say of the fleet; empty if nothing."""
+        """Return the fleet's note for the trace; empty if there is none."""
         return self._note()
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Take the invocation out; one that was not entered is ignored."""
+        """Remove the invocation; an unknown one is ignored."""
         self.interrupted(invocation.prefix)
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """Note that an invocation was interrupted without a result."""
+        """Record that an invocation was interrupted without a result."""
         item = next((item for item in self._slots if item[0] == path), None)
         if item is None:
             return
@@ -99,12 +101,12 @@ class SessionRows(RequestWatcher):
             raise
 
     def __del__(self) -> None:
-        """A request that was dropped in the middle has nothing under way any more."""
+        """A request that was dropped midway has nothing in flight any more."""
         with suppress(Exception):
             for _, slot, _ in self._slots:
                 self._live.end(slot)
 
 
 def expected_rest(decision: Decision) -> tuple[float, float]:
-    """Return the seconds at zero load and the dollars that the plan expects from the decision on; NaN where not known."""
+    """Return the seconds at zero load and the dollars that the plan expects from the decision on; NaN if unknown."""
     return decision.mean_rest_s, decision.remaining_cost_usd

@@ -1,4 +1,4 @@
-"""One correction of a budget for all processes that serve it: what each counts goes to Redis, and one factor comes back."""
+"""One budget correction for all processes: their counts go to Redis, and one factor comes back."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class SharedCorrections(Chore):
         return len(self._controls)
 
     def add(self, control: SpendControl) -> None:
-        """Correct this budget together with the other processes that serve the same objective; once is enough."""
+        """Correct this budget together with the other processes that serve the same objective. Idempotent."""
         with self._lock:
             self._controls.add(control)
 
     def do(self, link: RedisLink) -> None:
-        """Hand over what was counted and take the factor.
+        """Report the counts and fetch the factor.
 
         Raises:
             FleetUnreachable: Redis does not answer. What was counted for it is lost to the others.
@@ -68,7 +68,7 @@ class SharedCorrections(Chore):
             control.follow(float(factor))
 
     def go_alone(self, link: RedisLink) -> None:
-        """Correct by what this process counts itself, from the last factor on."""
+        """Correct by this process's own counts, starting from the last factor."""
         with self._lock:
             for control in self._controls:
                 control.follow(None)

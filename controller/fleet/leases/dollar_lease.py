@@ -235,11 +235,11 @@ class DollarLease(Chore):
         self._lock = threading.Lock()
 
     def go_alone(self, link: RedisLink) -> None:
-        """Nothing more is leased; refusals say why."""
+        """Stop leasing; refusals say why."""
         self._why = link.why
 
     def account(self, tenant: str) -> TenantAccount | None:
-        """Return the account of a tenant; None if nothing caps it."""
+        """Return the account of a tenant; None if it has no cap."""
         with self._lock:
             known = self._accounts.get(tenant)
             if known is None:
@@ -272,7 +272,7 @@ class DollarLease(Chore):
                 self._tell(account, str(error))
 
     def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
-        """Lease a slice of at least ``wanted``, or ``least`` where the cap allows no more; 0 for any that it allows."""
+        """Lease a slice of at least ``wanted``, or ``least`` if the cap allows no more; 0 for anything that it allows."""
         # A restoration, a smaller wish and a change of day each ask once more. What is left then waits for the next round.
         for _ in range(4):
             status, nano_usd, _, day, last = self._asked(link, account, wanted)
@@ -322,11 +322,11 @@ class DollarLease(Chore):
         )
 
     def _amount(self, where: TenantDay) -> int:
-        """What this process holds of a tenant's day, or has spent of it."""
+        """This process's holdings or spending of a tenant's day."""
         return self._held.get(where, self._past.get(where, 0))
 
     def _journaled(self, link: RedisLink, where: TenantDay, nano_usd: int) -> bool:
-        """Write a grant down; False if it is of an earlier generation. What cannot be written returns to the cap."""
+        """Record a grant; False if it is of an earlier generation. Grants that cannot be recorded return to the cap."""
         try:
             return self._journal.hold(self._generation, self._process, where, self._amount(where) + nano_usd)
         except JournalUnavailable:  # perhaps it is written all the same
@@ -335,7 +335,7 @@ class DollarLease(Chore):
             raise
 
     def _accept(self, link: RedisLink, account: TenantAccount, where: TenantDay, nano_usd: int) -> int:
-        """Let the account spend a grant that is written down; return what was left of other days."""
+        """Let the account spend a recorded grant; returns the rest of other days."""
         self._held[where] = self._amount(where) + nano_usd
         # A clock may come back to a day whose rest was returned: then this is one holding again, not two.
         self._past.pop(where, None)
@@ -349,21 +349,23 @@ class DollarLease(Chore):
             account.add_lease(nano_usd)
 
     def _last_possible_day(self) -> int | str:
-        """By the time that this process has lived since its last grant, whatever clocks say; "" before the first."""
+        """The last day that may have begun, by this process's age since its last grant, whatever clocks say; "" before the
+        first.
+        """
         if self._seen is None:
             return ""
         last, at_s = self._seen
         return last + 1 + math.floor((self._elapsed_s() - at_s + CLOCK_BOUND_S) / DAY_S)
 
     def _tell(self, account: TenantAccount, why: str) -> None:
-        """Refuse the calls that wait, and say why: to them, and once in the log."""
+        """Refuse the waiting calls with the reason, which is also logged once."""
         account.refuse(why)
         if why != self._told:
             self._told = why
             _LOG.error("no dollars are leased for the tenants of this fleet: %s", why)
 
     def _restore(self, link: RedisLink) -> None:
-        """Tell Redis what the journal says is spent or leased, under a new generation; or learn that another process has."""
+        """Restore Redis from the journal's leases and spending, under a new generation; or learn that another process has."""
         # Another process may have restored already. Its generation is the newer one: taking it over is enough.
         current = self._journal.generation()
         if current != self._generation and current:
@@ -379,7 +381,7 @@ class DollarLease(Chore):
         self._generation = found.generation
 
     def _settle_unsure(self, link: RedisLink, account: TenantAccount) -> None:
-        """Write down again what is held, where nobody knows whether the journal has taken more, and tell Redis."""
+        """Write the holdings again if it is unknown whether the journal has recorded a change, and update Redis."""
         for where in [unsure for unsure in self._unsure if unsure[0] == account.tenant]:
             self._journal.give_back(self._process, where, self._amount(where))
             self._unsure.discard(where)
@@ -390,7 +392,7 @@ class DollarLease(Chore):
         link.run_script(GIVE_BACK, [MONEY], [self._generation, *where, self._process, self._turn, self._amount(where)])
 
     def _return_other_days(self, link: RedisLink, account: TenantAccount, today: TenantDay) -> int:
-        """Give back what is left of leases of other days, which is those days' money; return how much it was."""
+        """Give back the rest of other days' leases, which belongs to those days; returns how much it was."""
         returned = 0
         for where in [held for held in self._held if held[0] == account.tenant and held[1] != today[1]]:
             # First, since what is free the next time is no longer of that day.
@@ -411,7 +413,7 @@ class DollarLease(Chore):
         return nano_usd
 
     def close(self, link: RedisLink) -> None:
-        """Give back what is left, as far as Redis and the journal can be reached."""
+        """Give back the rest, if Redis and the journal can be reached."""
         try:
             for where in list(self._held):
                 account = self.account(where[0])

@@ -1,4 +1,4 @@
-"""The durable record of the dollars that were leased: one SQLite file, or one database, that all processes of a fleet share."""
+"""The durable record of leased dollars: one SQLite file, or one database, shared by all processes of a fleet."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class SpendJournal:
 
     @contextmanager
     def _transaction(self) -> Iterator[Callable[..., Any]]:
-        """One transaction that no other process writes beside: a function that runs a statement, its parameters marked ``?``.
+        """One exclusive transaction: a function that runs a statement with its parameters marked ``?``.
 
         Raises:
             JournalUnavailable: it cannot be begun, or its end is not known.
@@ -156,7 +156,7 @@ class SpendJournal:
             return int(run("SELECT number FROM fleet_generation").fetchone()[0])
 
     def belongs_to(self, fleet: str) -> None:
-        """Make this the journal of the fleet of that name.
+        """Make this the journal of the named fleet.
 
         Raises:
             ConfigError: it is the journal of another fleet, whose dollars would be mixed with this one's.
@@ -170,7 +170,7 @@ class SpendJournal:
             )
 
     def hold(self, generation: int, process: str, where: TenantDay, nano_usd: int) -> bool:
-        """Write down all that the process holds or has spent of a tenant's day, before any more of it is spent.
+        """Record all that the process holds or has spent of a tenant's day, before it spends more.
 
         The whole amount, so that it may be written again where nobody knows whether it was.
 
@@ -190,12 +190,12 @@ class SpendJournal:
         return True
 
     def give_back(self, process: str, where: TenantDay, nano_usd: int) -> None:
-        """Write down how much of its grant the process holds or has spent; the rest is given back."""
+        """Record how much of its grant the process holds or has spent; the rest is given back."""
         with self._transaction() as run:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
 
     def restore(self) -> Restored:
-        """Begin a new generation, and return what is spent or leased.
+        """Begin a new generation, and return spent and leased dollars.
 
         Grants of earlier generations that are not written yet will never be. Old ones are deleted (:data:`KEPT_DAYS`).
         """
@@ -229,7 +229,7 @@ def _last_day(run: Callable[..., Any]) -> int:
 
 
 def _note_day(run: Callable[..., Any], day: int) -> None:
-    """Remember the day of a grant, and whether a clock had gone back by then: what Redis forgets with its sums."""
+    """Record the day of a grant, and whether a clock had gone back: Redis forgets both with its sums."""
     last, recent, back = _last_day(run), _fact(run, "recent"), _fact(run, "back")
     if day != recent or day > last:
         _set_fact(run, "day", max(day, last))

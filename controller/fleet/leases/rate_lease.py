@@ -192,7 +192,7 @@ class RateLease(Chore):
         self._keep = share.limits
 
     def do(self, link: RedisLink) -> None:
-        """Tell the fleet what is held, give back what others need, and ask for what is lacking.
+        """Report what is held, give back what others need, and ask for what is missing.
 
         Raises:
             FleetUnreachable: Redis does not answer. The share stays as it is.
@@ -246,7 +246,7 @@ class RateLease(Chore):
             )
 
     def close(self, link: RedisLink) -> None:
-        """Give back what calls of the last minute have not used."""
+        """Give back the unused part of the last minute's calls."""
         self._keep = RateAmounts(0, 0)
         self.do(link)
 
@@ -259,7 +259,7 @@ def _kept(most: int, limit: int, used: int) -> int:
 
 
 def _before_it_is_short(demand: RateDemand, limits: RateAmounts) -> RateAmounts:
-    """The wish beyond today's calls: one more, once most is in use."""
+    """The wish beyond current calls: one more, once most is in use."""
     used_up = any(used > BUSY * held for used, held, limit in zip(demand.used, demand.held, limits, strict=True) if limit)
     if not demand.used.requests or not used_up:
         return RateAmounts(0, 0)

@@ -1,4 +1,4 @@
-"""One process's account of a tenant: leased dollars of a cap by the day that all processes share."""
+"""One process's account of a tenant: leased dollars of a cap, by the day that all processes share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NANO = 1_000_000_000
 
 
 class TenantAccount(SpendGuard):
-    """Authorizes the calls for one tenant within what this process has leased; a :class:`vinelm.requests.protocols.CallGuard`.
+    """Authorizes a tenant's calls within what this process has leased; a :class:`vinelm.requests.protocols.CallGuard`.
 
     The lease grows in the background. A call that comes before its lease waits for it at most ``PATIENCE_S`` seconds, and only
     while Redis answers; then it is refused.
@@ -99,7 +99,7 @@ class TenantAccount(SpendGuard):
 
     @contextmanager
     def waiting(self, upper_usd: float) -> Iterator[None]:
-        """Ask for a lease that suffices for a call of so many dollars, too, during the block."""
+        """During the block, ask for a lease that also covers a call of this many dollars."""
         with self._changed:
             self._waiting.append(upper_usd)
         try:
@@ -109,7 +109,7 @@ class TenantAccount(SpendGuard):
                 self._waiting.remove(upper_usd)
 
     def _wait(self, upper_usd: float, leased_nano: int, until: float) -> bool:
-        """Wait for another lease than ``leased_nano``; False if there is none in time, or none to be expected."""
+        """Wait until the lease differs from ``leased_nano``; False if that does not happen in time, or cannot."""
         with self._changed:
             while self._leased_nano == leased_nano:
                 if self._is_over(upper_usd, until):
@@ -118,17 +118,17 @@ class TenantAccount(SpendGuard):
         return True
 
     def _is_over(self, upper_usd: float, until: float) -> bool:
-        """True if a call of so many dollars waits no longer."""
+        """Whether a call of this cost stops waiting."""
         return time.monotonic() >= until or self._was_refused(upper_usd) or self._is_alone()
 
     def _was_refused(self, upper_usd: float) -> bool:
-        """True if a lease for a call of so many dollars was refused just now."""
+        """Whether a lease for a call of this cost was refused just now."""
         return upper_usd >= self._refused_usd and time.monotonic() < self._refused_until
 
     # -- for the background ------------------------------------------------------------------------------------
 
     def wanted_usd(self) -> tuple[float, float]:
-        """Return the dollars by which a lease has to grow for all calls that wait, and for the smallest of them.
+        """Return the dollars by which the lease has to grow for all waiting calls, and for the smallest of them.
 
         Both include what calls have cost beyond their bounds; 0 if nothing is wanted.
         """
@@ -145,7 +145,7 @@ class TenantAccount(SpendGuard):
             return self._leased_usd - self.spent_usd - self.reserved_usd
 
     def add_lease(self, nano_usd: int) -> None:
-        """Count a lease; calls that wait for it go on."""
+        """Count a lease; waiting calls continue."""
         with self._changed:
             self._leased_nano += nano_usd
             self._has_answer, self._why = True, ""
@@ -161,7 +161,7 @@ class TenantAccount(SpendGuard):
             self._changed.notify_all()
 
     def take_back(self, most_nano: int) -> int:
-        """Take what is free out of the lease, at most so much, and return it in billionths of a dollar."""
+        """Return unused dollars of the lease, at most this many, in billionths of a dollar."""
         with self._lock, self._changed:
             free_nano = int((self._leased_usd - self.spent_usd - self.reserved_usd) * NANO) - 1  # never more than is free
             taken = max(min(free_nano, most_nano), 0)

@@ -1,1 +1,1 @@
-"""The loop that runs a policy over the whole fleet, and how its orders come to the processes."""
+"""Runs a policy over the whole fleet, and distributes its orders to the processes."""

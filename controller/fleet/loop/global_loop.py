@@ -1,4 +1,4 @@
-"""The loop over the whole fleet: it reads what is under way, asks a policy, and installs the orders."""
+"""The fleet's global loop: reads what is in flight, asks a policy, and installs its orders."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LoopRound:
 
 
 class GlobalLoop:
-    """Runs a policy over a fleet, while it leads; else it waits until the leader is gone. For one thread.
+    """Runs a policy over a fleet while it leads; otherwise it waits for the leader to fail. For one thread.
 
     Args:
         link: the connection to the fleet's Redis; for this loop alone.
@@ -107,7 +107,7 @@ class GlobalLoop:
         )
 
     def run(self, tell: Callable[[LoopRound], object]) -> None:
-        """Do round after round until :meth:`stop`; ``tell`` is given each. Then let another loop lead at once."""
+        """Run rounds until :meth:`stop`; ``tell`` gets each. Then let another loop lead at once."""
         while not self._stopped.is_set():
             until = time.monotonic() + self.period_s
             tell(self.round())

@@ -1,4 +1,4 @@
-"""One of several loops leads. Who does not lead any more is refused by its fencing number, whatever it believes."""
+"""Leader election between loops. A former leader is refused by its fencing number, whatever it believes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Leadership:
         return self.leader == self.name
 
     def stand(self) -> bool:
-        """Become the leader if there is none, or stay it; return whether this loop leads."""
+        """Become the leader if there is none, or stay it; returns whether this loop leads."""
         lock_ms = int(LEADS_FOR_S * 1000)
         # The largest number that this loop has seen goes along: a Redis that was restored from an old file then counts on
         # from it, and no number is given out twice.
@@ -111,7 +111,7 @@ class Leadership:
         return self.leads
 
     def install(self, fields: Mapping[str, bytes]) -> bool:
-        """Replace the fleet's orders, under the next version; without fields those that are there hold for longer.
+        """Replace the fleet's orders under the next version; without fields, prolong the existing orders.
 
         Returns False if another loop leads by now: nothing was changed then, and this loop leads no more.
 

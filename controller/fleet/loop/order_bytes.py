@@ -1,4 +1,4 @@
-"""Orders as bytes: a part for all processes, and for each process a part of its own, which does not grow with the fleet."""
+"""Orders as bytes: a common part, and a part for each process, whose size does not grow with the fleet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def own_field(process: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocalOrders:
-    """The orders as far as one process needs them; see :class:`~vinelm.controller.Orders`.
+    """The orders that concern one process; see :class:`~vinelm.controller.Orders`.
 
     Attributes:
         share: the part of common limits that this process may count on, in (0, 1]; None for an equal one.
@@ -41,12 +41,12 @@ class LocalOrders:
     share: float | None = None
 
     def priority(self, session: int, tenant: str, stage: str) -> float:
-        """Return the steps of priority that a call is given beside its request's own."""
+        """Return the priority steps that orders add to the request's own."""
         return self.sessions.get(session, 0.0) + self.tenants.get(tenant, 0.0) + self.stages.get(stage, 0.0)
 
 
 def order_fields(orders: Orders, view: FleetView) -> dict[str, bytes]:
-    """Return the fields to be installed: for each process of the view the conversations that it has under way."""
+    """Return the fields to install: for each process of the view, the conversations that it has in flight."""
     names = {"weights": orders.weights, "tenants": orders.tenants, "stages": orders.stages}
     plain = {what: {name: float(value) for name, value in given.items()} for what, given in names.items()}
     fields = {COMMON: json.dumps(plain, separators=(",", ":")).encode()}
@@ -94,7 +94,7 @@ def _numbers(given: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _fractions(shares: Mapping[str, float], processes: tuple[str, ...]) -> dict[str, float]:
-    """Each process's part of the whole; empty without shares, or if they leave nothing to anybody."""
+    """Each process's part of the whole; empty without shares, or if they leave nothing."""
     parts = {process: float(shares.get(process, 1.0)) for process in processes}
     total = sum(parts.values())
     return {process: part / total for process, part in parts.items()} if shares and total > 0 else {}

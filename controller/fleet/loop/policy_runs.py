@@ -36,7 +36,7 @@ class PolicyAnswer:
 
 
 class PolicyRunner:
-    """Runs a policy, one run at a time, each for so long at most. For one thread.
+    """Runs a policy, one run at a time, each with a time limit. For one thread.
 
     Args:
         limit_s: seconds that a run may take. One that takes longer gives no orders, whenever it ends; until then none begins.
@@ -96,7 +96,7 @@ class Said:
     greatest: float = -math.inf
 
     def add(self, count: int, values: np.ndarray[Any, Any]) -> None:
-        """Count what one view's orders say."""
+        """Count one view's orders."""
         self.most = max(self.most, count)
         if values.size:
             self.least, self.greatest = min(self.least, float(values.min())), max(self.greatest, float(values.max()))
@@ -140,7 +140,7 @@ class PolicyCheck:
 
 
 def check_policy(policy: FleetPolicy, views: Iterable[FleetView], period_s: float) -> PolicyCheck:
-    """Run a policy on each view that has processes, as the loop would, and once more to see that it says the same.
+    """Run a policy on each view with processes, as the loop would, and once more to check that it is deterministic.
 
     A policy that does not return ends the check.
     """

@@ -1,4 +1,4 @@
-"""Views of a fleet as lines of JSON, so that a policy can be tried on what once was under way."""
+"""Views of a fleet as lines of JSON, so that a policy can be tried on recorded ones."""
 
 from __future__ import annotations
 

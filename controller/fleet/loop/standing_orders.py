@@ -1,4 +1,4 @@
-"""The orders as one process keeps them: fetched in the background, read from memory by every call."""
+"""The orders in one process: fetched in the background, read from memory by every call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTHING = LocalOrders()
 
 
 class CallStanding:
-    """The priority of one call as the orders have it at the moment, and the replica that it is pinned to.
+    """The current priority of one call by the orders, and the replica that it is pinned to.
 
     Args:
         priority: the request's own; what the orders say is added.
@@ -38,7 +38,7 @@ class CallStanding:
 
     @property
     def engine(self) -> str | None:
-        """The replica that the conversation's calls go to while it has room; None for no matter."""
+        """The replica for the conversation's calls while it has room; None for any."""
         try:
             return self._orders.current.pins.get(self._session)
         except Exception:
@@ -46,7 +46,7 @@ class CallStanding:
 
 
 class StandingOrders(Chore):
-    """The orders that hold for this process; a chore of the member's thread. Reading them takes no lock and no time.
+    """The orders for this process; a chore of the member's thread. Reading them takes no lock and next to no time.
 
     Orders hold until others replace them, Redis has none any more, or none were heard of for ``ORDERS_FOR_S`` seconds.
 

@@ -1,4 +1,4 @@
-"""A fleet at one moment, in a few figures by engine: what `vinelm fleet top` shows."""
+"""A summary of a fleet at one moment, by engine: what `vinelm fleet top` shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a request on a linear trie ends with ``risk="dp"``: the problem of its time left as chances, for one request."""
+"""``risk="dp"`` on a linear trie: a request's remaining time as probabilities."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
 
 
 def _goal(view: SubtreeView) -> PlanGoal:
-    """The minimized quantity as a share of the time left, or of the most expensive path; a late answer counts 1."""
+    """The minimized quantity as a share of the remaining time or of the most expensive path; a late answer counts 1."""
     if view.objective.target == "accuracy":
         return PlanGoal("accuracy")
     if view.objective.target == "latency":

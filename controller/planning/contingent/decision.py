@@ -1,4 +1,4 @@
-"""The planner's result on a trie that branches: what runs next, and the contingent plan behind it."""
+"""The planner's result on a branching trie: the next model, and the contingent plan behind it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EQUAL = 1e-12
 
 
 class Option(NamedTuple):
-    """The worth of the best plan that begins with ``model`` (None: that ends) if ``stage`` comes next, from there on.
+    """The value of the best plan that begins with ``model`` (None: that ends) if ``stage`` comes next, from there.
 
     ``latency_s`` are the seconds of its longest history (NaN: not known), ``lost`` the chance that no model fits the bounds
     somewhere. ``why`` says why it was not chosen.
@@ -55,14 +55,14 @@ class Option(NamedTuple):
 
 
 def explained(options: list[Option]) -> list[Option]:
-    """The options of one arm, each with why it was not chosen."""
+    """The options of one branch, each with why it was not chosen."""
     chosen = next((option for option in options if option.is_chosen), None)
     return options if chosen is None else [option._replace(why=option.worse_than(chosen)) for option in options]
 
 
 @dataclass
 class ContingentDecision(Decision):
-    """A plan with a model for each arm. ``target`` is the request's node: there is no one node where the plan ends.
+    """A plan with a model for each branch. ``target`` is the request's node, since the plan has no single end.
 
     Accuracy, dollars and seconds are those of a request that is at ``node`` and goes on there to one of the arms; from the root
     on, those of every request.
@@ -102,7 +102,7 @@ class ContingentDecision(Decision):
 
     @property
     def next_models(self) -> dict[str, str | None]:
-        """The model that runs next for each stage that may come next; None where the request ends."""
+        """The next model for each stage that may come next; None if the request ends."""
         stages = self.metrics.trie.stages
         return {
             stages[self.plan.graph.stage[group]]: self.plan.next_model(self.node, stages[self.plan.graph.stage[group]])
@@ -116,7 +116,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def errors(self) -> Errors:
-        """The standard errors of the plan. Without fits for its dollars, all ends are taken to err alike."""
+        """The plan's standard errors. Without fits for its dollars, all ends are taken to err together."""
         found, errors = self.plan.errors, self.annotated.cost_se
         alike = None if errors is None else float(sum(errors[node] for node in self.ends))
         return found if found.cost_usd is not None else found._replace(cost_usd=alike)
@@ -153,7 +153,7 @@ class ContingentDecision(Decision):
 
     @property
     def mean_rest_s(self) -> float:
-        """The same."""
+        """Expected remaining seconds, as :attr:`Decision.mean_rest_s`."""
         return self.remaining_latency_s
 
     @property
@@ -180,7 +180,9 @@ class ContingentDecision(Decision):
         )
 
     def _best_single_model(self) -> tuple[str, Plan] | None:
-        """The most accurate plan on one model that is neither dearer nor slower; None if there is none, or it is this plan."""
+        """The most accurate plan on one model that is neither more expensive nor slower; None if there is none, or it is
+        this plan.
+        """
         graph, found = self.plan.graph, list[tuple[str, Plan]]()
         for index, name in enumerate(self.metrics.trie.models):
             choice = np.where(graph.source_may_end, END, NOTHING)
@@ -196,7 +198,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of ``accuracy``, that of :attr:`promise`, and of ``path_cost_usd``, where errors are known."""
+        """90 % intervals of ``accuracy`` (as :attr:`promise`) and of ``path_cost_usd``, if errors are known."""
         found: dict[str, tuple[float, float]] = {}
         if self.promise.interval is not None and np.isfinite(self.promise.half_width):
             found["accuracy"] = self.promise.interval
@@ -226,7 +228,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def binding(self) -> str | None:
-        """The bound that was relaxed first, else the one with the least slack relative to its value; None without bounds."""
+        """The bound that was relaxed first, else the one with the least relative slack; None without bounds."""
         if self.relaxed:
             return self.relaxed[0]
         return min(
@@ -235,7 +237,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def reason(self) -> str:
-        """One line that says what the plan is and which bound matters."""
+        """One line with the plan and the bound that matters."""
         text = f"{self._next()}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g}"
         text += " in total" if self.node == 0 else " from here on"
         if self.metrics.annotated.knows_latency:
@@ -261,7 +263,7 @@ class ContingentDecision(Decision):
         return [*found, COST_CAP] if is_mean else found
 
     def explain(self) -> str:
-        """Return the plan as an indented tree, and what each other next model would lead to."""
+        """Return the plan as an indented tree, and the results of each other next model."""
         lines = [self.reason, *(f"  {line}" for line in self.plan.lines(limit=40))]
         for option in self.options():
             name = f"{option.stage}: {option.model or '(end here)'}"
@@ -271,7 +273,7 @@ class ContingentDecision(Decision):
         return "\n".join(lines)
 
     def alternatives(self) -> list[Alternative]:
-        """See :meth:`Decision.alternatives`; for each arm, the figures from here on."""
+        """See :meth:`Decision.alternatives`; for each branch, the figures from here on."""
         prefix = self.metrics.trie.prefix(self.node)
         return [
             Alternative(
@@ -293,7 +295,7 @@ class ContingentDecision(Decision):
         return {"candidates": [option._asdict() for option in self.options()]}
 
     def options(self) -> list[Option]:
-        """Return what may come next in each arm, each with the best plan that the same goal allows."""
+        """Return what may come next on each branch, each with the best plan for the same goal."""
         graph, names, models = self.plan.graph, self.metrics.trie.stages, self.metrics.trie.models
         found: list[Option] = []
         for group in self.problem.groups:
@@ -314,7 +316,7 @@ class ContingentDecision(Decision):
         return found
 
     def _arm(self, group: int) -> Plan:
-        """The plan for a request that goes on to one arm."""
+        """The plan for a request that continues on one branch."""
         return Plan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
 
     @property

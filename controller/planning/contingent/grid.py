@@ -69,7 +69,7 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class GridCap:
-    """A limit on what one request uses up.
+    """A limit on what one request uses.
 
     Args:
         whole: What a request may use from its arrival on, in seconds or dollars; the grid runs from 0 to it.
@@ -104,7 +104,7 @@ class GridCap:
         return replace(self, used=self.whole - left)
 
     def leaves(self, enough: FloatArray, edges: Integers | slice, target: Integers) -> BoolArray:
-        """True if edges may be taken with so much left before them; where times are chances, those that lead to an answer."""
+        """True if edges may be taken with this much left; if times are probabilistic, those that lead to an answer."""
         if self.sigma is not None:
             return np.broadcast_to(np.isfinite(self.need[target]), np.broadcast_shapes(np.shape(enough), target.shape))
         # What is needed behind the edge is exact, not read off the grid: an interpolated need could admit an edge from which
@@ -150,7 +150,7 @@ class LeftGrid:
         return next((axis for axis, cap in enumerate(self.caps) if cap.sigma is not None), None)
 
     def in_time(self, edges: Integers | slice) -> FloatArray:
-        """P(each edge uses at most so many parts of the grid), shape (edges, parts + 1), where that is a chance."""
+        """P(each edge uses at most this many parts of the grid), shape (edges, parts + 1), if that is probabilistic."""
         assert self.chance_axis is not None
         cap, bins = self.caps[self.chance_axis], self.shape[self.chance_axis] - 1
         assert cap.sigma is not None
@@ -163,7 +163,7 @@ class LeftGrid:
         return normal_cdf(gap)
 
     def expected(self, values: FloatArray, in_time: FloatArray) -> FloatArray:
-        """Mean values over what edges use by chance, by what is left before them; 0 counts for those that are late.
+        """Mean values over the random use of edges, by what is left before them; late ones count 0.
 
         Args:
             values: At what is left after the edges, shape (*grid, edges).
@@ -188,7 +188,7 @@ class LeftGrid:
         return 1.0 - in_time.T.reshape(*(size if k == self.chance_axis else 1 for k, size in enumerate(self.shape)), -1)
 
     def shifted(self, values: FloatArray, edges: slice) -> FloatArray:
-        """Values at what is left before each edge, given those at what is left after it; linear between the grid's points.
+        """Values by what is left before each edge, given those by what is left after it; linear between the grid's points.
 
         Without what is used by chance: see :meth:`expected`.
         """
@@ -229,7 +229,9 @@ def _convolved(chance: FloatArray, after: FloatArray) -> FloatArray:
 
 
 def least_need(graph: DecisionGraph, use: FloatArray, servable: BoolArray | None) -> FloatArray:
-    """Return the least use before a request at each position surely has an answer: least over models, most over arms."""
+    """Return the least use before a request at each position surely has an answer: minimum over models, maximum over
+    branches.
+    """
     need = np.where(graph.may_end, 0.0, np.inf)
     for nodes in reversed(list(pairwise(graph.levels))):
         low, high = graph.first_group[nodes[0]], graph.first_group[nodes[1]]

@@ -1,4 +1,6 @@
-"""Planning problems where what a request has left does not follow from its node: merged histories, and times as chances."""
+"""Planning problems in which a request's remaining money and time do not follow from its node: merged histories, and random
+times.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ LATENCY_STEPS = 256
 
 @dataclass(frozen=True)
 class GridProblem(Problem):
-    """The same with caps on a grid. Approximate under caps (:mod:`.grid`).
+    """A problem with caps on a grid. Approximate under caps (:mod:`.grid`).
 
     Where times are chances, the accuracy of a solution is that of answers in time, less the weight of late ones.
 
@@ -66,11 +68,11 @@ class GridProblem(Problem):
         return StaticPlans(self.graph, self.admission.servable, none, limits)
 
     def uncapped(self) -> Problem | None:
-        """Return this problem without caps; None if there are none, or if times are chances."""
+        """Return this problem without caps; None if there are none, or times are probabilistic."""
         return replace(self, limits={}, induced=None) if self.limits and self.late is None else None
 
     def solved(self, goal: PlanGoal) -> Solution:
-        """The best plan by the goal; where time is minimized, that with the earliest answer, step by step."""
+        """The best plan by the goal; if time is minimized, the one with the earliest answer, step by step."""
         if self.quick is None:
             return self.best(goal)
         first = {group: END if self.can_end else self._quickest_edge(self.quick, group) for group in self.groups}
@@ -96,7 +98,7 @@ class GridProblem(Problem):
         return found, found.best_of(span, worth, admitted), lambda first: self._followed(first, goal)
 
     def _in_time(self, goal: PlanGoal) -> PlanGoal:
-        """The goal with what late answers weigh; the least dollars of all are those of no answer in time."""
+        """The goal including the weight of late answers; the least dollars of all belong to no answer in time."""
         if goal.target == "cost":
             return goal._replace(late=1.0 if goal.price else 0.0)
         return goal._replace(late=self.late)
@@ -108,7 +110,9 @@ class GridProblem(Problem):
     # -- where no plan meets the caps ----------------------------------------------------------------------------
 
     def answers(self, found: Solution) -> bool:
-        """True if no arm is stuck: a chance of it further down is due to the grid, since models that fit leave enough."""
+        """True if no branch is stuck. A small probability further down comes from the grid, since fitting models leave
+        enough.
+        """
         return not self.is_stuck(found)
 
     def is_stuck(self, found: Solution) -> bool:
@@ -116,7 +120,7 @@ class GridProblem(Problem):
         return NOTHING in found.first.values()
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
-        """The caps without which every arm has a model that fits; as few as possible, latency before cost."""
+        """The caps without which every branch has a fitting model: as few as possible, latency before cost."""
         stuck = [group for group, choice in self.solved(goal).first.items() if choice == NOTHING]
         for count in range(1, len(self.limits) + 1):
             for dropped in combinations(self.limits, count):
@@ -125,7 +129,7 @@ class GridProblem(Problem):
         return tuple(self.limits) if stuck else ()
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """The plan that exceeds the first cap least in branches where no model fits."""
+        """The plan that exceeds the first cap least on branches without a fitting model."""
         found = self.solved(goal)
         if not missed:
             return found
@@ -154,7 +158,7 @@ class GridProblem(Problem):
         return int(edges[np.lexsort((dollars, through))[0]])
 
     def _allowed(self, edges: Integers, dropped: Sequence[str] = ()) -> Integers:
-        """Those of the edges that may be taken with what is left, some caps dropped."""
+        """The edges that may be taken with what is left, ignoring some caps."""
         names, admission = self.graph.annotated.trie.models, self.admission
         allowed = np.array([names[model] not in admission.barred for model in self.graph.model[edges]], np.bool_)
         if admission.servable is not None:
@@ -261,7 +265,7 @@ class GridProblems(Problems):
         return least + (most - least) * np.arange(1, LATENCY_STEPS + 1) / LATENCY_STEPS
 
     def goal(self, objective: Objective) -> PlanGoal:
-        """Return what plans are chosen by with ``risk="dp"``, without bounds on averages.
+        """Return the goal with ``risk="dp"``, without bounds on averages.
 
         What is minimized counts as a share of the deadline, or of the most expensive history; a late answer counts 1.
         """
@@ -302,7 +306,7 @@ class GridProblems(Problems):
 
     @cached_property
     def _sigma(self) -> FloatArray:
-        """Of the logarithm of each edge's seconds. Load scales the standard deviation with the mean."""
+        """Standard deviation of the logarithm of each edge's seconds. Load scales it with the mean."""
         return log_sigma(self.metrics.annotated)[self.graph.nodes[self.graph.target]]
 
     def _dollars(self, objective: Objective, whole: float, used: float) -> GridCap:

@@ -26,7 +26,7 @@ _TOLERANCE = 1e-12
 
 
 class Curve:
-    """The corners found so far of one problem's hull, the cheapest first. Refined where a bound asks for it.
+    """The corners found so far of one problem's hull, cheapest first. Refined where a bound needs it.
 
     Args:
         problem: What may be chosen from the root on.
@@ -59,13 +59,13 @@ class Curve:
         return self.corners[-1]
 
     def within(self, budget_usd: float) -> Solution | None:
-        """The most accurate corner that costs at most so much; None if there is none."""
+        """The most accurate corner that costs at most this much; None if there is none."""
         if self.cheapest.cost_usd > budget_usd:
             return None
         return self._refined(lambda corner: corner.cost_usd > budget_usd)[0]
 
     def reaching(self, floor: float) -> Solution | None:
-        """The cheapest corner that is at least so accurate; None if there is none."""
+        """The cheapest corner that is at least this accurate; None if there is none."""
         if self.most_accurate.accuracy < floor:
             return None
         if self.cheapest.accuracy >= floor:
@@ -83,7 +83,7 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """The worth of a dollar where plans may cost this much on average: the goal for histories that no such plan has."""
+        """The price of a dollar if plans may cost this much on average: the goal for histories outside such a plan."""
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
         if self.most_accurate.cost_usd <= budget_usd:
@@ -92,7 +92,7 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """The worth of a dollar where plans have to be this accurate on average; see :meth:`price_within`."""
+        """The price of a dollar if plans have to be this accurate on average; see :meth:`price_within`."""
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")
         if self.most_accurate.accuracy < floor:
@@ -101,7 +101,7 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self, most: int = MOST_CORNERS) -> list[Solution]:
-        """The corners of the hull, found by halving the gaps between known ones; at most so many new ones."""
+        """The corners of the hull, found by halving the gaps between known ones, with a limit on new ones."""
         waiting = list(pairwise(self.corners))
         while waiting and most > 0:
             low, high = waiting.pop(0)
@@ -112,7 +112,7 @@ class Curve:
         return list(self.corners)
 
     def _refined(self, is_above: Callable[[Solution], bool]) -> tuple[Solution, Solution]:
-        """The last corner that is not above the bound and the first that is (the same twice if none is)."""
+        """The last corner not above the bound and the first one above it (the same twice if there is none)."""
         for _ in range(MOST_STEPS):
             # Each step asks for the corner furthest above the chord that spans the bound. Plans are finitely many, so it ends;
             # the limit on steps only guards against rounding that finds a "new" corner again and again.
@@ -123,7 +123,7 @@ class Curve:
         return low, high
 
     def _insert(self, low: Solution, high: Solution) -> Solution | None:
-        """Find a corner between two and above the line through them, and keep it; None if there is none."""
+        """Find and store a corner between two and above their line; None if there is none."""
         rise, run = high.accuracy - low.accuracy, high.cost_usd - low.cost_usd
         if rise <= 0.0 or run <= 0.0 or (id(low), id(high)) in self._closed:
             return None

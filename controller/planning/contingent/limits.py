@@ -1,4 +1,4 @@
-"""Caps that hold for each request: which invocations fit into the time and the money that are left, carried down a tree."""
+"""Per-request caps: which invocations fit into the remaining time and money, carried down a tree."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PathTotals:
 
 @dataclass(frozen=True)
 class Cap:
-    """A limit on what a history uses below the start: seconds under the present load, or dollars.
+    """A limit on a history's use below the start: seconds under current load, or dollars.
 
     Args:
         start: The position that the request is at.
@@ -82,7 +82,7 @@ class Cap:
         return np.asarray(values)
 
     def admits(self, low: int, high: int) -> BoolArray:
-        """Where the histories are within the limit."""
+        """Mask of the histories within the limit."""
         return self.used(low, high) <= self.limit
 
     def most_used(self, plan: Plan) -> float:
@@ -110,7 +110,7 @@ class Cap:
 
 
 def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, Cap]:
-    """The caps that hold for each request, by the objective's field, in the order in which they are relaxed."""
+    """The per-request caps by the objective's field, in the order in which they are relaxed."""
     objective, found = request.objective, {}
     for bound, quantity in bounded_quantities(objective).items():
         if not isinstance(quantity, Remaining):
@@ -144,7 +144,7 @@ class Admissible:
     barred: Collection[str] = ()
 
     def admitted(self, spans: Sequence[Span]) -> tuple[list[Span], list[BoolArray | None]]:
-        """The admitted edges of each span, and the spans down to the first in which none is admitted."""
+        """The admitted edges of each span, and the spans down to the first without any."""
         kept: list[Span] = []
         masks: list[BoolArray | None] = []
         for span, mask in zip(spans, self._masks(spans), strict=True):
@@ -160,7 +160,7 @@ class Admissible:
         return replace(self, caps={name: cap for name, cap in self.caps.items() if name not in names})
 
     def and_within(self, name: str, cap: Cap) -> Admissible:
-        """Return these limits with one more cap; a cap that has this name already is replaced."""
+        """Return these limits with one more cap, replacing a cap of the same name."""
         return replace(self, caps={**self.caps, name: cap})
 
     def _masks(self, spans: Sequence[Span]) -> Iterator[BoolArray | None]:
@@ -202,7 +202,7 @@ def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission:
 
 
 def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
-    """The same for the nodes of a span, given what each of their groups needs."""
+    """As above for the nodes of a span, given what each of their groups needs."""
     low, high = span.nodes
     groups = slice(*span.groups)
     longest = np.where(graph.lost[low:high] > 0.0, np.inf, measure.used(low, high))

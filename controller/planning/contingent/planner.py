@@ -1,4 +1,4 @@
-"""Plans over a decision graph: a model for each arm, with the time and money that each arm has left."""
+"""Plans over a decision graph: a model for each branch, by the time and money left there."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ContingentPlanner:
 
     @classmethod
     def of(cls, metrics: PathMetrics) -> Self | None:
-        """Return the planner of a graph; None where every plan ends at one node, which the path index finds faster."""
+        """Return the planner of a graph; None if every plan ends at one node, which the path index finds faster."""
         return cls(metrics) if metrics.annotated.is_contingent else None
 
     def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
@@ -113,7 +113,7 @@ class ContingentPlanner:
         return self._decision(request, policy, relaxed, found)
 
     def _in_time(self, request: PlanRequest, found: ContingentDecision) -> ContingentDecision:
-        """The plan by the chances to be late in place of that by mean times, if time is left and all other bounds are met."""
+        """The plan by the chances of being late instead of mean times, if time is left and all other bounds are met."""
         objective, known = request.objective, found.problem
         assert objective.max_latency_s is not None
         # Where another bound had to be given up, or no time is left, chances to be late decide nothing.
@@ -142,14 +142,14 @@ class ContingentPlanner:
         )
 
     def prepare(self, objective: Objective) -> None:
-        """Find the plan from the root on for an objective, so that no request waits for it."""
+        """Find the plan from the root for an objective, so that no request waits for it."""
         goal = self.policy(objective).goal
         problem = self._from_root(objective)  # also refuses what is too large, and keeps what the first request needs
         if objective.risk == "dp":
             problem.solved(goal)
 
     def policy(self, objective: Objective) -> RootPlan:
-        """Return how requests of this objective are planned, found once."""
+        """Return how requests of this objective are planned; cached."""
         found = self._policies.get(objective)
         if found is None:
             check_plannable(objective, self.metrics)
@@ -239,7 +239,7 @@ class ContingentPlanner:
     # -- for one request -----------------------------------------------------------------------------------------
 
     def _looked_up(self, problem: Problem, policy: RootPlan) -> Solution | None:
-        """The plan from the root on, as far as it lies below the start; None where it does not fit there.
+        """The part of the root's plan below the start; None if it does not fit there.
 
         Without caps it is followed wherever the request is. A fixed plan is followed under caps, too, where it meets them.
         """
@@ -275,7 +275,7 @@ class ContingentPlanner:
         return outcome, missed
 
     def _next_model(self, problem: Problem, outcome: Solution) -> str | None:
-        """The model of the most probable arm that goes on; None where the request ends whatever arm comes."""
+        """The model of the most probable continuing branch; None if the request ends on every branch."""
         if len(outcome.first) == 1:
             edge = outcome.first[problem.groups[0]]
         else:

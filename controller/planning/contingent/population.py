@@ -65,7 +65,7 @@ class Population:
     uncapped: Curve | None = None
 
     def policy(self) -> RootPlan:
-        """Return the best plan within the bounds on averages; where none meets them all, the floor is relaxed first."""
+        """Return the best plan within the bounds on averages; if none meets them all, the floor is relaxed first."""
         floor = self.objective.min_accuracy
         budget = self.objective.max_cost_usd if self.objective.cost_budget == "population" else None
         found = self._best(floor, budget)
@@ -84,7 +84,7 @@ class Population:
         return self._relaxed(found, *((COST_CAP,) if floor is None else (COST_CAP, FLOOR)))
 
     def hull(self) -> Hull:
-        """Return the hull of the plans that compete, as far as it is needed to mix plans for the bound on the mean.
+        """Return the hull of the competing plans, as far as it is needed to mix plans for the bound on the mean.
 
         A plan may be dearer than the objective's bound: then it is one of two.
         """
@@ -115,7 +115,7 @@ class Population:
         return replace(policy, relaxed=bounds, best=best)
 
     def _best(self, floor: float | None, budget: float | None, first: str | None = None) -> RootPlan | None:
-        """The best plan that meets both bounds; None if none does. ``first`` is what plans are compared by at first."""
+        """The best plan that meets both bounds; None if none does. ``first`` is the first criterion."""
         # Corners of the hull answer bounds on averages; a fixed plan may lie below the hull and still be the best single plan
         # within a bound, so both compete.
         capped = self._corners(self.curve, floor, budget)
@@ -136,7 +136,7 @@ class Population:
         return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
 
     def _goal(self, target: str, floor: float | None, budget: float | None) -> PlanGoal:
-        """The goal where the plan from the root has no say: a model failed, or each request has caps."""
+        """The goal if the plan from the root does not apply: a model failed, or each request has caps."""
         if target == "cost":
             return PlanGoal("cost") if floor is None else self.curve.price_reaching(floor)
         return PlanGoal("accuracy") if budget is None else self.curve.price_within(budget)
@@ -144,7 +144,7 @@ class Population:
     def _order(
         self, first: str, accuracy: FloatArray, cost: FloatArray, meets: BoolArray, corners: list[Solution]
     ) -> Integers | None:
-        """The plans that meet the bounds, the best first; None if there are none."""
+        """The plans that meet the bounds, best first; None if there are none."""
         items = np.flatnonzero(meets)
         if not len(items):
             return None
@@ -171,7 +171,7 @@ class Population:
 
     @property
     def _has_bounds(self) -> bool:
-        """True if there is a bound for which a fixed plan may be better than every corner, or lower bounds are compared."""
+        """True if a fixed plan may beat every corner for some bound, or lower bounds are compared."""
         return bounds_averages(self.objective) or self.objective.confidence is not None
 
     def _fixed(self, name: str) -> FloatArray:
@@ -183,14 +183,14 @@ class Population:
 
     @cached_property
     def _fixed_accuracy(self) -> FloatArray:
-        """Of each fixed plan, or its lower bound."""
+        """The accuracy of each fixed plan, or its lower bound."""
         accuracy = self._fixed("accuracy")
         if self.objective.confidence is None:
             return accuracy
         return np.maximum(np.nan_to_num(accuracy - self._z * self._fixed_errors(), nan=0.0), 0.0)
 
     def _fixed_errors(self) -> FloatArray:
-        """The standard errors; where histories are merged, only of plans that no cheaper one equals: each takes a walk."""
+        """The standard errors; with merged histories only of plans that no cheaper plan equals, since each takes a walk."""
         if self.problem.graph.is_tree:
             return self.fixed.error
         found = np.full(len(self.fixed.accuracy), np.nan)

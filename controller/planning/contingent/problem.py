@@ -1,4 +1,4 @@
-"""One planning problem: where the request is, which arms may come next, and what may be chosen below."""
+"""One planning problem: the request's position, the branches that may come next, and the choices below."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Solution:
-    """A contingent plan from a start on, and what it is worth to a request that goes on from there.
+    """A contingent plan from a start, and its value to a request that continues from there.
 
     Args:
         first: The choice for each arm of the start: an edge, :data:`END` or :data:`NOTHING`, by group.
@@ -55,7 +55,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Problem:
-    """The choices below a position. In a tree, caps that hold for each request are met exactly by every history.
+    """The choices below a position. In a tree, every history meets per-request caps exactly.
 
     Args:
         start: The position that the request is at.
@@ -81,7 +81,7 @@ class Problem:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """The probability of each arm given that one of them comes next."""
+        """The probability of each branch given that one of them comes next."""
         return self.graph.weights(self.groups)
 
     @property
@@ -153,7 +153,7 @@ class Problem:
         return found, found.start, lambda first: found.choice
 
     def _for_own_requests(self, found: Solution, goal: PlanGoal, admission: Admissible | None) -> Solution:
-        """The plan, or the best one for the requests that it leads to each node if that is better.
+        """The plan, or the best plan for the requests that it leads to each node if that is better.
 
         The rates of a merged node depend on the plan that leads there. The first plan uses those of the profile; the second
         those of the requests that follow the first. Both are judged by their own requests.
@@ -168,7 +168,7 @@ class Problem:
         return max(judged, key=lambda each: weight * each.accuracy - price * each.cost_usd)
 
     def _ends(self, found: Induction, nothing: BoolArray, on: Worth) -> BoolArray:
-        """In which of the arms the request ends now, given what going on is worth."""
+        """The branches on which the request ends now, given the value of continuing."""
         if not self.can_end:
             return np.zeros(len(nothing), np.bool_)
         if not self.is_joint:
@@ -194,7 +194,7 @@ class Problem:
         return found.lost == 0.0
 
     def is_stuck(self, found: Solution) -> bool:
-        """True if the request cannot go on by this plan, and has no answer."""
+        """True if the request cannot continue by this plan, and has no answer."""
         return found.lost > 1.0 - _ROUNDING
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:

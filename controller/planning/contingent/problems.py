@@ -1,4 +1,4 @@
-"""Makes the planning problems of one tree: what a request's bounds admit, exactly."""
+"""Makes the planning problems of one tree: exactly what a request's bounds admit."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ class PlanGoal(NamedTuple):
 
 
 class Worth(NamedTuple):
-    """The worth of plans from nodes, edges or groups on, one item for each: accuracy, expected dollars, the chance of running
-    into :data:`NOTHING`, and the seconds of the longest history (None while they are not needed).
+    """The value of plans from nodes, edges or groups on, one item each: accuracy, expected dollars, the probability of
+    running into :data:`NOTHING`, and the longest history's seconds (None while not needed).
 
     Over what a request has left, arrays have the shape of the grid before that of the items.
     """
@@ -67,7 +67,7 @@ class Worth(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The best edge of each group of a range, and what following it is worth given that the group's stage comes next.
+    """The best edge of each group of a range, and the value of following it given that the group's stage comes next.
 
     ``edge`` is :data:`NOTHING` where no edge is admitted; the worth means nothing there. ``has_ties``: whether some edges are
     equally good by everything that was compared.
@@ -79,7 +79,7 @@ class Best(NamedTuple):
 
 
 class Induction:
-    """The optimal choices of every group below a start, given what is admitted.
+    """The optimal choices of every group below a start, given the admitted edges.
 
     Args:
         spans: What is below the start (:meth:`DecisionGraph.spans`), as deep as any edge is admitted.
@@ -124,7 +124,7 @@ class Induction:
         return self._best_edges(0, below, with_latency)
 
     def _best_edges(self, depth: int, below: Worth | None, with_latency: bool) -> Best:
-        """The best edge of each group of a span; ``below`` is the worth of the nodes of the next one."""
+        """The best edge of each group of a span; ``below`` is the value of the next span's nodes."""
         graph, span = self.graph, self.spans[depth]
         low, high = span.edges
         if low == high or below is None:
@@ -147,7 +147,7 @@ class Induction:
         return best
 
     def best_of(self, span: Span, worth: Worth, admitted: BoolArray | None) -> Best:
-        """The best edge of each group of a span, given what following each of its edges is worth."""
+        """The best edge of each group of a span, given the value of following each edge."""
         low, high = span.edges
         # A group is a stage that comes next; its edges are the models. The plan picks one edge a group, independently of all
         # other groups, which is why the induction may go level by level.
@@ -166,7 +166,7 @@ class Induction:
         return Best(np.where(items < 0, NOTHING, edges), worth.picked(np.maximum(items, 0)), found.ties_remain)
 
     def _keys(self, worth: Worth) -> list[Callable[[], FloatArray]]:
-        """The keys by which edges are compared in turn, the larger the better."""
+        """The keys by which edges are compared in turn; larger is better."""
         goal, lost, longest_s = self.goal, worth.lost, worth.longest_s
         keys: list[Callable[[], FloatArray]] = []
         if goal.late is not None:
@@ -184,7 +184,7 @@ class Induction:
         return keys if worth.accuracy.ndim == 1 else [lambda key=key: key().reshape(-1) for key in keys]  # type: ignore[misc]
 
     def _of_nodes(self, span: Span, best: Best, with_latency: bool) -> Worth:
-        """The worth of the nodes of a span, where each group goes on with its best edge or ends."""
+        """The value of a span's nodes, if each group continues with its best edge or ends."""
         graph, groups = self.graph, slice(*span.groups)
         right = self._on_grid(graph.ended_right[slice(*span.nodes)])
         if span.groups[0] == span.groups[1]:
@@ -214,7 +214,9 @@ class Induction:
         )
 
     def prefers_to_end(self, right: FloatArray, on: Worth) -> BoolArray:
-        """True if ending with a chance ``right`` of a correct answer is at least as good as going on, which is worth ``on``."""
+        """True if ending with a chance ``right`` of a correct answer is at least as good as continuing, which is worth
+        ``on``.
+        """
         goal = self.goal
         if goal.late is not None:
             return np.asarray(self._value(Worth(right, np.zeros(right.shape), None, None)) >= self._value(on))
@@ -231,7 +233,7 @@ class Induction:
         return better
 
     def _value(self, worth: Worth) -> FloatArray:
-        """The first key of a comparison where times are chances."""
+        """The first key of a comparison if times are random."""
         accuracy = 0.0 if self.goal.target == "cost" else worth.accuracy
         late = 0.0 if worth.lost is None else (self.goal.late or 0.0) * worth.lost
         return np.asarray(accuracy - self._price * worth.cost_usd - late)
@@ -239,7 +241,7 @@ class Induction:
     def _lost(
         self, span: Span, below: FloatArray | None, arm: FloatArray, ends: BoolArray, nothing: BoolArray
     ) -> FloatArray | None:
-        """The chance of running into :data:`NOTHING`; None where it is 0 at every node."""
+        """The probability of running into :data:`NOTHING`; None if it is 0 at every node."""
         own = self.graph.lost[slice(*span.nodes)]
         if below is None and not nothing.any():
             return self._on_grid(own) if self.graph.loses and own.any() else None
@@ -270,7 +272,7 @@ class Induction:
 
 
 def over_times(after: Worth, left: LeftGrid, edges: Integers | slice) -> Worth:
-    """The worth over the times that edges may take, given that of what follows them; as it is where times are no chances."""
+    """The value over the random times of edges, given the value of what follows; unchanged if times are not random."""
     if left.chance_axis is None:
         return after
     in_time = left.in_time(edges)
@@ -284,7 +286,7 @@ def _nothing(shape: tuple[int, ...], with_latency: bool) -> Best:
 
 
 class _Found(NamedTuple):
-    """The best item of each group, -1 in those where none is admitted (``has_empty``), and whether equals remained."""
+    """The best item of each group, -1 without admitted items (``has_empty``), and whether ties remained."""
 
     items: Integers
     has_empty: bool
@@ -341,7 +343,7 @@ class _Search:
 
 
 def _by_columns(values: FloatArray, width: int, combine: np.ufunc) -> FloatArray:
-    """Combine each ``width`` neighbours; much faster than ``reduceat`` where the groups are small."""
+    """Combine ``width`` neighbours each; much faster than ``reduceat`` for small groups."""
     rows = values.reshape(-1, width)
     found = rows[:, 0].copy()
     for column in range(1, width):

@@ -1,1 +1,1 @@
-"""Units that cannot resume from a checkpoint: the request runs from its start, and earlier calls return recorded answers."""
+"""Units that cannot resume from a checkpoint: the request runs from its start, with recorded answers for earlier calls."""

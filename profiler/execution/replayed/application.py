@@ -26,7 +26,7 @@ _POLL_S = 0.002
 
 
 class Application:
-    """A graph, an entrypoint or a function that is run for one unit after the other. May be shared by threads.
+    """A graph, entrypoint or function that runs one unit after another. May be shared by threads.
 
     Args:
         app: what :func:`vinelm.adapters.langgraph.build_graph` returned.
@@ -134,13 +134,13 @@ class _State:
             self.values = {key: value for key, value in found.items() if key != PATH_KEY}
 
     def take_answer(self) -> Any:
-        """The value that the graph is resumed with; None if it does not wait for a person."""
+        """The value with which the graph is resumed; None if it does not wait for a person."""
         asked, self._asked = self._asked, ()
         return answered(self._workflow, self._policy, asked) if asked else None
 
 
 async def _calls_end(policy: ReplayPolicy) -> None:
-    """Wait for the calls of the unit that are under way in other coroutines: they are paid for."""
+    """Wait for the unit's calls in other coroutines, which are paid for."""
     await asyncio.sleep(0)
     while policy.is_buying:
         await asyncio.sleep(_POLL_S)
@@ -148,7 +148,7 @@ async def _calls_end(policy: ReplayPolicy) -> None:
 
 @contextmanager
 def _callbacks(config: dict[str, Any]) -> Iterator[None]:
-    """Let the tools that a function calls know the callbacks."""
+    """Pass the callbacks to the tools that a function calls."""
     if "callbacks" not in config:
         yield
         return
@@ -160,7 +160,7 @@ def _callbacks(config: dict[str, Any]) -> Iterator[None]:
 
 
 class RepeatGuard(BaseCallbackHandler):
-    """Stops a replay before it runs a node or tool again that must not run twice: LangChain tells it of each that starts.
+    """Stops a replay before it repeats a node or tool that must not run twice, notified by LangChain of each start.
 
     Args:
         names: the nodes and tools that must not run again.

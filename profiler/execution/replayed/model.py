@@ -48,7 +48,7 @@ class _ReplayedInvocation:
 
     @property
     def answering(self) -> BaseChatModel:
-        """The real chat model, made when it is first needed: a recorded answer needs none."""
+        """The real chat model, created on first use, since recorded answers need none."""
         if not self._made:
             self._made.append(self.make())
         return self._made[0]
@@ -58,7 +58,7 @@ class _ReplayedInvocation:
         return False
 
     def recorded(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> tuple[AIMessage | None, str]:
-        """The recorded answer to a prompt, None where the call is to be made; and the prompt's digest."""
+        """The recorded answer to a prompt (None: make the call), and the prompt's digest."""
         digest = prompt_digest(messages, options)
         if not self.policy.is_recorded(self.number):
             return None, digest
@@ -129,7 +129,7 @@ class _Bought(Attempt):
 
 
 class ReplayedModel(FallbackModel):
-    """Calls the chosen model, or returns what it returned when the request was run before. Spends money in the first case."""
+    """Calls the chosen model, which spends money, or returns its recorded answer."""
 
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
         answer, digest = self.binding.recorded(messages, options)
@@ -145,7 +145,7 @@ _IDS = frozenset({"id", "tool_use_id", "call_id", "tool_call_id", "index"})
 
 
 def prompt_digest(messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> str:
-    """Return a digest of what a call sends: roles, contents, tool calls, tools, output schema and stop words.
+    """Return a digest of a call's input: roles, contents, tool calls, tools, output schema and stop words.
 
     Ids of messages and of tool calls are left out, and so is what belongs to the answer of an earlier call besides its content
     (usage, response metadata): an application may make them anew in each run.

@@ -1,4 +1,4 @@
-"""The policy of a replayed unit: which place of the path each invocation takes, and where the unit ends."""
+"""The policy of a replayed unit: the path position of each invocation, and where the unit ends."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from vinelm.template.steps import walk
 
 
 class JointStages:
-    """The stages of each superstep in the order of the template, which is that of the path."""
+    """The stages of each superstep in template order, which is the order of the path."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
         self._has_some = any(isinstance(step, Parallel) for step in walk(template.steps))
 
     def next_after(self, stages: Sequence[str]) -> tuple[str, ...]:
-        """Return the stages that may follow; none where the template does not allow these stages."""
+        """Return the stages that may follow; empty if the template does not allow these stages."""
         try:
             return tuple(stage.name for stage in self._template.arms_after(stages))
         except TemplateError:
@@ -57,7 +57,7 @@ class JointStages:
         return tuple(found)
 
     def first_with(self, stages: Sequence[str], reached: str) -> str:
-        """Return the stage that comes next by the template where ``reached`` was called: that of a superstep goes first."""
+        """Return the next stage by the template after ``reached`` was called; stages of a superstep go first."""
         arms = self.next_after(stages) if self._has_some else ()
         return next((arm for arm in arms if reached in self.group_after((*stages, arm))), reached)
 
@@ -70,7 +70,7 @@ class JointStages:
 
 
 class StageParkedError(GraphBubbleUp):
-    """A stage was reached whose model is not chosen yet, while others of its superstep may still run.
+    """A stage without a chosen model was reached while others of its superstep may still run.
 
     LangGraph lets the other tasks of the superstep finish after an exception of this kind. An application that handles every
     exception of its models goes on without the answer; the unit is over all the same.
@@ -78,7 +78,7 @@ class StageParkedError(GraphBubbleUp):
 
 
 class ReplayPolicy(UnitPolicy):
-    """Gives each recorded invocation its place, buys the one after them, and ends the unit at the next.
+    """Gives each recorded invocation its place, buys the next one, and ends the unit at the one after.
 
     Attributes:
         before: the invocations before the unit's own.
@@ -133,7 +133,7 @@ class ReplayPolicy(UnitPolicy):
         self._counter = Lock()
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return the workflow's own verdict, except where the request went on below an answer that had passed."""
+        """Return the workflow's own verdict, except if the request continued after an answer that had passed."""
         goes_on = super().should_continue(prefix, finished, state)
         return goes_on or (len(prefix) < len(self.prefix) and any(self._passed[len(prefix) - 1 : len(prefix)]))
 
@@ -141,11 +141,11 @@ class ReplayPolicy(UnitPolicy):
 
     @property
     def is_replaying(self) -> bool:
-        """True if the run is still before the unit's own invocation, so that what happens now has happened before."""
+        """True before the unit's own invocation, while recorded events repeat."""
         return bool(self.before.invocations) and self._bought_step is None
 
     def locate(self, key: PlaceKey) -> tuple[str, ...]:
-        """Return the path of an invocation, its own model included.
+        """Return the path of an invocation, including its own model.
 
         Raises:
             StageReachedError: the unit ends here.
@@ -220,7 +220,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def drifted(self, what: str) -> BaseException:
-        """Note where the run left its record; returns what to raise."""
+        """Record where the run left its record; returns the exception to raise."""
         if self.drift is None:
             self.drift = (
                 f"the replay left its record: {what}: something between the calls gives another result when it runs again, "
@@ -230,7 +230,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def refused(self, name: str) -> BaseException:
-        """Note that a node or tool would run again that must not; returns what to raise."""
+        """Record that a protected node or tool would run again; returns the exception to raise."""
         return self._failing(
             f"{name!r} runs before invocation {len(self.prefix)} ({self.stage!r}) and would run again in its replay, which "
             "Workflow(unrepeatable=) forbids: move it behind the last stage, or replace it by a stand-in while profiling"
@@ -243,7 +243,7 @@ class ReplayPolicy(UnitPolicy):
         return number < len(self.before.invocations)
 
     def recorded_call(self, number: int, digest: str) -> RecordedCall:
-        """Return the recorded call of an invocation with that prompt; one that succeeded goes first.
+        """Return the recorded call of an invocation with that prompt, successful calls first.
 
         Raises:
             StageReachedError: there is none.
@@ -265,7 +265,7 @@ class ReplayPolicy(UnitPolicy):
 
     @contextmanager
     def buying(self) -> Iterator[None]:
-        """Count the calls under way."""
+        """Count the calls in flight."""
         with self._counter:
             self._under_way += 1
         try:
@@ -276,7 +276,7 @@ class ReplayPolicy(UnitPolicy):
 
     @property
     def is_buying(self) -> bool:
-        """True if a call is under way."""
+        """True if a call is in flight."""
         return self._under_way > 0
 
     # -- the host of chat models' calls: places decide ---------------------------------------------------------------
@@ -290,13 +290,13 @@ class ReplayPolicy(UnitPolicy):
     # -- the outcome -------------------------------------------------------------------------------------------
 
     def record(self, invocation: Invocation) -> None:
-        """Record the unit's own invocation; those before it were recorded when they were bought."""
+        """Record the unit's own invocation; earlier ones were recorded when they were bought."""
         if invocation.prefix == self.prefix and self._buys:
             super().record(invocation)
 
     @property
     def has_failed(self) -> bool:
-        """True if every attempt at the unit's invocation failed, though the application may have handled that."""
+        """True if every attempt at the unit's invocation failed, even if the application handled that."""
         return bool(self.invocations) and all(one.failure is not None for one in self.invocations)
 
     @property
@@ -305,12 +305,12 @@ class ReplayPolicy(UnitPolicy):
         return self._joint.follows(self._stages_before(len(self._expected)))
 
     def record_after(self, row: Observation) -> Record:
-        """Return the record with the unit's own invocation, whose row is ``row`` before :meth:`joint_row`."""
+        """Return the record including the unit's own invocation, whose row is ``row`` before :meth:`joint_row`."""
         own = RecordedInvocation(self.stage, self.prefix[-1], row.latency_s, list(self._calls))
         return Record((*self.before.invocations, own), self.reached)
 
     def joint_row(self, row: Observation) -> Observation:
-        """Return the row with what its stage adds to the time of its superstep: that of the longest so far counts once.
+        """Return the row with the time that its stage adds to its superstep beyond the longest one so far.
 
         The tools of a superstep belong to its last stage.
         """

@@ -1,4 +1,4 @@
-"""The record of a request's earlier invocations: what stands where a checkpoint would."""
+"""The record of a request's earlier invocations, which replaces a checkpoint."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RecordedInvocation:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A request up to some invocation.
+    """A request's record up to some invocation.
 
     Attributes:
         invocations: in the order of the path.

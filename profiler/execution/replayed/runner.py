@@ -1,4 +1,4 @@
-"""Runs units by replay: from the start of the request, with recorded answers, up to the one invocation that is bought."""
+"""Runs units by replay: from the request's start, with recorded answers, up to the invocation that is bought."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class ReplayRunner:
         return self._finished(policy, request, values)
 
     def values_after(self, checkpoint: bytes | None) -> dict[str, Any]:
-        """Return nothing: the record of the answers has no state."""
+        """Return nothing: the record of answers has no state."""
         return {}
 
     def score(
@@ -204,7 +204,7 @@ Units: TypeAlias = UnitRunner | ReplayRunner
 
 
 def make_units(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Units:
-    """Return the runner of a workflow's units. Builds its graph, and runs none of it.
+    """Return the runner of a workflow's units. Builds its graph without running it.
 
     Raises:
         WorkflowError: the workflow cannot be profiled as it stands.

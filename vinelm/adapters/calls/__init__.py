@@ -1,1 +1,1 @@
-"""One call of the chosen model: tools and schemas in its own form, and another model after a failure."""
+"""Calls of the chosen model: tools and schemas in the model's own form, and fallback to another model after a failure."""

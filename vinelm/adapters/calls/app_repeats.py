@@ -1,4 +1,4 @@
-"""Applications that repeat failed calls themselves: their own means come first, and VineLM's fallback stays out."""
+"""Detects applications that repeat failed calls themselves: their own retries come first, without VineLM's fallback."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _is_inside_repeater() -> bool:
 
 
 def _calling_modules() -> Iterator[str]:
-    """The modules of the frames around the call, from the inside out; those of the tasks that wait for this one follow."""
+    """Modules of the frames around the call, innermost first, then those of the tasks that wait for the current task."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         yield frame.f_globals.get("__name__", "")

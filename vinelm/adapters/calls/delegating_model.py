@@ -1,4 +1,4 @@
-"""A chat model whose calls another one answers, chosen when the call begins, and perhaps a further one after a failure."""
+"""A chat model that passes each call to another model, chosen when the call begins, with fallback after a failure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Attempt:
         self.model, self.options = aimed(model, options)
 
     def saw(self, generation: ChatGeneration) -> None:
-        """Note an answer, or a chunk of it, before the caller gets it."""
+        """Record an answer or chunk before the caller gets it."""
         self.is_begun = True
 
     def __enter__(self) -> Attempt:
@@ -61,7 +61,7 @@ class Attempt:
 
 
 class DelegatingChatModel(BaseChatModel):
-    """Answers by the models of its attempts, one after the other. Tools and schemas are converted for the one that answers."""
+    """Answers with the models of its attempts, in order. Tools and schemas are converted for the model that answers."""
 
     @abstractmethod
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
@@ -90,7 +90,7 @@ class DelegatingChatModel(BaseChatModel):
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
-        """Return a runnable that gives instances of ``schema``.
+        """Return a runnable that yields instances of ``schema``.
 
         The other arguments (``method``, ``strict``) go to the chosen model's own method; every form of answer is parsed.
         """
@@ -162,7 +162,7 @@ class DelegatingChatModel(BaseChatModel):
 
 
 def chunks(model: BaseChatModel, messages: list[BaseMessage], options: Mapping[str, Any]) -> Generator[ChatGenerationChunk]:
-    """Yield the answer of the model in chunks; one that does not stream gives it in one."""
+    """Yield the answer in chunks; a model that does not stream yields a single chunk."""
     if model.rate_limiter:
         model.rate_limiter.acquire(blocking=True)
     if _streams(model, options, asynchronously=False):
@@ -194,7 +194,7 @@ def _streams(model: BaseChatModel, options: Mapping[str, Any], *, asynchronously
 
 
 def name_model(generation: ChatGeneration, model: BaseChatModel) -> None:
-    """Write provider and name of the model into its answer, or the first chunk of it, unless they are there.
+    """Write the model's provider and name into its answer, or into the first chunk, unless they are set.
 
     Without effect where LangChain is too old to read it: callers would find it in their messages. Never raises: what a tracer
     shows is no reason to fail a call that was answered.

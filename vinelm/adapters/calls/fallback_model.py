@@ -1,4 +1,4 @@
-"""The chat model that a stage receives where another model may answer after a failure."""
+"""The chat model that a stage receives if another model may answer after a failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malforme
 
 
 def failed_call(error: BaseException | None) -> CallError | None:
-    """Return what has failed as a failure of the call; None if it is none.
+    """Convert an error to a failure of the call; None if it is not one.
 
     A content or a parameter that this model cannot take was refused before anything was sent, as a server does with HTTP 400.
     """
@@ -30,17 +30,17 @@ def failed_call(error: BaseException | None) -> CallError | None:
 
 
 class Attempts(Protocol):
-    """The attempts of one invocation, one model after the other."""
+    """The attempts of one invocation: one model after another."""
 
     answering: BaseChatModel
     """The chat model of the present attempt."""
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
-        """Go on with another model after ``model`` has failed; False if the error is to be raised."""
+        """Fall back to another model after ``model`` has failed; False if the error should be raised."""
 
 
 class FallbackModel(DelegatingChatModel):
-    """Calls the chosen model, and the next best one where that fails in a way that another may not.
+    """Calls the chosen model, and the next best one after failures that another model may not share.
 
     An ordinary chat model: what the chosen one has besides (``model_name``, ...) is found on this one, too. Tools and schemas
     are converted for the model that answers. A stream goes over to another model only before its first chunk. Spends money.
@@ -67,7 +67,7 @@ class FallbackModel(DelegatingChatModel):
         return chosen._get_ls_params(stop=stop, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what only the chosen model has."""
+        """Forward attributes that only the chosen model has."""
         if name.startswith("__") or name == "binding":
             raise AttributeError(name)
         return getattr(self.binding.answering, name)
@@ -87,7 +87,7 @@ class FallbackModel(DelegatingChatModel):
 
 
 class _Attempt(Attempt):
-    """A call of the present model; another one follows its failure where the invocation names one."""
+    """A call of the current model; if it fails and the invocation names another model, that one is tried."""
 
     __slots__ = ("_attempts", "_chosen", "_is_first")
 

@@ -1,4 +1,4 @@
-"""Structured output: a schema that waits for its model, and an answer's reading in whichever form it comes."""
+"""Structured output: a schema kept until its model is known, and parsing of the answer in any form."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Structured:
     options: Mapping[str, Any]
 
     def parsed(self, message: AIMessage) -> Any:
-        """The schema's instance (a dict for schemas that are no pydantic class), from wherever a model puts it: a tool call,
-        the text as JSON, or an object that its client has parsed. :class:`OutputParserException` where there is none.
+        """Return the schema's instance (a dict unless it is a pydantic class) from a tool call, the text as JSON, or an object
+        parsed by the model's client. Raises :class:`OutputParserException` if there is none.
         """
         found = message.additional_kwargs.get("parsed")
         if found is None:
@@ -49,7 +49,9 @@ class Structured:
             raise OutputParserException(f"the answer is neither a call of {name} nor JSON") from error
 
     def chain(self, bound: Runnable[Any, Any], *, include_raw: bool) -> Runnable[Any, Any]:
-        """Return a runnable that asks ``bound`` and gives what :meth:`parsed` reads; with ``include_raw`` a dict of both."""
+        """Return a runnable that asks ``bound`` and returns the result of :meth:`parsed`; with ``include_raw`` a dict of
+        both.
+        """
         parser = RunnableLambda(self.parsed, name="parse")
         if not include_raw:
             return bound | parser
@@ -59,7 +61,7 @@ class Structured:
 
 
 def schema_name(schema: Any) -> str:
-    """Return the name by which a provider is told of a schema."""
+    """Return the name of a schema for the provider."""
     if isinstance(schema, Mapping):
         stated = schema.get("json_schema", schema)
         if isinstance(stated, Mapping) and "schema" in stated and "name" in stated:

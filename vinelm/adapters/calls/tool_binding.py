@@ -1,4 +1,4 @@
-"""Tools and output schemas, kept as the user gave them until the model is known that they are for.
+"""Tools and output schemas, kept as given until the model they are for is known.
 
 Every provider has its own form of a tool, of a tool choice, of structured output. So nothing is converted when it is bound:
 the chosen model's own ``bind_tools`` or ``with_structured_output`` is asked at the moment of the call.
@@ -74,7 +74,7 @@ def _with_tools(model: BaseChatModel, tools: BoundTools) -> Runnable[Any, Any]:
 
 
 def _in_own_words(model: BaseChatModel, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of OpenAI's chat completions in the form of the chosen model; :class:`WorkflowError` for one that it lacks."""
+    """Convert parameters of OpenAI's chat completions for the chosen model; :class:`WorkflowError` if it lacks one."""
     inner = getattr(getattr(model, "binding", None), "inner", None)
     if inner is None:
         return dict(body)  # a model of another backend, which knows what to do with them
@@ -105,7 +105,7 @@ _SHARED: Mapping[str, str] = MappingProxyType({"temperature": "temperature", "to
 
 
 def taken(bind_tools: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options without one that libraries read off our signature, and that this ``bind_tools`` does not have.
+    """Return the options without the one that libraries read off our signature and this ``bind_tools`` lacks.
 
     A provider without such a parameter would refuse the call.
     """
@@ -114,7 +114,7 @@ def taken(bind_tools: Callable[..., Any], options: Mapping[str, Any]) -> dict[st
 
 
 def _read_form(tool: Any, strict: bool | None) -> Any:
-    """The tool in OpenAI's form; as given where it has none, such as a provider's own tool: its ``bind_tools`` decides."""
+    """Convert a tool to OpenAI's form; a tool that has none, such as a provider's own, is returned as given."""
     try:
         return convert_to_openai_tool(tool, strict=strict)
     except (TypeError, ValueError):
@@ -122,7 +122,7 @@ def _read_form(tool: Any, strict: bool | None) -> Any:
 
 
 def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
-    """The chat model inside a binding, or at the head of a chain that parses its answer; and what is bound to it."""
+    """The chat model inside a binding, or at the start of a chain that parses its answer; and its bound arguments."""
     if isinstance(bound, RunnableSequence):
         bound = bound.first
     options: dict[str, Any] = {}
@@ -141,6 +141,6 @@ def bind_lazily(model: BaseChatModel, tools: Sequence[Any], options: dict[str, A
 
 
 def structured_chain(model: BaseChatModel, schema: Any, *, include_raw: bool, options: dict[str, Any]) -> Runnable[Any, Any]:
-    """Return a runnable that gives instances of ``schema``, in whichever form the chosen model answers."""
+    """Return a runnable that yields instances of ``schema``, whatever form the chosen model answers in."""
     structured = Structured(schema, options)
     return structured.chain(model.bind(**{STRUCTURED: structured}), include_raw=include_raw)

@@ -87,7 +87,7 @@ class VineChatModel(DelegatingChatModel):
 
     @property
     def model_name(self) -> str | None:
-        """The provider's name of the default model, by which LangChain's agents know that it takes a schema as it is.
+        """The provider's name of the default model, from which LangChain's agents infer that it takes schemas natively.
 
         None where the stage has a model that takes none.
         """
@@ -99,21 +99,21 @@ class VineChatModel(DelegatingChatModel):
         return None
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """The parameters in LangChain's traces: the chosen model's provider and name, where the call has begun already."""
+        """The parameters in LangChain's traces: the chosen model's provider and name, if the call has begun."""
         begun: _Begun | None = kwargs.pop(BEGUN, None)
         params = super()._get_ls_params(stop=stop or self.stop, **kwargs)
         params["ls_provider"], params["ls_model_name"] = "vinelm", kwargs.get("model") or self.stage or "vinelm"
         return params if begun is None else {**params, **begun.names()}
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
-        """What tracers are told of the call; they look for the model's name under either key."""
+        """Parameters for tracers, which look up the model's name under either key."""
         begun: _Begun | None = kwargs.pop(BEGUN, None)
         params = super()._get_invocation_params(stop=stop, **kwargs)
         name = None if begun is None else begun.names().get("ls_model_name")
         return params if name is None else {"model": name, "model_name": name, **params}
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
-        """The key of a cache: everything that is set, on the application's own model too, and the chosen model."""
+        """The key of a cache: all settings, including the application's own model, and the chosen model."""
         begun: _Begun | None = kwargs.pop(BEGUN, None)
         asked = super()._get_llm_string(stop=stop or self.stop, **kwargs)
         own = None if self.own is None else self.own.inner.given._get_llm_string(stop=stop)
@@ -174,7 +174,7 @@ class VineChatModel(DelegatingChatModel):
             return await super().ainvoke(input, config, stop=stop, **kwargs)
 
     async def agenerate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
-        """As LangChain's method, which takes what is raised for a result if it is no ``Exception``. Here it is raised."""
+        """LangChain's method, except that non-``Exception`` errors are raised instead of returned as results."""
         try:
             if len(messages) != 1 or BEGUN in kwargs:
                 return await super().agenerate(messages, *args, **kwargs)
@@ -203,7 +203,7 @@ class VineChatModel(DelegatingChatModel):
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
     def _place(self, attempt: int, options: Mapping[str, Any]) -> tuple[GraphAdapter, InvokeOptions]:
-        """The adapter of the object that made this model, and what it is told of a call with these options."""
+        """The adapter of the object that made this model, and the options it gets for a call."""
         given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
         return self.vine.adapter, {
             "default": self.default,
@@ -216,7 +216,7 @@ class VineChatModel(DelegatingChatModel):
 
 
 class _Begun:
-    """The first invocation of a call, begun before LangChain's callbacks hear of it.
+    """The first invocation of a call, begun before LangChain's callbacks are notified.
 
     It fails if they do, and costs nothing if a cache answers.
     """
@@ -227,7 +227,7 @@ class _Begun:
         self.call, self.is_taken = call, False
 
     def names(self) -> LangSmithParams:
-        """The chosen model's provider and name; empty if it cannot say them: a trace is no reason to fail a call."""
+        """The chosen model's provider and name; empty if unknown, because a trace must not fail a call."""
         found: LangSmithParams = {}
         with suppress(Exception):
             stated = self.call.scope.answering._get_ls_params()
@@ -254,7 +254,7 @@ def _with(options: dict[str, Any], begun: _Begun) -> dict[str, Any]:
 
 
 def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
-    """The invocation that was begun before attempt ``number``, the first, removed from its options; None if there is none."""
+    """Return the invocation begun before the first attempt and remove it from the options; None if there is none."""
     begun: _Begun | None = options.pop(BEGUN, None)
     if begun is None or number:
         return None
@@ -263,7 +263,7 @@ def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
 
 
 class _Call(Attempt):
-    """One invocation. The next one is made after an error that it may not meet, unless this is the last or has streamed."""
+    """One invocation. A retryable error begins the next one, unless this is the last or has streamed."""
 
     __slots__ = ("_call", "_is_last", "scope")
 

@@ -77,7 +77,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return _written(response, scope, adapter.on_error)
 
     def _found(self, request: ModelRequest[Any]) -> tuple[GraphAdapter, InvokeOptions, Exception | None]:
-        """Who serves the call, how, and what failed when this was read: as much as was read holds all the same."""
+        """The serving adapter, its settings, and a failure while reading them; what was read before it still counts."""
         adapter, plain = self._adapter, InvokeOptions(run_is_request=True, default=self._default)
         try:
             adapter = self._serving(request)
@@ -90,7 +90,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
             return adapter, plain, error
 
     def _serving(self, request: ModelRequest[Any]) -> GraphAdapter:
-        """That of the ``VineLM`` whose context the run has, as for chat models: a module's agent may be served by another."""
+        """The adapter of the run's ``VineLM``, as for chat models: an agent at module level may be served by another one."""
         adapter = carried_by(request.runtime.context).owner.adapter or self._adapter
         if self._stage not in adapter.stages:
             known = self._default in adapter.catalog
@@ -102,13 +102,13 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._stage, cast("PathValue | None", request.state.get(PATH_KEY)), get_config(), request.runtime
 
     def _how(self, request: ModelRequest[Any]) -> InvokeOptions:
-        """Behind a tool's answer the path goes on, whatever the template says."""
+        """After a tool's answer the path continues, whatever the template says."""
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
         return {"continues": is_under_way, "run_is_request": True, "tools": request.tools, "default": self._default}
 
 
 def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, on_error: OnError) -> ExtendedModelResponse[Any]:
-    """The response with the path's entry; without it where our own part of the work fails."""
+    """The response with the path's entry; without it if our part of the work fails."""
     if isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
     try:

@@ -1,4 +1,4 @@
-"""A client of the openai SDK whose chat completions are invocations of a stage: nothing is sent by the SDK itself."""
+"""A client of the openai SDK whose chat completions are invocations of a stage: the SDK itself sends nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFUSED = "VineLM serves chat.completions.create of the openai SDK, and nothing
 
 
 def openai_client(vine: Any, chat_of: Callable[[str], BaseChatModel], stage: str | None, *, is_async: bool) -> Any:
-    """Return an ``OpenAI`` or ``AsyncOpenAI`` whose ``chat.completions`` call chat models that ``vine`` made, of that stage.
+    """Return an ``OpenAI`` or ``AsyncOpenAI`` whose ``chat.completions`` call the stage's chat models, made by ``vine``.
 
     Args:
         vine: makes the chat models.
@@ -86,7 +86,7 @@ def openai_client(vine: Any, chat_of: Callable[[str], BaseChatModel], stage: str
 
 
 def chats_of(client: Any) -> Callable[[str], BaseChatModel]:
-    """Return what makes the chat model that a client of the openai SDK calls by a name, with the client's own settings.
+    """Return a function that makes the chat model for a name used by an openai SDK client, with the client's settings.
 
     Raises:
         ConfigError: ``langchain-openai`` is not installed; said here, where the client is wrapped, and not at its first call.

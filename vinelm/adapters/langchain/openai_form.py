@@ -1,4 +1,4 @@
-"""Calls and answers in the form of OpenAI's chat completions, from and to those of LangChain."""
+"""Convert calls and answers between OpenAI's chat completions and LangChain."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class OpenAIAnswer:
         self.states_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
 
     def head(self, message: BaseMessage, kind: str) -> dict[str, Any]:
-        """The fields, for an answer or a piece of one."""
+        """Return the fields of an answer or of a chunk."""
         name = message.response_metadata.get("model_name")
         return {"id": message.id or "answer", "object": kind, "created": self.created, "model": str(name or self.asked)}
 
@@ -114,7 +114,7 @@ def _usage(usages: list[Any]) -> dict[str, Any]:
 
 
 def _pieces(answer: OpenAIAnswer, chunk: AIMessageChunk, ends: dict[str, Any]) -> Iterator[bytes]:
-    """The event of a chunk; what its last event needs is kept in ``ends``."""
+    """The event of a chunk; values for the final event are collected in ``ends``."""
     delta: dict[str, Any] = {} if ends else {"role": "assistant"}
     ends.setdefault("reason", None)
     if text := str(chunk.text):
@@ -165,7 +165,7 @@ def events(answer: OpenAIAnswer, chunks: Iterator[Any]) -> Iterator[bytes]:
 
 
 async def aevents(answer: OpenAIAnswer, chunks: AsyncIterator[Any], *, tells: bool = True) -> AsyncIterator[bytes]:
-    """Like :func:`events`, for a coroutine; a failure is raised where the stream is not to tell it."""
+    """Like :func:`events`, for a coroutine; a failure that the stream should not report is raised."""
     ends: dict[str, Any] = {}
     try:
         async for chunk in chunks:
@@ -185,7 +185,7 @@ def _event(plain: Mapping[str, Any]) -> bytes:
 
 
 def told(error: VineLMError) -> dict[str, Any]:
-    """Return an HTTP response from which the SDK makes its own error, with our line as its message."""
+    """Return an HTTP response from which the SDK builds its own error, with our message."""
     kind = error.kind if isinstance(error, CallError) else "malformed"
     status, code = _STATUS.get(kind, (500, kind))
     return {"status_code": status, "json": error_body(status, str(error), code)}

@@ -1,4 +1,4 @@
-"""An application's own chat model, as the current setup of a stage: it is called as it is, and its settings hold for others."""
+"""An application's own chat model as the current setup of a stage: called unchanged, and its settings apply to other models."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ class OwnModel:
         return cls(inner, entry.name, {name: one for name, one in given.items() if one is not None}, _set_limit(chat))
 
     def __deepcopy__(self, memo: Any) -> OwnModel:
-        """The same: nothing changes it, and the application's object has clients and locks that cannot be copied."""
+        """Return itself: it is immutable, and the application's object has clients and locks that cannot be copied."""
         return self
 
 
 def _set_limit(chat: BaseChatModel) -> int | None:
-    """The most tokens of an answer that the application has set on a chat model; None for what its package fills in."""
+    """The answer limit that the application has set on a chat model; None for a package's default."""
     found, most = limit_of(chat), (getattr(chat, "profile", None) or {}).get("max_output_tokens")
     return None if found == most else found
 
 
 def told_of(chat: BaseChatModel) -> dict[str, Any]:
-    """Return LangChain's own settings of a chat model, for the model that replaces it."""
+    """Copy LangChain's own settings of a chat model to the model that replaces it."""
     return {name: one for name in TOLD if (one := getattr(chat, name, None)) is not None}
 
 
 @dataclass(frozen=True, eq=False)
 class Wrap:
-    """What stands in the place of a chat model: ``chat_model(it)``, for calls that are invocations of ``stage`` of ``vine``."""
+    """Function that wraps a chat model, so that its calls are invocations of ``stage`` of ``vine``."""
 
     vine: Any
     stage: str | None
@@ -70,7 +70,7 @@ class Wrap:
 
 
 def wrapped(made: Runnable[Any, Any], wrap: Wrap) -> Runnable[Any, Any]:
-    """Return what an application has made of a chat model (bindings, fallbacks, retries, chains), made of what takes its place.
+    """Wrap a chat model inside what was built from it (bindings, fallbacks, retries, chains).
 
     Raises:
         ConfigError: there is no chat model inside.
@@ -122,12 +122,12 @@ def _wrapped(made: Any, wrap: Wrap) -> Any:
 
 
 def _alternative(made: Any, wrap: Wrap) -> Any:
-    """An alternative of a configurable model; one that is made when it is chosen is wrapped then."""
+    """Wrap an alternative of a configurable model; lazy alternatives are wrapped when chosen."""
     return _wrapped(made, wrap) if isinstance(made, Runnable) else lambda: _wrapped(made(), wrap)
 
 
 def _configured(made: RunnableConfigurableFields[Any, Any], wrap: Wrap) -> Runnable[Any, Any]:
-    """Return a model some of whose fields a call's configuration sets (its ``model_name``, say), wrapped behind that.
+    """Return a model with configurable fields (such as ``model_name``), wrapped behind the configuration.
 
     A chat model of VineLM has other fields: the application's own is made anew by LangChain, and what comes of it is wrapped.
     """
@@ -153,7 +153,7 @@ def _configured(made: RunnableConfigurableFields[Any, Any], wrap: Wrap) -> Runna
 
 
 def _late(made: Any, wrap: Wrap) -> Any:
-    """Return a configurable model of ``init_chat_model``, which makes its chat model at each call, so that each is wrapped."""
+    """Wrap a configurable model of ``init_chat_model``, which creates its chat model at each call."""
 
     class Late(type(made)):  # type: ignore[misc] # a private class of LangChain's, by which libraries know it
         __vinelm_chat__: ClassVar[bool] = True

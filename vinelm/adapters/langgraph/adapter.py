@@ -59,7 +59,7 @@ def _check_key(name: str, state: type, key: str) -> None:
 
 
 class GraphInterface(OneProcess):
-    """What an application calls to build its graph and to begin its runs; its adapter does it.
+    """What an application calls to build its graph and begin its runs; delegates to its adapter.
 
     Attributes:
         adapter: wraps the stages and routes.
@@ -193,7 +193,7 @@ class GraphInterface(OneProcess):
     def classify(
         self, name: str, *, labels: Sequence[str], prompt: str, state: type, key: str = "kind", default: str | None = SKIP
     ) -> Node:
-        """Return a graph node that asks a model of which kind the request is: an optional stage.
+        """Return a graph node that asks a model for the type of the request: an optional stage.
 
         It writes one of ``labels``, or ``"other"``, under ``key``, and no answer. A branch behind it leads to the stages of
         each kind. Plans ask it only where knowing the kind is worth its price (docs/signals.md#a-classifier).
@@ -257,7 +257,7 @@ class GraphInterface(OneProcess):
         before: str | Sequence[str] = "",
         unchecked: bool = False,
     ) -> Any:
-        """Return the tool with what its owner says of it: an ordinary LangChain tool, wherever tools stand (docs/tools.md).
+        """Return the tool with its owner's declaration: an ordinary LangChain tool, usable wherever tools are (docs/tools.md).
 
         A call of a read-only tool may be answered by one that was started before it was asked for. A tool that writes makes
         such reads stale, and so does one that nobody declared. Where the run has a cap, each call pays ``cost_usd`` by a
@@ -293,7 +293,7 @@ class GraphInterface(OneProcess):
 
     @property
     def finish(self) -> Node:
-        """A graph node that returns an earlier answer of the request where the plan trusts it more than the last one.
+        """A graph node that returns an earlier answer if the plan trusts it more than the last one.
 
         ``graph.add_node("finish", vine.finish)``, with ``vine.route(..., end="finish")`` and an edge from it to END. It
         writes all ``answer=`` keys with the values that they had after the first answer of that class; their reducers are
@@ -450,7 +450,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
             self._agents.add(name)
 
     def note_call(self, name: str, default: str | None) -> None:
-        """Note that a chat model with this default, which the catalog may lack, calls a stage."""
+        """Record that a chat model with this default, possibly not in the catalog, calls a stage."""
         if name not in self.declared:
             self.declare(name, default if default in self.catalog else None)
         if default is not None:
@@ -462,7 +462,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self._unnamed_defaults.add(default)
 
     def declared_defaults(self, stages: Iterable[str]) -> dict[str, str | None]:
-        """Return the model that the application declared for each stage; None where it declared none.
+        """Return each stage's declared default model, or None.
 
         A stage that nothing declares is a node that calls a chat model without a stage of its own: it runs on that model's
         default, if all of them have the same.
@@ -477,7 +477,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
 
     @property
     def can_end(self) -> bool:
-        """True if some edge asks the policy whether to go on; without one only the workflow itself ends a request."""
+        """True if some edge asks the policy whether to continue; otherwise only the workflow itself ends a request."""
         return bool(self.agains) or not self.is_used
 
     @property

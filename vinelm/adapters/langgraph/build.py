@@ -99,7 +99,7 @@ def template_of_graph(
     turns: int = UNDECLARED_TIMES,
     repeating: Iterable[str] = (),
 ) -> Template:
-    """Return the template that the graph implies, where all stages are answerable and allow every model.
+    """Return the template that the graph implies, with all stages answerable and every model allowed.
 
     Args:
         workflow: names the workflow in messages.
@@ -136,7 +136,7 @@ def nodes_of_stages(
 
 
 def begins_with_stages(app: Any, agents: Iterable[str], *, but: Collection[str] = ()) -> bool:
-    """Return whether the first nodes of an application run one stage each, so that no tool comes before its first call.
+    """Return whether the first nodes each run one stage, so that no tool runs before the first call.
 
     Args:
         app: what :func:`build_graph` returned; False of one without a graph.
@@ -158,12 +158,12 @@ def nodes_beside_stages(app: Any) -> list[str] | None:
 
 
 def keys_of_state(app: Any) -> frozenset[str] | None:
-    """Return the keys of an application's state; None of one without a graph, whose inputs are its own."""
+    """Return the keys of an application's state; None without a graph."""
     return frozenset(app.channels) if isinstance(app, CompiledStateGraph) else None
 
 
 def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> str | None:
-    """Return why requests of an application cannot be forked at checkpoints, and so are replayed; None if they can be.
+    """Return why checkpoints of an application cannot be forked, so that requests are replayed; None if they can.
 
     Args:
         workflow: the workflow, with a template.
@@ -300,5 +300,5 @@ def _check_stages(
 
 
 def _routed_agents(graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str]) -> dict[str, str]:
-    """The same for nodes that a ``VineMiddleware`` runs: its state schema brings the path's channel."""
+    """As above, for nodes run by a ``VineMiddleware``, recognized by the path channel in its state schema."""
     return {name: name for name in agents if name in graph.nodes and PATH_KEY in graph.channels}

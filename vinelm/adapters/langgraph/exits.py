@@ -78,7 +78,7 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
 
 
 def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
-    """Return the template with what the wrapped graph says of plans: today's model of each stage, and where a plan can end.
+    """Return the template with each stage's default model and possible exits, as wrapped in the graph.
 
     Args:
         template: The workflow's shape.
@@ -100,7 +100,7 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
 
 
 def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
-    """Refuse a template that disagrees with the graph about what may be skipped, and about which stages are judges.
+    """Refuse a template that disagrees with the graph about optional stages or judges.
 
     Raises:
         WorkflowError: It does; names the stage.
@@ -119,7 +119,7 @@ def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
 
 
 def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:
-    """Return where the ends of the ``vine.route`` edges behind a stage lead, before any other stage.
+    """Return where the ``vine.route`` edges after a stage end, before any other stage.
 
     Args:
         graph: the compiled graph.
@@ -137,7 +137,7 @@ def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable
 
 
 class _Edges:
-    """Where each node leads: through plain edges and the application's own branches, and through ends of ``vine.route``."""
+    """The successors of each node: through plain edges, the application's own branches, and ends of ``vine.route``."""
 
     def __init__(self, graph: Graph) -> None:
         builder = graph.builder

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FunctionApp:
-    """``function(inputs) -> state`` with the methods of a compiled graph that callers need. Each invocation is one request.
+    """``function(inputs) -> state`` with the methods of a compiled graph that callers use. Each call is one request.
 
     Attributes:
         function: the application's own; sync or async. Its result is the state that the scorer is given.
@@ -35,7 +35,7 @@ class FunctionApp:
         self._vine = vine
 
     def invoke(self, inputs: Mapping[str, Any], config: Any = None, *, context: Any = None) -> dict[str, Any]:
-        """Run the function for one request; ``context`` is what ``vine.context(...)`` returned. Spends money.
+        """Run the function for one request; ``context`` comes from ``vine.context(...)``. Spends money.
 
         Raises:
             WorkflowError: the function returned no mapping.

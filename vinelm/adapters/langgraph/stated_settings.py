@@ -1,4 +1,4 @@
-"""What a workflow states of the runs of its requests: the application's own context, and ``config["configurable"]``."""
+"""What a workflow sets for the runs of its requests: the application's context, and ``config["configurable"]``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OURS = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 
 
 def stated_configurable(workflow: Workflow, request: Request) -> dict[str, Any]:
-    """Return what the workflow states as ``configurable`` of the request's runs; empty if it states nothing.
+    """Return the workflow's ``configurable`` for the request's runs; empty if it sets none.
 
     Raises:
         WorkflowError: it is no mapping, or has a key that LangGraph keeps for itself.
@@ -41,7 +41,7 @@ def stated_configurable(workflow: Workflow, request: Request) -> dict[str, Any]:
 
 
 def stated_context(workflow: Workflow, request: Request, run: RunContext, app: Any) -> Any:
-    """Return the context to invoke ``app`` with: the application's own, which carries ``run``.
+    """Return the context with which ``app`` is invoked: the application's own, carrying ``run``.
 
     Raises:
         WorkflowError: the workflow's own code raised.
@@ -58,7 +58,7 @@ def stated_context(workflow: Workflow, request: Request, run: RunContext, app: A
 
 
 def apart(app: Any, stated: dict[str, Any], thread_id: str) -> tuple[Any, dict[str, Any]]:
-    """Return the application with a checkpointer of its own for one run, and what the run finds as ``configurable``.
+    """Return the application with a separate checkpointer for one run, and the run's ``configurable``.
 
     The application's checkpointer would keep each run's states, or mix those of a thread. ``thread_id`` is for a run for which
     the workflow states none.
@@ -67,7 +67,7 @@ def apart(app: Any, stated: dict[str, Any], thread_id: str) -> tuple[Any, dict[s
 
 
 def refuse_for_function(workflow: Workflow, app: Any) -> None:
-    """Raise :class:`WorkflowError` where the workflow states settings of LangGraph for a plain function, which gets none."""
+    """Raise :class:`WorkflowError` if a workflow of a plain function sets LangGraph options, which have no effect there."""
     for name in ("context", "configurable"):
         if isinstance(app, FunctionApp) and getattr(workflow, name) is not None:
             label = _label(workflow, name)

@@ -19,7 +19,7 @@ MOST_ANSWERS = 100
 
 
 def whole_run(workflow: Workflow, app: Any, request: Request, run: RunContext) -> Any:
-    """Return the final state for a request. Spends money with real models, and raises what the application raises.
+    """Return the final state for a request. Spends money with real models; the application's exceptions pass through.
 
     The application may have async nodes, a checkpointer, interrupts, a context and settings of its own.
 

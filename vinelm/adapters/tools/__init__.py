@@ -1,1 +1,1 @@
-"""Tools of an application that may be called ahead: declared, run in the shadow of a model's call, joined when asked for."""
+"""Tool prefetching: tools are declared, run in parallel to a model's call, and joined when called."""

@@ -1,4 +1,4 @@
-"""Makes a declared tool of a function or a LangChain tool: an ordinary tool that asks the run's memory before it is called."""
+"""Makes a declared tool of a function or a LangChain tool: an ordinary tool that consults the run's memory first."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def declare_tool(
     before: str | Sequence[str] = "",
     unchecked: bool = False,
 ) -> BaseTool:
-    """Return the tool as LangChain and LangGraph know it, of the same type and fields, and note it in the box.
+    """Return the tool as LangChain and LangGraph know it, of the same type and fields, and register it in the box.
 
     Args:
         box: of the adapter.
@@ -96,14 +96,14 @@ def _fixed_call(says: ToolDeclaration, ahead: Any, before: str | Sequence[str]) 
 
 
 def declaration_of(given: BaseTool) -> ToolDeclaration | None:
-    """Return what the owner of a tool has said of it, to whichever object; None if it is not declared."""
+    """Return the declaration that a tool's owner made on any object; None if the tool is not declared."""
     calls: _Calls | None = (given.__pydantic_private__ or {}).get(CALLS)
     return None if calls is None else calls.says
 
 
 def declared_in(box: ToolBox, given: Any) -> DeclaredTool | None:
-    """Return what was declared of a tool object by the adapter of ``box``; None of another one, and of a copy: what is copied
-    may be changed, to call another function for another user.
+    """Return the declaration of a tool object by the adapter of ``box``; None for other objects and for copies, which may call
+    another function for another user.
     """
     calls: _Calls | None = (given.__pydantic_private__ or {}).get(CALLS) if isinstance(given, BaseTool) else None
     return calls.declared if calls is not None and calls.is_of(box) and calls.declared.tool() is given else None
@@ -139,7 +139,7 @@ def _code_of(plain: BaseTool) -> ToolCode:
 
 
 def _as_tool(declared: DeclaredTool, calls: _Calls) -> BaseTool:
-    """A tool with the fields of the given one, of a class derived from its class."""
+    """A copy of a tool's fields in a subclass of its class."""
     plain = declared.code.tool
     kind = _kind_of(type(plain))
     made: BaseTool = kind.__new__(kind)
@@ -150,7 +150,7 @@ def _as_tool(declared: DeclaredTool, calls: _Calls) -> BaseTool:
 
 @lru_cache(maxsize=256)  # an application may make classes for each user
 def _kind_of(kind: Any) -> type[BaseTool]:
-    """The class of declared tools of a class; kept, since pydantic takes milliseconds to make one."""
+    """The declared-tool class for a class; cached, since pydantic takes milliseconds to make one."""
 
     @wraps(kind._run)
     def _run(self: Any, *args: Any, **given: Any) -> Any:
@@ -186,7 +186,7 @@ def _kind_of(kind: Any) -> type[BaseTool]:
 
 
 def _require_callable_ahead(plain: BaseTool) -> None:
-    """Raise :class:`ConfigError` where a call that nobody has asked for could not be made, or would not only read."""
+    """Raise :class:`ConfigError` if a tool cannot be called before the model asks, or does more than read."""
     label = f"tool {plain.name!r} cannot be read_only"
     cure = 'declare it with writes="session"'
     own: list[Any] = [one for name in ("func", "coroutine") if (one := getattr(plain, name, None)) is not None]
@@ -215,7 +215,7 @@ def _is_injected(kind: Any) -> bool:
 
 
 def _mentions(kind: Any, wanted: tuple[type, ...]) -> bool:
-    """Whether a type is one of ``wanted``, or made of one."""
+    """Whether a type is, or contains, one of ``wanted``."""
     origin = getattr(kind, "__origin__", kind)
     if inspect.isclass(origin) and issubclass(origin, wanted):
         return True
@@ -223,7 +223,7 @@ def _mentions(kind: Any, wanted: tuple[type, ...]) -> bool:
 
 
 def _interrupts(code: Any) -> bool:
-    """Whether a function's own code names LangGraph's ``interrupt``: as a global, of a module, or imported where it runs."""
+    """Whether a function's code names LangGraph's ``interrupt``: as a global, a module attribute, or a local import."""
     names: tuple[str, ...] = getattr(getattr(code, "__code__", None), "co_names", ())
     known = [value for name in names if (value := getattr(code, "__globals__", {}).get(name)) is not None]
     modules = [one.__name__ for one in known if isinstance(one, ModuleType)]
@@ -242,7 +242,7 @@ def _hints(code: Any) -> dict[str, Any]:
 
 
 class _Calls(OneProcess):
-    """The calls that an application makes of one declared tool, which a read that runs ahead may answer.
+    """The application's calls of one declared tool, which a prefetched read may answer.
 
     Attributes:
         declared: the tool.
@@ -262,7 +262,7 @@ class _Calls(OneProcess):
         return self._box is box
 
     def call(self, tool: BaseTool, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """The result of ``tool``, by a read that ran ahead or by itself."""
+        """The result of ``tool``, from a prefetch or a normal call."""
         memory = self._memory()
         if memory is None:
             with paid(self._guard(), self.says.cost_usd):
@@ -311,7 +311,7 @@ class _Calls(OneProcess):
         return call.result
 
     def _guard(self) -> CallGuard | None:
-        """What authorizes a call that has no memory: its dollars count where there is a cap, whosever the run is."""
+        """The guard of a call without a memory: its dollars count under a cap, whichever run it belongs to."""
         return None if IS_AHEAD.get() or not self.says.cost_usd else self._find_guard(self.says.name)
 
     def _memory(self) -> ReadAhead | None:
@@ -326,7 +326,7 @@ class _Calls(OneProcess):
         return self._ours(self._find, None)
 
     def _key(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The key and the arguments; no key where the arguments have no JSON form, which is no fault: an ordinary call."""
+        """The key and the arguments; no key if the arguments have no JSON form: then the call is an ordinary one."""
         try:
             return self.declared.key_of(args, self._code.arguments_of(given))
         except Exception:
@@ -350,7 +350,7 @@ class _Calls(OneProcess):
 
 
 class _Call:
-    """One call that the application makes itself: a write keeps reads from running ahead while it lasts; it is recorded."""
+    """One call that the application itself makes: it is recorded, and a write stops prefetching while it lasts."""
 
     __slots__ = ("_calls", "_memory", "_read", "_write", "is_ok", "result")
 
@@ -363,7 +363,7 @@ class _Call:
         self._read = Read(says.name, key, "authoritative", plain, says.cost_usd, None, now_s, of=tool)
 
     def end(self, left: Read | None) -> None:
-        """The call has ended, whether it succeeded or not. It did not wait longer for the read ``left``, which may go on."""
+        """Record that the call has ended, successfully or not. It stopped waiting for the read ``left``, which may continue."""
         memory, calls, scope, token = self._memory, self._calls, self._calls.says.writes, self._write
         if token is not None and scope is not None:
             calls._ours(lambda: memory.end_write(scope, token), None)

@@ -1,4 +1,4 @@
-"""What a conversation in a graph's state shows of tools: the history that calls are guessed from."""
+"""What a conversation in a graph's state shows of tools: the history from which calls are predicted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vinelm.tools.call import History, ToolEvent, begins_with, canonical_key, is
 
 
 def messages_in(state: Mapping[str, Any]) -> Sequence[BaseMessage] | None:
-    """Return the conversation in a state: ``messages``, else the first list of messages; None if there is none."""
+    """Return the conversation in a state: ``messages``, or the first list of messages; None if there is none."""
     for value in (state.get("messages"), *state.values()):
         if isinstance(value, list) and value and all(isinstance(one, BaseMessage) for one in value):
             return value
@@ -21,7 +21,7 @@ def messages_in(state: Mapping[str, Any]) -> Sequence[BaseMessage] | None:
 
 
 class UserWords:
-    """Finds what the user has said since a run last looked at its conversation.
+    """Finds the user's words since a run last looked at its conversation.
 
     A run begins behind what earlier turns have said: behind the last answer of the model.
     """
@@ -42,7 +42,7 @@ class UserWords:
 
 
 class Conversation:
-    """The history that a conversation shows, earlier turns included, kept up to date as messages are added. Not thread-safe."""
+    """The history in a conversation, earlier turns included, updated as messages arrive. Not thread-safe."""
 
     __slots__ = ("_asked", "_found", "_messages")
 
@@ -52,7 +52,7 @@ class Conversation:
         self._found: list[str | ToolEvent] = []
 
     def history(self, messages: Sequence[BaseMessage]) -> History:
-        """Return the user's messages and the calls that were answered; what was read before is not read again.
+        """Return the user's messages and the answered calls; only new messages are read.
 
         The events that are returned again are the same objects. A conversation that is not a longer one is read anew.
         """

@@ -1,4 +1,4 @@
-"""The memory of one run: reads that were started before the application asked for them, until it asks or a write comes."""
+"""The memory of one run: prefetched reads, until the application asks for them or a write makes them stale."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOTHING = Shadow(None)
 
 @dataclass(slots=True, eq=False)
 class Read:
-    """One call, ahead or not. Times are seconds of the run's clock; ``ended_s`` is None while it runs.
+    """One call, prefetched or not. Times are seconds of the run's clock; ``ended_s`` is None while it runs.
 
     Attributes:
         of: the tool object that was called, held so that its id is not used again; None of a tool that nobody declared.
@@ -51,18 +51,18 @@ class Read:
     context: Context | None = None
 
     def is_stale(self, now_s: float) -> bool:
-        """True if the result may be out of date. Its age counts from the start of the call, the earliest moment of the read."""
+        """True if the result may be out of date. Its age counts from the start of the call."""
         return self.ttl_s is not None and now_s - self.started_s >= self.ttl_s
 
     def stands_for_call_here(self) -> bool:
-        """Whether this result may answer the call made now: the context variables and the tool's fields are unchanged."""
+        """Whether this result may answer the current call: the context variables and the tool's fields are unchanged."""
         if self.of is None or self.fields is None or self.context is None:
             return False
         return has_fields(self.of, self.fields) and is_same_context(self.context, copy_context())
 
 
 class ReadAhead:
-    """The reads of one run that were started ahead. Thread-safe.
+    """The prefetched reads of one run. Thread-safe.
 
     Each answers one call of the very tool object that ran: one that is asked again is called again. A write makes all of them
     stale at its start and at its end, and nothing is started between the two. A tool whose call ahead has failed is not called
@@ -150,7 +150,7 @@ class ReadAhead:
             self.start(tools[one.tool], one.arguments, "speculated", one.probability, context)
 
     def _guesses(self, messages: Sequence[BaseMessage] | None) -> list[ToolCandidate]:
-        """What is guessed from what the request has shown; of that only what is new is read."""
+        """Predicted calls from the request's history; only new entries are read."""
         with self._guessing:  # the calls of a fan-out begin at once; never held while a tool's call waits
             if self._guesser is None and self.box.candidates is not None:
                 for_run = getattr(self.box.candidates, "for_run", None)
@@ -161,7 +161,7 @@ class ReadAhead:
             return [ToolCandidate(*one) for one in self._guesser.candidates(history)]
 
     def _may_start(self, known: DeclaredTool, arguments: Mapping[str, Any]) -> bool:
-        """Whether a guess is about a read that is not there yet, so that a place may be given to it."""
+        """Whether a prediction is for a new read, so that it may get a slot."""
         if not known.says.read_only:
             return False
         call = _call_of(known, arguments)
@@ -175,7 +175,7 @@ class ReadAhead:
         probability: float,
         context: Context | None = None,
     ) -> bool:
-        """Start a call ahead; False where it may not be, or no place is free.
+        """Start a prefetch; False if it is not allowed or no slot is free.
 
         Args:
             tool: the object to call: one that the graph of this run holds.
@@ -210,7 +210,7 @@ class ReadAhead:
         return True
 
     def _has_place(self, tool: DeclaredTool, key: str) -> bool:
-        """Whether a call may be started: no write is under way, and few enough calls that nobody has asked for."""
+        """Whether a prefetch may start: no write is in flight, and a slot is free."""
         assert self.speculation is not None
         if self._has_ended or self._writing or self.box.writing or (id(tool), key) in self._reads:
             return False
@@ -222,19 +222,19 @@ class ReadAhead:
         return self._running() < self.speculation.at_once
 
     def _running(self) -> int:
-        """Calls under way that nobody has asked for."""
+        """Prefetches in flight that have not been asked for."""
         with self._lock:
             return sum(not one.shadow.result.done() for one in (*self._reads.values(), *self._dropped))
 
     def has_called(self, tool: DeclaredTool) -> None:
-        """Note that the run itself has called a tool object: where no graph says what it holds, this does."""
+        """Record that the run itself has called a tool object, for runs without a graph that lists its tools."""
         name = tool.says.name
         self.called[name] = tool if self.called.get(name, tool) is tool else None
 
     # -- asking --------------------------------------------------------------------------------------------------
 
     def take(self, tool: DeclaredTool, key: str, *, blocks: bool) -> Read | None:
-        """Return the read that answers the call, running or ended, and forget it; None: the call is to be made now.
+        """Remove and return the read that answers the call, running or done; None: make the call now.
 
         Args:
             tool: the object that is called.
@@ -261,11 +261,11 @@ class ReadAhead:
 
     @property
     def join_s(self) -> float:
-        """The seconds for which a call waits for the same one that is under way."""
+        """Seconds that a call waits for the same call in flight."""
         return 0.0 if self.speculation is None else self.speculation.join_s
 
     def left(self, read: Read) -> None:
-        """Note that a call has waited ``join_s`` seconds for a read, and is made by itself now."""
+        """Record that a call waited ``join_s`` seconds for a read and is now made normally."""
         self.box.count("left")
         with self._lock:
             if read.of is not None:
@@ -273,8 +273,8 @@ class ReadAhead:
             self._dropped.append(read)  # it goes on: whether it ends before the call does tells what it waits for
 
     def overtaken(self, read: Read) -> None:
-        """Note that the call which did not wait longer for a read has ended. Where the read has not, its tool waits for what
-        only the request has, and is not called ahead again in this process.
+        """Record that the call which stopped waiting for a read has ended. If the read is still running, its tool waits for
+        something that only the request holds, and is not prefetched again in this process.
         """
         if not read.shadow.result.done():
             self.box.stuck.add(read.tool)
@@ -282,7 +282,7 @@ class ReadAhead:
         self._tell_dropped()
 
     def used(self, read: Read) -> bool:
-        """Whether a read that was taken and has ended gave a result; it is recorded."""
+        """Record a read that was taken and has ended; returns whether it gave a result."""
         if read.shadow.has_failed:
             with self._lock:
                 self._drop(read)
@@ -298,33 +298,33 @@ class ReadAhead:
     # -- writes, and the end -------------------------------------------------------------------------------------
 
     def begin_write(self, scope: Scope) -> object:
-        """Forget what was read ahead in this run, or in all runs, and start nothing there; returns what ends the write."""
+        """Drop prefetched reads of this run, or of all runs, and start none; returns a callback that ends the write."""
         token = object()
         for memory in self.box.write_begins(token) if scope == "all" else [self]:
             memory.write_begins(token)
         return token
 
     def end_write(self, scope: Scope, token: object) -> None:
-        """End the write ``token``: what was read since it began is forgotten, too."""
+        """End the write ``token``, and also drop what was read since it began."""
         for memory in {self, *(self.box.write_ends(token) if scope == "all" else ())}:
             memory.write_ends(token)
 
     def write_begins(self, token: object) -> None:
-        """Forget what was read ahead, and start nothing until the write ``token`` ends."""
+        """Drop prefetched reads, and start none until the write ``token`` ends."""
         with self._lock:
             self._writing.add(token)
             self._drop_all()
         self._tell_dropped()
 
     def write_ends(self, token: object) -> None:
-        """Forget what was read ahead, and let calls be started again."""
+        """Drop prefetched reads, and allow new ones again."""
         with self._lock:
             self._writing.discard(token)
             self._drop_all()
         self._tell_dropped()
 
     def retried(self, attempt: object) -> None:
-        """Forget what was read ahead, once for each ``attempt``: a node that is run again begins with nothing."""
+        """Drop prefetched reads once for each ``attempt``: a node that runs again begins without any."""
         with self._lock:
             if attempt in self._retried:
                 return
@@ -333,7 +333,7 @@ class ReadAhead:
         self._tell_dropped()
 
     def end(self) -> None:
-        """Forget everything: the run is over. Calls under way are cancelled, or go on unheard."""
+        """Drop everything when the run ends. Calls in flight are cancelled, or continue unobserved."""
         with self._lock:
             self._has_ended = True
             self._drop_all()
@@ -352,7 +352,7 @@ class ReadAhead:
         self._dropped.append(read)
 
     def _bar(self, read: Read) -> None:
-        """Drop a read whose tool object is not to be called ahead again in this run."""
+        """Drop a read whose tool may no longer be prefetched in this run."""
         if read.of is not None:
             self._failed[id(read.of)] = read.of
         read.shadow.cancel()
@@ -361,7 +361,7 @@ class ReadAhead:
     # -- telling -------------------------------------------------------------------------------------------------
 
     def _tell_dropped(self, *, is_over: bool = False) -> None:
-        """Record the reads that nobody asked for and that have ended."""
+        """Record finished reads that were never asked for."""
         if not self._dropped:
             return
         with self._lock:
@@ -373,7 +373,7 @@ class ReadAhead:
             self._tell(self._event(one, one.shadow.result.result() if is_ok else None, is_ok=is_ok, is_used=False))
 
     def _event(self, read: Read, result: Any, *, is_ok: bool = True, is_used: bool = True) -> ToolEvent | None:
-        """What is told of a call, with its values; None where nobody listens."""
+        """The event of a call, with its values; None without listeners."""
         if not self.box.observers.observers and self.box.candidates is None and self.box.recorder is None:
             return None
         values: dict[str, Any] = {"arguments": read.arguments}
@@ -407,18 +407,18 @@ class ReadAhead:
         self._record(event, None if known is None else known.says.read_only)
 
     def _shown(self, event: ToolEvent) -> ToolEvent:
-        """The event as it may be told: with values only where they are recorded."""
+        """The event with its values removed unless values are recorded."""
         return event if self.box.record == "values" else replace(event, arguments=None, result=None)
 
     # -- recording -----------------------------------------------------------------------------------------------
 
     @property
     def keeps_words(self) -> bool:
-        """Whether what users say is recorded."""
+        """Whether users' words are recorded."""
         return self.box.recorder is not None and self.box.record == "values"
 
     def said(self, messages: Sequence[BaseMessage]) -> None:
-        """Record what the user has said since the last look at the conversation, where values are recorded."""
+        """Record what the user has said since the last look, if values are recorded."""
         if not self.keeps_words:
             return
         with self._lock:
@@ -427,7 +427,7 @@ class ReadAhead:
             self._record(text, None)
 
     def undeclared_begins(self, token: object, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Note a call of a tool that nobody declared, where calls are recorded."""
+        """Record the start of an undeclared tool's call, if calls are recorded."""
         if self.box.recorder is None:
             return
         with suppress(Exception):  # arguments without a JSON form, or the application's own serializer fails
@@ -436,7 +436,7 @@ class ReadAhead:
             self._undeclared[token] = Read(tool, key, "authoritative", plain, 0.0, None, self.now())
 
     def undeclared_ends(self, token: object, result: Any, *, is_ok: bool) -> None:
-        """Record the call of an undeclared tool, which has ended."""
+        """Record that an undeclared tool's call has ended."""
         read = self._undeclared.pop(token, None)
         if read is None:
             return
@@ -470,7 +470,7 @@ class ReadAhead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ahead:
-    """What one call of a model may start in a run.
+    """What one model call may prefetch in a run.
 
     Attributes:
         reads: the memory of the run.
@@ -483,7 +483,7 @@ class Ahead:
     context: Context
 
     def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Start a call that a model has just written, and whose answer is not complete yet. Never raises."""
+        """Start a call that a model has just written while its answer is still incomplete. Never raises."""
         try:
             self._start(tool, arguments)
         except Exception:
@@ -491,7 +491,7 @@ class Ahead:
                 raise
 
     def hearing(self, begin: Callable[[], CallsInText]) -> Callable[[str], None]:
-        """Return what is given the text of an answer piece by piece, and starts the calls that are complete in it.
+        """Return a listener that gets an answer's text piece by piece, and starts complete calls in it.
 
         It never raises: ``begin`` and what it returns are the application's, and a model's answer must not fail by them. One
         that has raised is not asked again: it has missed a piece.
@@ -518,7 +518,7 @@ class Ahead:
 
 
 def _stamping(read: Read, clock: Clock) -> Callable[[Any], None]:
-    """Notes when a read has ended, without holding the memory of a run that may be over."""
+    """Record when a read has ended, without keeping the memory of a finished run alive."""
 
     def stamp(_: Any) -> None:
         with suppress(Exception):
@@ -528,7 +528,7 @@ def _stamping(read: Read, clock: Clock) -> Callable[[Any], None]:
 
 
 def _plain(result: Any) -> Any:
-    """The result as a JSON value, as a miner of calls reads it; its text where it has no other form."""
+    """The result as a JSON value for the call miner, or as text if it has no JSON form."""
     with suppress(Exception):  # the application's own object and serializer
         content = getattr(result, "content", result)
         return value_of(content) if isinstance(content, str) else to_jsonable_python(content)

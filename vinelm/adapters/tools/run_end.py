@@ -1,4 +1,4 @@
-"""Ends what was read ahead in a run when its graph ends, whether by a result, an exception, an interrupt or a cancellation."""
+"""Ends a run's prefetched reads when its graph ends: by a result, exception, interrupt or cancellation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MEMORIES: dict[UUID, WeakSet[ReadAhead]] = {}
 
 
 class _GraphWatch(BaseCallbackHandler):
-    """LangChain's own way to be told of the end of a graph: of its stream, too, where its consumer leaves it early."""
+    """LangChain callback for the end of a graph, including streams that their consumer leaves early."""
 
     run_inline = True
     ignore_llm = ignore_agent = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True
@@ -38,16 +38,16 @@ class _GraphWatch(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """A graph begins, or a part of one."""
+        """Called when a graph, or a part of one, begins."""
         is_part = parent_run_id is not None and metadata is not None and _IN_NODE in metadata
         _GRAPHS[run_id] = _GRAPHS.get(parent_run_id, run_id) if is_part and parent_run_id is not None else run_id
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
-        """It has ended."""
+        """Called when it has ended."""
         _ended(run_id)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """The same: it failed, was interrupted or cancelled, or nobody reads its stream any more."""
+        """Called when it failed, was interrupted or cancelled, or its stream was abandoned."""
         _ended(run_id)
 
 
@@ -64,14 +64,14 @@ _IS_REGISTERED: list[bool] = []
 
 
 def watch_graphs() -> None:
-    """Be told of graphs that begin from now on. What begins before is ended when it is collected."""
+    """Get notified of graphs that begin from now on. Earlier ones are ended when they are collected."""
     if not _IS_REGISTERED:
         _IS_REGISTERED.append(True)
         register_configure_hook(_HANDLER, inheritable=True)
 
 
 def end_with_graph(memory: ReadAhead) -> None:
-    """End the memory of the run around when its graph ends; nothing outside of a graph's node."""
+    """End the surrounding run's memory when its graph ends; does nothing outside of a graph's node."""
     config = var_child_runnable_config.get() or {}
     if _IN_NODE in (config.get("metadata") or {}):
         graph = _GRAPHS.get(getattr(config.get("callbacks"), "parent_run_id", None))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Runs one read ahead, on a thread or as a task of the event loop, apart from the graph's callbacks, stream and runtime."""
+"""Runs one prefetched read, on a thread or as a task, isolated from the graph's callbacks, stream and runtime."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _THREADS = BoundedSemaphore(MOST_THREADS)
 
 @dataclass(frozen=True, slots=True)
 class ToolCode:
-    """A tool as its owner wrote it, and what LangChain injects besides the arguments of a call.
+    """A tool as its owner wrote it, and the arguments that LangChain injects.
 
     Attributes:
         tool: the undeclared tool.
@@ -49,18 +49,18 @@ class ToolCode:
     is_sync: bool
 
     def injected(self, config: RunnableConfig, *, is_async: bool) -> dict[str, Any]:
-        """What a call ahead is given in place of what LangChain gives an ordinary one: callbacks that nobody hears."""
+        """What a prefetch gets instead of LangChain's injected arguments: callbacks without listeners."""
         kind = AsyncCallbackManagerForToolRun if is_async else CallbackManagerForToolRun
         given: dict[str, Any] = dict.fromkeys(self.config_names, config)
         return {**given, "run_manager": kind.get_noop_manager()} if self.takes_manager else given
 
     def arguments_of(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those given to ``_run`` that are the call's own arguments, not LangChain's."""
+        """Return the arguments of ``_run`` that belong to the call itself, not LangChain's."""
         return {name: one for name, one in given.items() if name != "run_manager" and name not in self.config_names}
 
 
 class Shadow:
-    """One read that runs ahead.
+    """One prefetched read.
 
     Attributes:
         result: its result or exception.
@@ -77,7 +77,7 @@ class Shadow:
         self._task: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:
-        """End the call as far as possible: a task is cancelled; a thread runs to its end, and its result is dropped."""
+        """Stop the call if possible: a task is cancelled; a thread runs to its end and its result is dropped."""
         if self._task is not None and self.loop is not None:
             with suppress(RuntimeError):  # the loop is closed, and its tasks with it
                 self.loop.call_soon_threadsafe(self._task.cancel)
@@ -98,7 +98,7 @@ def launch(
     guard: CallGuard | None,
     context: Context,
 ) -> Shadow | None:
-    """Start a call of ``tool``, an undeclared one, which pays ``usd`` dollars by a permit of ``guard``; None where no thread is
+    """Start a call of ``tool``, an undeclared one, which pays ``usd`` dollars by a permit of ``guard``; None if no thread is
     free or no code fits.
 
     The call sees ``context``, that of the node whose model is called, and its ``configurable``, but no callbacks, and nothing
@@ -129,14 +129,14 @@ def launch(
 
 
 def _give_up(result: Future[Any]) -> None:
-    """Cancel what has no result yet, and wake the threads that wait for it: a cancelled future alone does not."""
+    """Cancel unfinished futures, and wake the threads that wait for them, which cancelling alone does not."""
     if not result.done() and result.cancel():
         result.set_running_or_notify_cancel()
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a thread or a task does: one call, paid, its result or exception kept."""
+    """What a thread or task does: makes one paid call and keeps its result or exception."""
 
     result: Future[Any]
     call: Callable[[], Any]
@@ -157,7 +157,7 @@ class _Work:
             _THREADS.release()
 
     async def arun(self) -> None:
-        """As a task."""
+        """Run as a task."""
         try:
             async with apaid(self.guard, self.usd):
                 found = await self.call()
@@ -172,7 +172,7 @@ class _Work:
 
 @contextmanager
 def paid(guard: CallGuard | None, usd: float) -> Iterator[None]:
-    """Pay the declared dollars of the call in the block, however it ends.
+    """Pay the call's declared dollars in the block, however it ends.
 
     Raises:
         CallRefused: the guard does not allow them; the call must not be made.
@@ -205,13 +205,15 @@ def _price(usd: float) -> Usage:
 
 
 def _require_plain(found: Any) -> None:
-    """A tool that turns out to steer the graph is no read."""
+    """Refuse a tool that turns out to control the graph: it is not a read."""
     if isinstance(found, Command) or (isinstance(found, list | tuple) and any(isinstance(one, Command) for one in found)):
         raise WorkflowError("a read-only tool returned a Command")
 
 
 def _own_config(config: Mapping[str, Any]) -> RunnableConfig:
-    """The config without callbacks, which would tell the caller of calls that nobody made, and without LangGraph's own keys."""
+    """The config without callbacks, which would see calls that the application did not make, and without LangGraph's
+    own keys.
+    """
     given: Mapping[str, Any] = config.get("configurable") or {}
     visible = {key: one for key, one in given.items() if not key.startswith(("__", "checkpoint_"))}
     return {
@@ -230,7 +232,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def can_wait(shadow: Shadow) -> bool:
-    """Whether this thread may block until it ends: not the thread of the event loop that runs it."""
+    """Whether this thread may block until it ends, which the thread of its own event loop may not."""
     return shadow.result.done() or shadow.loop is None or shadow.loop is not _running_loop()
 
 
@@ -270,8 +272,8 @@ _TRACERS = (
 
 
 def is_same_context(begun: Context, now: Context) -> bool:
-    """Return whether every context variable of the application has the value here that it had in a call ahead, and the config
-    of LangChain says the same of the caller.
+    """Return whether the application's context variables, and LangChain's config of the caller, are the same as in the
+    prefetch.
 
     Values are compared by ``==``; one that cannot be compared is another one. Of OpenTelemetry's only the span may differ.
     """
@@ -284,9 +286,7 @@ def is_same_context(begun: Context, now: Context) -> bool:
 
 
 def _is_same_config(begun: RunnableConfig | None, now: RunnableConfig | None) -> bool:
-    """Whether a tool is told the same by the config of its call: ``configurable`` and the application's own metadata, by which
-    it may know its caller.
-    """
+    """Whether the config tells a tool the same about its caller: ``configurable`` and the application's metadata."""
     one, other = _told(begun or {}), _told(now or {})
     return one.keys() == other.keys() and all(_is_same(value, other[key]) for key, value in one.items())
 
@@ -321,7 +321,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _baggage(value: Any) -> Any:
-    """What OpenTelemetry's context carries besides the span; of one that is not set, nothing."""
+    """OpenTelemetry's baggage, without the span; empty if there is no context."""
     carried = {} if value is _UNSET else value
     return (
         {key: one for key, one in carried.items() if not key.startswith("current-span")} if isinstance(carried, dict) else value

@@ -1,4 +1,4 @@
-"""The declared tools of an application, and what holds for all its runs: guesses, settings, counts, and the runs' memories."""
+"""The declared tools of an application and what all runs share: predictions, settings, counts, the runs' memories."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Record = Literal["digests", "values"]
 
 
 class FixedCall(NamedTuple):
-    """A call that the graph itself makes: what returns its arguments from the state, and the stages that come after it."""
+    """A call made by the graph itself: how its arguments follow from the state, and the stages after it."""
 
     arguments: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
     before: tuple[str, ...]
@@ -36,7 +36,7 @@ class FixedCall(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class DeclaredTool:
-    """A declared tool object: what its owner says of it, its code, and where the graph itself calls it, if that is known.
+    """A declared tool object: its declaration, its code, and where the graph itself calls it, if known.
 
     The object is what counts, not its name: an application may make one for each user, from one function.
 
@@ -54,8 +54,8 @@ class DeclaredTool:
     can_run_ahead: bool | None = None
 
     def body_of(self, held: BaseTool) -> BaseTool:
-        """The undeclared tool that ``held`` stands for: what was declared, or one with the fields that the application has
-        since given to the object, or to a copy of it.
+        """The undeclared tool behind ``held``: the declared object, or one with the fields that the application has
+        since set.
         """
         if has_fields(held, self.fields):
             return self.code.tool
@@ -65,7 +65,7 @@ class DeclaredTool:
         return body
 
     def call_of(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of ``_run`` for those of a call, as LangChain converts and checks them."""
+        """Convert a call's arguments to those of ``_run``, with LangChain's checks."""
         return self.code.tool._to_args_and_kwargs(dict(arguments), None)
 
     def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -85,8 +85,8 @@ def has_fields(held: BaseTool, fields: Mapping[str, Any]) -> bool:
 
 
 class DeclaredName(NamedTuple):
-    """What holds for all tools of one name: what is said of it, the code, the arguments' JSON schema (None: it has none), and
-    the stages that come after its calls. No object is kept: it may belong to one user.
+    """What all tools of one name share: declaration, code, JSON schema of the arguments (None: none), and the stages after its
+    calls. Keeps no object, which may belong to one user.
     """
 
     says: ToolDeclaration
@@ -96,7 +96,7 @@ class DeclaredName(NamedTuple):
 
 
 class ToolBox:
-    """What the parts of an adapter know of tools. Thread-safe.
+    """The adapter's knowledge of tools. Thread-safe.
 
     Attributes:
         declared: what was declared, by name. Which object a run's graph holds, only the graph says.
@@ -133,7 +133,7 @@ class ToolBox:
         self._lock = RLock()  # where the garbage collector runs, the memory of a run that is over may end, in this thread
 
     def add(self, tool: DeclaredTool) -> None:
-        """Add a tool; :class:`ConfigError` if another one of that name is declared.
+        """Add a tool; :class:`ConfigError` if another tool of that name is declared.
 
         A function that builds the graph may run again, once for each user perhaps: tools of one name are then several objects,
         of one code and declared alike.
@@ -151,11 +151,11 @@ class ToolBox:
 
     @property
     def guesses(self) -> bool:
-        """Whether anything says which calls may come before a model writes them."""
+        """Whether there is any source of predictions before a model writes its calls."""
         return self.candidates is not None or any(tool.before for tool in self.declared.values())
 
     def require_stages(self, stages: Collection[str]) -> None:
-        """Raise :class:`ConfigError` where a tool is said to be called before a stage that is none of these."""
+        """Raise :class:`ConfigError` if a tool is declared for a stage that does not exist."""
         for name, tool in self.declared.items():
             wrong = [one for one in tool.before if one not in stages]
             if wrong:
@@ -163,7 +163,7 @@ class ToolBox:
                 raise ConfigError(f"tool {name!r}: before= names {wrong[0]!r}, which is no stage of the trie: it has {known}")
 
     def require_reads(self) -> None:
-        """Raise :class:`ConfigError` where nothing is declared that could be called ahead."""
+        """Raise :class:`ConfigError` if no declared tool could be prefetched."""
         if not any(tool.says.read_only for tool in self.declared.values()):
             raise ConfigError(
                 "speculate= has no effect: no tool is declared to read only: vine.tool(fn, read_only=True), or leave it out"
@@ -174,24 +174,24 @@ class ToolBox:
         return {name: known.schema for name, known in self.declared.items() if known.schema is not None}
 
     def count(self, what: str) -> None:
-        """Count what became of a call."""
+        """Count the fate of a call."""
         with self._lock:
             self.counts[what] += 1
 
     def write_begins(self, token: object) -> list[Any]:
-        """Note a write that makes the reads of all runs stale, of those that begin meanwhile too; returns their memories."""
+        """Record a write that makes reads of all runs stale, including runs that begin meanwhile; returns their memories."""
         with self._lock:
             self.writing.add(token)
             return list(self.live)
 
     def write_ends(self, token: object) -> list[Any]:
-        """Note its end; returns the memories of all runs in progress."""
+        """Record the end of a write; returns the memories of all runs in progress."""
         with self._lock:
             self.writing.discard(token)
             return list(self.live)
 
     def opened(self, memory: Any) -> None:
-        """Note the memory of a new run."""
+        """Register the memory of a new run."""
         with self._lock:
             self.live.add(memory)
 
@@ -203,7 +203,7 @@ def schema_of(tool: BaseTool) -> dict[str, Any]:
 
 
 def _source(tool: DeclaredTool) -> Any:
-    """What tells two tools of one name apart, and not two builds of one graph. Holds nothing of a user's."""
+    """A key that differs between two tools of one name but not between builds of one graph. Holds no user data."""
     inner: Any = tool.code.tool
     written = getattr(inner, "func", None) or getattr(inner, "coroutine", None)
     while isinstance(written, partial):

@@ -1,4 +1,4 @@
-"""Sees the calls of tools that nobody declared: whatever they may do, what was read ahead before is stale."""
+"""Watches calls of undeclared tools: whatever they do, earlier prefetches are stale."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OURS.add(IN_DECLARED)
 
 
 class Watch:
-    """Finds the memory of the run around a tool's call, None where there is none or the run is not known yet."""
+    """Finds the memory of the run around a tool's call; None without a run or before it is known."""
 
     def __init__(self, find: Callable[[], ReadAhead | None]) -> None:
         self.find = find
 
 
 class _ToolWatch(BaseCallbackHandler):
-    """LangChain's own way to be told of every tool's call; what it raises fails no call."""
+    """LangChain callback for every tool call; its errors never fail a call."""
 
     run_inline = True
     ignore_llm = ignore_chain = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True
@@ -44,13 +44,13 @@ class _ToolWatch(BaseCallbackHandler):
             memory.undeclared_begins(run_id, str(serialized.get("name", "")), {"*": [input_str]} if inputs is None else inputs)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """It has ended."""
+        """Called when it has ended."""
         for memory in _memories():
             memory.write_ends(run_id)
             memory.undeclared_ends(run_id, output, is_ok=True)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """It has ended, perhaps after it wrote."""
+        """Called when it has failed, perhaps after a write."""
         for memory in _memories():
             memory.write_ends(run_id)
             memory.undeclared_ends(run_id, None, is_ok=False)
@@ -73,7 +73,7 @@ _IS_REGISTERED: list[bool] = []
 
 
 def watch_tools(watch: Watch) -> None:
-    """Tell the runs that ``watch`` finds of tools that nobody declared, as long as it lives."""
+    """Notify the runs found by ``watch`` of undeclared tools, while it is alive."""
     _WATCHES.add(watch)
     if not _IS_REGISTERED:
         _IS_REGISTERED.append(True)

@@ -43,7 +43,7 @@ class GeminiBatches(SdkBatches["Client"]):
         super().__init__(_client)
 
     def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
-        """Return the contents and the config of a call, as langchain-google-genai makes them."""
+        """Return a call's contents and config, as langchain-google-genai builds them."""
         own, options = asked(chat, request)
         made: Any = own._prepare_request(list(request.messages), stop=request.stop, **options)  # type: ignore[attr-defined]
         config = _plain(made["config"])

@@ -17,7 +17,7 @@ from vinelm.extras import required_extra
 
 
 class LangChainProvider(Provider):
-    """Objects stay as their owner made them, but for their retries; other entries are made by ``init_chat_model``."""
+    """Objects stay as their owner made them, apart from their retries; other entries are made by ``init_chat_model``."""
 
     streams = False  # an object is called as its owner calls it
 

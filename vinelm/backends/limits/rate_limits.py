@@ -43,7 +43,7 @@ class RateLimits(BaseModel):
 
 
 class _Waiting(NamedTuple):
-    """A call that waits for a slot. Numbers differ, so that key and number alone decide which of two is first."""
+    """A waiting call. Numbers are unique, so that key and number decide the order."""
 
     key: float
     number: int
@@ -82,7 +82,7 @@ class EngineRateLimiter:
         return self._is_limited
 
     def share(self, on_short: Callable[[], None]) -> RateShare | None:
-        """Let calls start only within a share of the limits from now on, because several processes keep them together.
+        """From now on start calls only within a share of the limits, which several processes share.
 
         Returns the share, which begins as nothing; the same one if asked again; None if nothing is limited by the minute. Calls
         that are waiting already keep their times. The limit on concurrency stays this process's own.
@@ -119,7 +119,7 @@ class EngineRateLimiter:
             return self._permit(start_s, tokens), start_s - now_s
 
     def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> EngineTurn:
-        """Return what asks for a start on this engine, without waiting; ``tokens`` is the most that the call may use."""
+        """Return a request to start on this engine, without waiting; ``tokens`` is the most that the call may use."""
         return EngineTurn(self, None if self._share is None else self._share.line_up(tokens, priority), tokens)
 
     def _reserve_now(self, tokens: int) -> WindowPermit | None:

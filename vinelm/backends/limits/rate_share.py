@@ -1,4 +1,4 @@
-"""The part of an engine's limits a minute that this process may use, where several processes share the limits.
+"""This process's part of an engine's limits per minute, which several processes share.
 
 A share is a standing right: "at most so much in any minute". It may change at any time, so that a waiting call has no time at
 which it will start: it asks again, in the order of the line.
@@ -40,7 +40,7 @@ class RateAmounts(NamedTuple):
 
 
 class RateDemand(NamedTuple):
-    """Amounts held, used in the last minute, lacking to the first call of the line, and of that call itself.
+    """Amounts held, used in the last minute, missing for the first waiting call, and of that call itself.
 
     ``lacks`` is zero if no call waits; ``call`` then is a call of average size. ``waited_s`` are the seconds since the first
     call of the line has been first.
@@ -68,7 +68,7 @@ class WindowPermit:
 
 
 class RateShare:
-    """A share of an engine's limits. Begins as nothing; :meth:`grow` and :meth:`give_back` change it. Thread-safe.
+    """A share of an engine's limits, initially zero; :meth:`grow` and :meth:`give_back` change it. Thread-safe.
 
     Args:
         limits: those of the engine, for all processes; 0 for none.
@@ -107,7 +107,7 @@ class RateShare:
             self._log.clear()
 
     def cut_off(self, why: str) -> None:
-        """Refuse calls for which the share is too small, instead of letting them wait: it will not grow. "" ends that."""
+        """Refuse calls for which the share is too small, because it will not grow. "" ends that."""
         self._cut_off = why
 
     def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> RateTurn:
@@ -122,7 +122,7 @@ class RateShare:
         return turn
 
     def reorder(self) -> None:
-        """Put the line in order again: priorities of calls that wait have changed."""
+        """Sort the line again after priorities of waiting calls have changed."""
         with self._lock:
             self._order = [(turn_key(turn.arrived_s, turn.priority), turn.number) for turn in self._line.values()]
             heapq.heapify(self._order)
@@ -135,7 +135,7 @@ class RateShare:
         return self._line[self._order[0][1]]
 
     def demand(self) -> RateDemand:
-        """Return what is held, used and lacking now."""
+        """Return what is held, used and missing now."""
         with self._lock:
             used, one = self._used(), min(self.limits.requests, 1)
             if not self._line:

@@ -1,4 +1,4 @@
-"""Where the calls of a replica group wait: each goes to the replica that has room first, and no replica is chosen before."""
+"""The queue of a replica group: each call goes to the replica that has room first, and is not assigned before."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Replica:
     sent: dict[int, None] = field(default_factory=dict)
 
     def note(self, points: Sequence[int]) -> None:
-        """Note the prompt of a call that it serves, and forget what is older."""
+        """Record the prompt of a call that it serves, and forget older ones."""
         for point in points:
             self.sent.pop(point, None)
         self.sent.update(dict.fromkeys(points))
@@ -141,11 +141,11 @@ class ReplicaPermit:
         self._permit.settle(tokens)
 
     def ended(self, *, failed: bool) -> None:
-        """Tell the gate whether the attempt failed by the replica's fault: it then prefers others for a while."""
+        """Report whether the attempt failed because of the replica, which is then avoided for a while."""
         self._gate._judge(self.replica, failed)
 
     def free(self) -> None:
-        """Give the place on the replica to the next call."""
+        """Free the place on the replica for the next call."""
         self._turn.end()
 
 
@@ -221,7 +221,7 @@ class ReplicaGate:
             return {replica.engine: replica.in_flight for replica in self._replicas}
 
     def reorder(self) -> None:
-        """Put the calls that wait in order again: priorities have changed."""
+        """Sort waiting calls again after priorities have changed."""
         with self._lock:
             for waiting in self._line:
                 waiting.key = turn_key(waiting.arrived_s, waiting.priority)
@@ -289,7 +289,7 @@ class ReplicaGate:
         return HEAD_ASKS_S if line and line[0] is waiting else OTHERS_ASK_S
 
     def _advance(self) -> None:
-        """Let in as many calls as there is room for, in order."""
+        """Admit as many calls as there is room for, in order."""
         with self._lock:
             while self._line:
                 first = self._line[0]
@@ -374,4 +374,4 @@ class LimitsGroups(Protocol):
 
     @property
     def replica_gates(self) -> Mapping[str, ReplicaGate]:
-        """Where the calls of replica groups wait, by the group's name."""
+        """The queues of replica groups, by the group's name."""

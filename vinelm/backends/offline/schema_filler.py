@@ -1,4 +1,4 @@
-"""Data that fits a JSON schema: what a scripted model puts into tool calls and structured answers."""
+"""Generates data that fits a JSON schema, for a scripted model's tool calls and structured answers."""
 
 from __future__ import annotations
 

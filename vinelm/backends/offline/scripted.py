@@ -1,4 +1,4 @@
-"""The answers of a scripted model: it calls each tool once and fills every schema, so that an application runs through."""
+"""A scripted model: calls each tool once and fills every schema, so that an application runs to its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.backends.offline.schema_filler import fill
 
 
 class ScriptedChatModel(OfflineChatModel):
-    """An offline model whose text becomes what the call asks for: tool calls, or JSON in the form of the asked schema."""
+    """An offline model whose text fits the call: tool calls, or JSON for the requested schema."""
 
     def _said(self, text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
         said, calls = super()._said(text, messages, options)

@@ -45,7 +45,7 @@ class SdkBatches(BatchApi, Generic[C]):
         self._clients: Clients[C] = Clients(client, lambda model: (model.api_base, model.api_key_env))
 
     def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
-        """Return the body of a call, as the chat model's package makes it."""
+        """Return the body of a call, as the chat model's package builds it."""
         own, options = asked(chat, request)
         payload = own._get_request_payload(list(request.messages), stop=request.stop, **options)  # type: ignore[attr-defined]
         more = payload.pop("extra_body", None) or {}

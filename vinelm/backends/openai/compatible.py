@@ -27,7 +27,7 @@ _MISSING_THOUGHT = "(not recorded)"
 
 
 class CompatibleChat(BaseChatOpenAI):
-    """Reads and returns the thoughts of a server's models, and takes whatever form of answer it sends."""
+    """Reads and returns the reasoning of a server's models, and accepts any form of answer."""
 
     limit_parameter: str = "max_tokens"
     """How the server calls the limit of an answer; the newer name is OpenAI's alone."""

@@ -104,7 +104,7 @@ class OpenAIProvider(Provider):
         return OpenAIBatches()
 
     def keeps_by_key(self, model: Model) -> bool:
-        """OpenAI's own servers do; others may not know the parameter."""
+        """True for OpenAI's own servers; others may not know the parameter."""
         return model.api_base is None
 
 

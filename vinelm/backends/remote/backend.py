@@ -101,7 +101,7 @@ class RemoteBackend:
 
     @property
     def replica_gates(self) -> Mapping[str, ReplicaGate]:
-        """Where the calls of replica groups wait, by the group's name."""
+        """The queues of replica groups, by the group's name."""
         return self._gates
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
@@ -148,7 +148,7 @@ class RemoteBackend:
         return self.batch_api is not None and is_its_own and not isinstance(model, ReplicaGroup)
 
     def through(self, gate: BatchGate) -> Self:
-        """Return the same backend, whose calls of batched units wait at ``gate``."""
+        """Return the same backend, with calls of batched units waiting at ``gate``."""
         twin = copy.copy(self)
         twin._gate = gate
         return twin

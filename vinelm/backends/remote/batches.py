@@ -1,4 +1,4 @@
-"""Calls of many units, bought in the providers' batches for half the price, and never bought twice.
+"""Buys calls of many units in the providers' batches at half the price, and never twice.
 
 A unit that calls its model waits here. When all units wait, their calls are submitted, one batch for each model; the batches
 are polled, and what they answer is handed to the units. The states of a batch in the records (:class:`KeepsBatches`)::
@@ -59,7 +59,7 @@ _SIGNED = ("thinking", "thought_signature")
 
 
 class BatchesLeft(BaseException):
-    """The run does not wait for its batches any more. Not an ``Exception``: no application may take it for a failed call."""
+    """The run no longer waits for its batches. Not an ``Exception``, so that applications do not take it for a failed call."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class BatchedUnit:
         return digest in self.futures or gate.find(digest)[0]
 
     def answer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Wait for the batch, and return what the provider answered."""
+        """Wait for the batch, and return the provider's answer."""
         return future.result()
 
     async def aanswer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -237,7 +237,7 @@ class BatchGate:
 
     @contextmanager
     def idle(self, unit: BatchedUnit) -> Iterator[None]:
-        """The unit waits inside the block, and makes no call before others have ended."""
+        """Mark the unit as waiting inside the block: it makes no call before others have ended."""
         with self._changed:
             self._idle[unit] += 1
             self._changed.notify_all()
@@ -288,7 +288,7 @@ class BatchGate:
             _settle(call, BatchesLeft(self._problem))
 
     def end(self) -> None:
-        """Close, and wait a little for the thread: a request that it makes may take long, and a process may end during it."""
+        """Close, and wait briefly for the thread, whose request may take long."""
         self.close()
         if self._working is not None:
             wait([self._working], _LAST_S)
@@ -389,7 +389,7 @@ class BatchGate:
             self._retry_s = max(self._retry_s, retry_s)  # another model's back-off stands
 
     def _look_at(self, polled: _Polled) -> None:
-        """Ask the provider how a batch stands."""
+        """Ask the provider for a batch's status."""
         times, batch = self._times, polled.batch
         polled.step_s = min(max(polled.step_s * 1.5, times.poll_s / 20), times.poll_s)
         model, api = self._models[batch.model]
@@ -478,7 +478,7 @@ class BatchedSender:
         self._inner, self._gate, self._unit, self._api, self._digest = inner, gate, unit, api, digest
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the entry's chat model, which makes the body of the request and reads that of the answer."""
+        """Return the entry's chat model, which builds the request's body and parses the answer's."""
         return self._inner
 
     def around(self, inner: InnerChat) -> BatchedSender:

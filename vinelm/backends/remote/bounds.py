@@ -68,7 +68,7 @@ def links_in(messages: Sequence[BaseMessage]) -> int:
 
 
 def has_sound(messages: Sequence[BaseMessage]) -> bool:
-    """Return whether a part of a prompt is sound, or a film, which may have some."""
+    """Return whether a part of a prompt is audio, or video, which may contain some."""
     parts = [part for message in messages if isinstance(message.content, list) for part in message.content]
     return any(isinstance(part, dict) and _SOUND.search(_kind_of(part)) is not None for part in parts)
 

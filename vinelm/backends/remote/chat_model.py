@@ -99,7 +99,7 @@ class RemoteChatModel(BoundChatModel):
         return inner.given._llm_type
 
     def __getattr__(self, name: str) -> Any:
-        """Return what only the chat model inside has (``model_name``, ``profile``, ...)."""
+        """Forward attributes that only the inner chat model has (``model_name``, ``profile``, ...)."""
         if name.startswith("__") or name == "binding":
             raise AttributeError(name)
         inner: InnerChat = self.binding.inner
@@ -108,7 +108,7 @@ class RemoteChatModel(BoundChatModel):
     def bind_tools(
         self, tools: Any, *, strict: bool | None = None, parallel_tool_calls: bool | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Bind tools as the chat model inside does; what its own method does not know of these is left out."""
+        """Bind tools as the inner chat model does, without arguments that its own method does not know."""
         bound: CallBinding = self.binding
         known = signature(bound.inner.given.bind_tools).parameters
         more = {"strict": strict, "parallel_tool_calls": parallel_tool_calls}
@@ -134,7 +134,7 @@ class RemoteChatModel(BoundChatModel):
         return found
 
     def as_owned(self, own: OwnSettings) -> RemoteChatModel:
-        """Return this model as the application's own object is set: the object itself, if this is its entry.
+        """Return this model with the application's settings: the application's object itself, if this is its entry.
 
         Another model gets those of its settings that it has, too; its own limit of an answer stays a limit.
         """
@@ -284,7 +284,7 @@ def request_of(
     is_streamed: bool,
     own_limit: int | None = None,
 ) -> ModelRequest:
-    """Return a call as the model is asked: with its limit, and without what it is known to refuse.
+    """Return the actual request to the model: with its limit, and without settings it is known to refuse.
 
     ``own_limit`` is that of the application's own object, which is called as it is set.
 
@@ -400,7 +400,7 @@ class _Account:
         return self._answer
 
     def pieces(self) -> Generator[ChatGenerationChunk]:
-        """Make the call; yields the pieces of the answer if they are handed out, else nothing."""
+        """Make the call; yields the chunks if they are handed out, else nothing."""
         bound, metered = self._bound, self._metered
         sleep = bound.call.clock.sleep
         with self:
@@ -707,7 +707,7 @@ class _Account:
             call.on_exchange(self._request.messages, message_of(self._answer or self._joined()), self._asked())
 
     def _asked(self) -> dict[str, Any]:
-        """The options of the call, and what the chat model inside has set that decides its answers."""
+        """The options of the call, and the inner chat model's settings that decide its answers."""
         request, given = self._request, self._bound.inner.given
         found = {name: setting_of(given, name) for name in ("temperature", "top_p", "seed", "reasoning_effort")}
         found |= {**request.options, "stop": request.stop or None}

@@ -59,7 +59,7 @@ _STRICT_IDS = frozenset({"anthropic", "bedrock", "openai", RESPONSES})
 
 
 def carried_to(chat: BaseChatModel, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the conversation as this chat model's provider takes it; the messages themselves where nothing is foreign."""
+    """Return the conversation as this chat model's provider accepts it; unchanged if nothing in it is foreign."""
     if not any(isinstance(one, AIMessage | ToolMessage) for one in messages):
         return list(messages)  # nobody has answered yet
     target = _target(chat)

@@ -1,4 +1,4 @@
-"""Synchronous calls in the caller's own thread: every wait for their sockets ends with the attempt's deadline.
+"""Ends every socket wait of a synchronous call, in the caller's own thread, at the attempt's deadline.
 
 The limits of an SDK bound each read by itself, so that a server which sends a byte now and then is never timed out. Here each
 read and write of a socket is given what is left until the deadline of the attempt that its thread makes: no other thread
@@ -52,7 +52,7 @@ class Deadline:
 
 
 class _Here(threading.local):
-    """The deadline of the step that this thread makes."""
+    """The deadline of this thread's current step."""
 
     deadline: Deadline | None = None
 
@@ -63,7 +63,7 @@ _TASK_ENDS_AT: ContextVar[float] = ContextVar("the end of the attempt that a cor
 
 @contextmanager
 def task_deadline(ends_at: float) -> Iterator[None]:
-    """State when the attempt that a coroutine makes ends, in monotonic seconds, for :func:`check_time`."""
+    """Set the end of a coroutine's attempt, in monotonic seconds, for :func:`check_time`."""
     before = _TASK_ENDS_AT.set(ends_at)
     try:
         yield
@@ -80,7 +80,7 @@ def check_time(late: type[Exception]) -> None:
 
 
 def bound_waits(client: Any) -> bool:
-    """Let :class:`Deadline` end the waits of an HTTP client (httpx's, or its successor's) on every way that it takes.
+    """Let :class:`Deadline` end the waits of an HTTP client (httpx's, or its successor's) on every path.
 
     Returns whether that holds; if not, the client is unchanged. It does not hold for a proxy that is spoken to by TLS, in which
     the library wraps the TLS of the server: that reads on by itself.
@@ -100,7 +100,7 @@ def bound_waits(client: Any) -> bool:
 
 
 class _Pool:
-    """A connection pool, whose streams are read to their end where only the end's own bytes are missing.
+    """A connection pool that reads streams to their end if only the end marker is missing.
 
     openai's synchronous streams stop reading at ``[DONE]``, and the library closes a connection that is not read to its end.
     """
@@ -172,7 +172,7 @@ class _Network:
 
 
 class _Stream:
-    """A connection: like the library's own, but for what is left of the time."""
+    """A connection like the library's own, with the remaining time as its limit."""
 
     def __init__(self, inner: Any, errors: ModuleType) -> None:
         self._inner, self._errors = inner, errors
@@ -194,7 +194,7 @@ class _Stream:
         return received
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send what is written once it is much, or an answer is waited for: head and body of a request go together."""
+        """Send buffered data once it is large or an answer is awaited, so that a request's head and body go together."""
         self._unsent = self._unsent + buffer if self._unsent else buffer
         if len(self._unsent) > SENT_AT_ONCE:
             self._send(timeout)

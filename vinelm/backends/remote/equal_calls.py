@@ -36,17 +36,17 @@ _PLACES = ("extra_body", "model_kwargs", "inferenceConfig")
 
 
 class KeepsCalls(Protocol):
-    """Keeps what calls were answered; :class:`vinelm.traces.served.kept_calls.KeptCalls` in a store."""
+    """Stores answers of calls; :class:`vinelm.traces.served.kept_calls.KeptCalls` in a store."""
 
     def find(self, digest: str) -> str | None:
         """Return what is kept of a call; None where nothing is, or it is too old."""
 
     def keep(self, digest: str, said: str) -> None:
-        """Keep what a call was answered, durably."""
+        """Store a call's answer, durably."""
 
 
 class RecordedCalls(Protocol):
-    """Calls of a trace, to be found by equal calls.
+    """A trace's calls, looked up by equal calls.
 
     Attributes:
         hits: How many calls were found among them.
@@ -178,7 +178,7 @@ def digest_of(model: Model, inner: InnerChat, request: ModelRequest) -> str:
 
 
 def recorded_digest(model: str, messages: Sequence[BaseMessage]) -> str:
-    """Return the digest of a recorded call: which model of the catalog is asked what. Of its settings a trace may not tell all.
+    """Return the digest of a recorded call by model and prompt, since a trace may lack some settings.
 
     Ids of tool calls, and how an answer comes in blocks, do not count.
     """

@@ -172,7 +172,7 @@ def failed(error: Exception, *, has_begun: bool) -> AttemptFailed:
 def _refused(
     chain: list[Any], status: int | None, body: Mapping[str, Any], *, is_inside: bool, has_begun: bool
 ) -> AttemptFailed:
-    """A server's own words: an HTTP status, or an error where an answer belongs (``is_inside``)."""
+    """A server's refusal: an HTTP status, or an error instead of an answer (``is_inside``)."""
     codes = [
         code for value in (body.get("code"), body.get("type"), body.get("status"), body.get("Code")) if (code := _code(value))
     ]
@@ -272,7 +272,7 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
 
 
 def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
-    """Return the HTTP status, the error's body, and whether the error stands where an answer belongs."""
+    """Return the HTTP status, the error's body, and whether the error came instead of an answer."""
     body = next((found for link in chain if (found := _body(link))), {})
     for link in chain:
         given = getattr(link, "response", None)

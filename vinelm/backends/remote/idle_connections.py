@@ -11,7 +11,7 @@ from typing import Any
 
 
 def probe_cheaply(client: Any) -> None:
-    """Let an HTTP client (httpx's, or its successor's) find out cheaply whether its idle connections are open."""
+    """Let an HTTP client (httpx's, or its successor's) check cheaply whether its idle connections are open."""
     pools: list[Any] = [getattr(way, "_pool", None) for way in (client._transport, *client._mounts.values())]
     for pool in pools:
         if hasattr(pool, "_network_backend") and hasattr(select, "poll"):  # else the library has changed, or this is Windows
@@ -33,7 +33,7 @@ class _Network:
 
 
 class _Stream:
-    """A connection: like the library's own, but for what its socket is asked."""
+    """A connection like the library's own, with a cheaper check of its socket."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

@@ -97,11 +97,11 @@ class InnerChat:
         return self._rates[0]
 
     def saw_rate(self, rate: float) -> None:
-        """Note what a call has cost, times its price."""
+        """Record a call's cost relative to its price."""
         self._rates[0] = max(self._rates[0], rate)
 
     def streams(self, tools: Any) -> bool:
-        """Return whether it gives an answer in pieces, with these tools bound."""
+        """Return whether it streams answers with these tools bound."""
         kind, off = type(self.given), self.given.disable_streaming
         is_native = kind._stream is not BaseChatModel._stream or (
             self.is_asynchronous and kind._astream is not BaseChatModel._astream
@@ -139,7 +139,7 @@ def _for_this_loop(
 def _for_threads(
     chat: BaseChatModel, remake: Callable[[], BaseChatModel] | None
 ) -> tuple[tuple[BaseChatModel, bool], Callable[[], None]]:
-    """The chat model for synchronous calls, whether a deadline ends each of its waits, and what closes its connections."""
+    """The chat model for synchronous calls, whether a deadline ends each wait, and how its connections are closed."""
     one = one_attempt(chat)
     is_packages = type(chat)._generate.__module__.startswith(("langchain_", "vinelm."))  # an owner's class may wait elsewhere
     if not is_packages or any(getattr(chat, name, None) is not None for name in ("http_client", "http_async_client")):
@@ -260,7 +260,7 @@ def with_own_connections(
 
 
 def _prepare(http: Any, *, is_async: bool) -> None:
-    """Bound the answers of an HTTP client of ours, and make its many connections cheap."""
+    """Limit the answers of our HTTP client, and make its many connections cheap."""
     bound_answers(http, is_async=is_async)
     if is_async:
         probe_cheaply(http)

@@ -108,7 +108,7 @@ def threaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Generator[
 
 
 async def athreaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> AsyncGenerator[T]:
-    """Like :func:`threaded`, for a coroutine. Not the loop's own pool of threads: a loop waits for that before it closes."""
+    """Like :func:`threaded`, for a coroutine. Not on the loop's own thread pool, for which closing the loop waits."""
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[tuple[T | None, BaseException | None]] = asyncio.Queue()
 

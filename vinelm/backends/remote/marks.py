@@ -1,4 +1,4 @@
-"""Where a prompt asks the provider's cache to keep it: marks on LangChain's messages and on bound tools.
+"""Marks prompts for the provider's cache, on LangChain's messages and on bound tools.
 
 Anthropic: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
 Bedrock: https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
@@ -39,7 +39,7 @@ class Marks(ABC):
     """How one provider's prompts are marked."""
 
     def placed(self, request: ModelRequest, marks: Collection[int]) -> tuple[list[BaseMessage], Mapping[str, Any]]:
-        """Return messages and options with a mark at the end of these :func:`prompt_parts`; what cannot be marked is not."""
+        """Return messages and options with a mark at the end of these :func:`prompt_parts`, where marks are possible."""
         tools, messages = list(request.options.get("tools") or ()), list(request.messages)
         places = [place for place, _ in _in_order(messages)]
         for mark in sorted(marks, reverse=True):  # from the end: a mark may be an element of its own

@@ -216,7 +216,7 @@ class SeenAnswer:
 
 
 class RawPiece(ABC):
-    """A piece of an answer that goes to the caller as its bytes are: he speaks the provider's own form."""
+    """A piece of an answer that is passed on as raw bytes, for callers that speak the provider's own form."""
 
     __slots__ = ()
 
@@ -352,7 +352,7 @@ class MeteredCall:
         return is_token
 
     def hand_out(self) -> None:
-        """Note that the caller has seen a piece: the call can no longer be repeated."""
+        """Record that the caller has seen a chunk: the call can no longer be repeated."""
         self._has_handed_out = True
 
     def check(self) -> None:
@@ -431,12 +431,14 @@ class MeteredCall:
         return self.bound().believes(counts)
 
     def _has_too_few_out(self, tokens: int) -> bool:
-        """True if the text that arrived cannot be made of so few tokens: it would be nearly free, and no cap would hold."""
+        """True if so few tokens cannot make up the text that arrived: the answer would be nearly free, and no cap
+        would hold.
+        """
         chars = self.seen.chars
         return bool(chars) and (tokens == 0 or chars > MOST_CHARS * tokens + SPARED_CHARS)
 
     def _has_too_few_in(self, tokens: int) -> bool:
-        """True if the prompt cannot be: a server that leaves out what it read from its cache, or wrote to it."""
+        """True if the prompt's count is impossible: the server leaves out tokens read from or written to its cache."""
         return self.prompt_chars > MOST_CHARS * tokens and is_too_few(tokens, *texts_of(self.request.messages))
 
     def may_repeat(self, failed: AttemptFailed) -> bool:
@@ -450,7 +452,7 @@ class MeteredCall:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the last attempt, both ways; 0 for one that the server turned down."""
+        """Tokens of the last attempt, in both directions; 0 if the server refused it."""
         return self._counts.tokens_in + self._counts.tokens_out if self._counts is not None else 0
 
     @property
@@ -489,7 +491,7 @@ class MeteredCall:
         )
 
     def error(self, failed: AttemptFailed) -> CallError:
-        """Return the error for the caller: model and kind, and nothing that a server or a user wrote."""
+        """Return the error for the caller: model and kind, without anything written by a server or user."""
         tries = f" after {self.attempts} attempts" if self.attempts > 1 else ""
         return CallError(f"{self.model.name}: {failed.kind}{tries}: {failed.detail}", kind=failed.kind, cost_usd=self._cost_usd)
 

@@ -1,4 +1,4 @@
-"""Units that do not wait for their batches: each is ended where a call has no answer, and run again once there is one."""
+"""Units that do not wait for their batches: a unit ends at a call without an answer, and runs again once it is there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vinelm.backends.remote.batches import BatchedUnit, BatchGate
 
 
 class CallParked(BaseException):
-    """Ends a run whose call waits for its batch; no ``except Exception`` of the application goes on behind it."""
+    """Ends a run whose call waits for its batch; not caught by the application's ``except Exception``."""
 
 
 def _nothing(usd: float) -> None:
@@ -52,7 +52,7 @@ class ParkedUnit(BatchedUnit):
         self.asked.clear()
 
     def halt(self, why: BaseException) -> BaseException:
-        """Note what ends the run; returns what to raise."""
+        """Record why the run ends; returns the exception to raise."""
         self.halted = why
         return why
 
@@ -62,7 +62,7 @@ class ParkedUnit(BatchedUnit):
         return [future for future in list(self.futures.values()) if not future.done()]
 
     def answer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """As :meth:`BatchedUnit.answer`; :class:`CallParked` while there is no answer."""
+        """As :meth:`BatchedUnit.answer`; raises :class:`CallParked` while there is no answer."""
         self._park(future)
         return super().answer(future)
 
@@ -77,7 +77,9 @@ class ParkedUnit(BatchedUnit):
                 raise self.halt(CallParked())
 
     def leave_batches(self) -> None:
-        """Make every new call at once from now on; :class:`CallParked` while a call waits, which has to come first."""
+        """From now on make every new call directly; raises :class:`CallParked` while a call waits, which has to finish
+        first.
+        """
         with self._decision:
             self._leave()
 
@@ -90,7 +92,7 @@ class ParkedUnit(BatchedUnit):
         self.is_at_once = True
 
     def goes_at_once(self, gate: BatchGate, digest: str, upper_usd: Callable[[], float]) -> bool:
-        """Return whether a call is to be made at once: its batch has not answered it, or it may wait for none.
+        """Return whether to make a call immediately: its batch did not answer it, or it may not wait for one.
 
         Args:
             gate: where it waits otherwise.
@@ -113,5 +115,5 @@ class ParkedUnit(BatchedUnit):
             return True
 
     def _has_drifted(self) -> bool:
-        """Whether calls of earlier runs are not asked again before a new one: each run would buy others, without an end."""
+        """Whether a replay asks for new calls before its earlier ones: then each run would buy other calls, without end."""
         return len((self.bought | self.futures.keys()) - self.asked) >= self.side_by_side

@@ -1,4 +1,4 @@
-"""What VineLM knows of a provider beyond what its LangChain package does; and the needs of one call."""
+"""What VineLM knows of a provider beyond its LangChain package, and the needs of one call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHAT, RESPONSES = "chat/completions", "responses"
 
 
 class ChatAddress(NamedTuple):
-    """Where an entry answers calls in one of OpenAI's own forms.
+    """Where an entry serves calls in one of OpenAI's own forms.
 
     Attributes:
         url: of the endpoint.
@@ -70,7 +70,7 @@ class Provider(ABC):
         return None
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """Return where the entry answers calls of one of OpenAI's forms as they are; None if not, or not with its options.
+        """Return where the entry serves one of OpenAI's forms directly; None if it does not, or not with its options.
 
         Raises:
             ConfigError: its key is missing.
@@ -82,19 +82,19 @@ class Provider(ABC):
         return None
 
     def keeps_by_key(self, model: Model) -> bool:
-        """Return whether the provider keeps prompts together that are sent with the same ``prompt_cache_key``."""
+        """Return whether the provider caches prompts with the same ``prompt_cache_key`` together."""
         return False
 
 
 class FoundBatch(NamedTuple):
-    """What the provider's list says of one of our batches: its id, and whether it is certain that None means never sent."""
+    """One of our batches in the provider's list: its id, and whether None certainly means that it was never sent."""
 
     provider_id: str | None
     is_certain: bool = True
 
 
 class BatchApi(ABC):
-    """The batches of one provider. Used by one thread. What its SDK raises is translated where it is caught.
+    """The batches of one provider. Used by one thread. Its SDK's errors are translated where they are caught.
 
     Attributes:
         halves_cache: reading and writing a prompt cache costs half as well.
@@ -116,7 +116,7 @@ class BatchApi(ABC):
 
     @abstractmethod
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Send a batch that carries our key, with the body of each call under its name, and return the provider's id of it."""
+        """Send a batch with our key and each call's body by name, and return the provider's id."""
 
     @abstractmethod
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
@@ -132,7 +132,7 @@ class BatchApi(ABC):
 
     @abstractmethod
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Return what the provider says of each call, by its name: ``{"body": ...}`` or a failure. None while it goes on.
+        """Return the provider's result of each call by name: ``{"body": ...}`` or a failure. None while the batch runs.
 
         All that it says, even if it says it twice or of calls that were never sent. A batch goes on unless the provider's word
         for how it stands is one of those that end it: one that nobody knows may be of a batch that is paid for in the end.
@@ -140,7 +140,7 @@ class BatchApi(ABC):
 
     @abstractmethod
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Parse the body of an answer, as the entry's chat model does. What it raises is a malformed answer."""
+        """Parse an answer's body as the entry's chat model does. An exception means a malformed answer."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -154,7 +154,7 @@ class Sends(Protocol):
         """Return the chat model of an entry, made before the latency of an attempt is measured."""
 
     def around(self, inner: InnerChat) -> Sends:
-        """Return what sends to a copy of the entry's chat model with other settings."""
+        """Return a sender to a copy of the entry's chat model with other settings."""
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
         """Make one attempt; closing the generator ends it."""

@@ -125,7 +125,7 @@ _Attempt: TypeAlias = AbstractContextManager[bool | None]
 
 
 class _First(AbstractContextManager[bool]):
-    """The first attempt of a call. Nearly every call has no other, and then tenacity has nothing to say."""
+    """The first attempt of a call, without tenacity: nearly every call has only this one."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
@@ -136,7 +136,7 @@ class _First(AbstractContextManager[bool]):
         return error is not None
 
     def is_told_to(self, attempt: AbstractContextManager[Any]) -> bool:
-        """Fail tenacity's first attempt as this one failed; False for a later one."""
+        """Pass the first attempt's failure to tenacity as its own first one; False for a later attempt."""
         if self._is_told or self.error is None:
             return False
         self._is_told = True
@@ -145,7 +145,7 @@ class _First(AbstractContextManager[bool]):
 
 
 class _Attempts:
-    """The attempts of a call of a coroutine. No generator: one that is left in its midst would have to be closed."""
+    """The attempts of a coroutine's call. Not a generator, because one that is abandoned midway would have to be closed."""
 
     def __init__(self, make: Callable[[], AsyncRetrying]) -> None:
         self._make = make
@@ -176,7 +176,7 @@ def _asks(may_repeat: Callable[[AttemptFailed], bool]) -> Callable[[RetryCallSta
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:
-    """Return the seconds that response headers ask to wait (RFC 9110 §10.2.3, or ``retry-after-ms``); None if they do not.
+    """Return the seconds that response headers ask to wait (RFC 9110 §10.2.3, or ``retry-after-ms``); None without them.
 
     ``headers`` are looked up in lower case. A date in the past gives 0.
     """
@@ -193,7 +193,7 @@ def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time
 
 
 def was_sent(error: BaseException) -> bool:
-    """Return False if nothing of the request reached the server for certain: no address, no connection, no handshake."""
+    """Return False if certainly nothing of the request reached the server: no address, no connection, no handshake."""
     return not any(base.__name__ in _UNSENT for link in _chain(error) for base in type(link).__mro__)
 
 

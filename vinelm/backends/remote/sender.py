@@ -1,4 +1,4 @@
-"""Makes attempts on a catalog's chat models: nothing of what passes is changed."""
+"""Makes attempts on a catalog's chat models, passing everything through unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ChatSender:
         return ChatSender(lambda entry: inner)
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
-        """Make one attempt: here, on an event loop or in a thread of its own. A deadline ends it wherever it is."""
+        """Make one attempt: here, on an event loop or in a separate thread. A deadline ends it in any case."""
         inner = self._inner_of(entry)
         if (chat := inner.in_time()) is not None:
             return _pieces(chat, request, entry.timeout_s)
@@ -49,7 +49,7 @@ class ChatSender:
         return threaded(lambda: _pieces(inner.sync(), request, entry.timeout_s), entry.timeout_s)
 
     def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Make one attempt in a coroutine; a timeout if it has no end after the entry's ``timeout_s``."""
+        """Make one attempt in a coroutine; a timeout if it is not done after the entry's ``timeout_s``."""
         inner = self._inner_of(entry)
         if inner.has_asynchronous:
             return _apieces(inner, request, entry.timeout_s)
@@ -57,7 +57,7 @@ class ChatSender:
 
 
 def _pieces(chat: BaseChatModel, request: ModelRequest, timeout_s: float) -> Generator[Piece]:
-    """Yield what a chat model answers; :class:`AttemptFailed` where ``timeout_s`` has ended one of its waits."""
+    """Yield a chat model's answer; :class:`AttemptFailed` if ``timeout_s`` ended one of its waits."""
     deadline = Deadline(timeout_s)
     try:
         chat, options = asked(chat, request)

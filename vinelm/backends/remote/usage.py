@@ -15,7 +15,7 @@ _PREFIXES = tuple(f"{tier}_" for tier in TIERS)
 
 
 class UsageSum:
-    """Adds up what the pieces of an answer state: some providers count the prompt first, and the answer at its end.
+    """Adds up the usage of an answer's chunks: some providers count the prompt first, and the answer at its end.
 
     Others state all that there was so far with each piece. A statement that counts a prompt again, and no less of anything than
     the one before it, is one of these, and stands in its place. Any other is added, which is the dearer side.
@@ -26,7 +26,7 @@ class UsageSum:
         self._is_unknown = False
 
     def add(self, usage: Any) -> Counts | None:
-        """Add a piece's usage; returns the counts so far. After what cannot be added, nothing is known of the whole."""
+        """Add a chunk's usage; returns the counts so far. If it cannot be added, the whole counts become unknown."""
         try:
             # A count that is none (negative, not whole, true) would make the sum of the others look like one. Only what is less
             # than the piece before had counted of the prompt may be taken back, as langchain-google-genai does.
@@ -44,7 +44,7 @@ _DETAILS = ("input_token_details", "output_token_details")
 
 
 def _restated(before: Any, usage: Any) -> UsageMetadata | None:
-    """The statement that stands in the place of the one before; None if it is one of another part of the answer.
+    """The statement that replaces the previous one; None if it is about another part of the answer.
 
     Of parts that only one of them states, those are kept that cost more: all but what was read from a cache.
     """
@@ -87,7 +87,7 @@ def counts_of(usage: Any) -> Counts | None:
 
 
 def _details(parts: Any) -> Mapping[str, Any]:
-    """The parts of a count, whichever tier served them."""
+    """The parts of a count, whatever tier served them."""
     if not isinstance(parts, Mapping):
         return {}
     if not any(key.startswith(_PREFIXES) for key in parts):

@@ -1,4 +1,4 @@
-"""SGLang through its chat completions, and what only SGLang has: its cache flush, and what it says of itself."""
+"""SGLang through its chat completions, with its own extras: cache flush and server info."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SGLangProvider(OpenAIProvider):
         return getattr(client, method)(path, cast_to=kind, options={"timeout": LISTING_S})
 
     def batches(self) -> None:
-        """Return None: your own engine has no batches."""
+        """Return None: your own engine does not offer batches."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""``vinelm autopilot``: how a service stands that proves cheaper models while it serves."""
+"""``vinelm autopilot``: how a service with an autopilot stands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.reports import usd
 
 @click.group("autopilot", cls=SuggestingGroup, short_help="What a service under an autopilot has proven, serves and saves.")
 def command() -> None:
-    """Say how a service stands that proves cheaper models while it serves.
+    """Show how a service with an autopilot stands.
 
     VineLM(models, autopilot=Autopilot("pilot.db")) begins one, or `vinelm gateway --autopilot pilot.db`.
 
@@ -34,7 +34,7 @@ def autopilot_of(store: str, asked: Mapping[str, Any]) -> Any:
 @store_argument
 @json_option
 def status(*, store: str, as_json: bool) -> None:
-    """Say what runs where, what is proven, what was saved in 30 days, and which questions wait. Changes nothing.
+    """Show what runs where, what is proven, what was saved in 30 days, and which questions wait. Changes nothing.
 
     STORE is the autopilot's own, whether or not its service runs.
 

@@ -1,4 +1,4 @@
-"""``vinelm demo``: on recorded answers of real models, on small models of this machine, and tours on simulated ones."""
+"""``vinelm demo``: on recorded answers of real models, on small models of this machine, or tours on simulated models."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
 
 
 def _facts(found: RecordedResult) -> dict[str, Any]:
-    """What is printed, as JSON types."""
+    """The printed facts as JSON types."""
     from vinelm.demo.recorded_page import open_question, sentence
     from vinelm.trie.verdict import LEADS
 

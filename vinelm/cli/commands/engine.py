@@ -19,7 +19,7 @@ class _EngineGroup(SuggestingGroup):
     """`vinelm engine launch MODEL` is `vinelm engine launch MODEL`."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; what is none is a model."""
+        """Find the command; an unknown word is taken as a model."""
         return super().resolve_command(ctx, args if args[0] in self.commands else ["launch", *args])
 
 

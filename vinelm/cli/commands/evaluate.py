@@ -73,7 +73,7 @@ def evaluation_facts(found: Evaluation) -> dict[str, Any]:
 
 
 def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
-    """Print the verdict, the policies, each budget alone and what the figures rest on; if ``is_short``, one screen of it."""
+    """Print the verdict, the policies, each budget and what the figures rest on; ``is_short`` prints one screen."""
     from vinelm.reports import evaluation_text as text
 
     if is_short:

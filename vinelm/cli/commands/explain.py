@@ -228,7 +228,7 @@ def _cells(decision: Decision, found: Alternative) -> dict[str, str]:
 
 
 def _show_bounds(decision: Decision) -> None:
-    """What each bound leaves, and how far it was used where a single number says it."""
+    """What each bound leaves, and how much of it is used if one number says so."""
     is_used = any(bound.needed is not None for bound in decision.bounds)
     rows = []
     for bound in decision.bounds:

@@ -80,7 +80,7 @@ def command() -> None:
 )
 @json_option
 def run(*, url: str | None, name: str, text: str, period_s: float, dry_run: Path | None, as_json: bool) -> int | None:
-    """Read what all processes have under way, ask the policy, and install its orders, until the command is ended.
+    """Read the calls in flight of all processes, ask the policy and install its orders, until interrupted.
 
     Start it on two machines or more: one leads, the others wait and take over within seconds if it dies. Processes obey the
     orders from memory; without a leader they go on without orders after 30 s. A policy that fails, takes too long or says what
@@ -108,7 +108,7 @@ def run(*, url: str | None, name: str, text: str, period_s: float, dry_run: Path
 
 @contextmanager
 def _ended_by_signals(loop: GlobalLoop) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the loop after its round: it then resigns, and another leads at once."""
+    """Let SIGINT and SIGTERM end the loop after its round, so that it resigns and another leads at once."""
     before = {number: signal.signal(number, lambda *_: loop.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -118,7 +118,7 @@ def _ended_by_signals(loop: GlobalLoop) -> Iterator[None]:
 
 
 class _Teller:
-    """Says on stderr what has changed since the round before."""
+    """Prints to stderr what has changed since the last round."""
 
     def __init__(self, name: str, policy: str) -> None:
         self._name, self._policy = name, policy

@@ -97,7 +97,7 @@ def command(
 
 
 def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) -> tuple[str, ...]:
-    """The chosen models; none where the folder has a catalog and no others are asked for."""
+    """The chosen models; none if the folder has a catalog and no other models were requested."""
     from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED
     from vinelm.scaffold.project import MODELS_FILE, models_for, suggested_models
 
@@ -172,7 +172,7 @@ def _edits(found: AppGraph) -> list[str]:
 
 
 def _show_finished(finished: list[Path], *, as_json: bool) -> None:
-    """Say that this run has finished what a killed one began: the next line does what this one was to do."""
+    """Print that this run has completed a killed one, and that the next one does what was asked."""
     if as_json:
         print_json({"finished": [str(path) for path in finished]})
     else:

@@ -1,4 +1,4 @@
-"""``vinelm keys``: the keys of those who may call a gateway."""
+"""``vinelm keys``: the keys of a gateway's callers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vinelm.reports import usd
 
 @click.group("keys", cls=SuggestingGroup, short_help="Keys of those who may call a gateway, with dollars a day.")
 def command() -> None:
-    """Make, list and revoke the keys of callers of `vinelm gateway`.
+    """Create, list and revoke the keys of callers of `vinelm gateway`.
 
     The file keeps a hash of each key, and what it has spent: a key is shown once. A running gateway that needs keys
     knows new and revoked ones at once.
@@ -31,7 +31,7 @@ def command() -> None:
 @option("--calls-per-min N", "Most calls of a minute, of each gateway [default: no limit].", Count(1))
 @keys_option
 def add(*, name: str, tenant: str | None, usd_per_day: float | None, calls_per_min: int | None, keys: Path) -> None:
-    """Make the key NAME and print it: it cannot be shown again.
+    """Create the key NAME and print it, the only time that it is shown.
 
     Example: vinelm keys add alice --usd-per-day 5 --calls-per-min 60
     """
@@ -46,7 +46,7 @@ def add(*, name: str, tenant: str | None, usd_per_day: float | None, calls_per_m
 @keys_option
 @json_option
 def list_keys(*, keys: Path, as_json: bool) -> None:
-    """List the keys with what they have spent today (UTC). Reserved: by calls under way, or by a gateway that was killed.
+    """List the keys with today's spending (UTC). Reserved: by calls in flight, or by a gateway that was killed.
 
     Example: vinelm keys list
     """
@@ -83,7 +83,7 @@ def list_keys(*, keys: Path, as_json: bool) -> None:
 @click.argument("name")
 @keys_option
 def revoke(*, name: str, keys: Path) -> None:
-    """Revoke the key NAME: no call of it begins any more. Calls under way end.
+    """Revoke the key NAME: it can begin no further call. Calls in flight end.
 
     Example: vinelm keys revoke alice
     """

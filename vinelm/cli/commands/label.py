@@ -90,7 +90,7 @@ def _write(path: Path, page: str, count: int) -> None:
 
 
 def _ask(desk: Desk, who: str) -> None:
-    """Ask in the terminal until nothing is left, or ``q``; every label is kept before the next question is shown."""
+    """Ask in the terminal until no question is left, or ``q``; each label is stored before the next question."""
     if not sys.stdin.isatty():
         raise ConfigError("labels are typed on a terminal, and this is none: use --page or --file")
     asked = desk.next_question(who)

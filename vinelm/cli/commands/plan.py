@@ -162,7 +162,7 @@ def _is_compared(best: Decision) -> bool:
 
 
 def _recommended_objective(bounds: dict[str, Any], annotated: AnnotatedTrie) -> Objective:
-    """The objective of the plan to switch to, where it is known what runs today; else the options lack a target."""
+    """The objective of the plan to switch to, if the current setup is known; else the options lack a target."""
     from vinelm.plans.recommendation import served_objective
 
     verdict = annotated.verdict
@@ -215,7 +215,7 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
 
 
 def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
-    """Return what an optional stage that the plan always skips would cost and do."""
+    """Return the cost and effect of an optional stage that the plan always skips."""
     low, high, pairs = 100 * worth["low"], 100 * worth["high"], worth["pairs"]
     return (
         f"{stage} costs {usd(worth['cost_usd'])} a request and changes the accuracy of its answer by {low:+.1f} to {high:+.1f} "
@@ -224,7 +224,7 @@ def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
 
 
 def advice_lines(best: Decision) -> list[str]:
-    """The recommendation, and the models of which the plan knows little."""
+    """The recommendation, and the models about which the plan knows little."""
     from vinelm.plans.recommendation import left_out, thin_models
     from vinelm.template.kinds import untold_words
 
@@ -239,7 +239,7 @@ def advice_lines(best: Decision) -> list[str]:
 
 
 def promise_lines(best: Decision) -> list[str]:
-    """The promised accuracy with its interval, and what was taken off for the optimism of choosing."""
+    """The predicted accuracy with its interval, and the deduction for the optimism of choosing."""
     promise = best.promise
     if promise.interval is None:
         lines = ["Accuracy interval: unknown, this estimator gives no standard errors."]

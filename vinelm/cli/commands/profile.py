@@ -106,7 +106,7 @@ def _exit_code(result: ProfileResult) -> int | None:
 
 
 def _execution(given: dict[str, Any]) -> ExecutionConfig:
-    """Take the options about where units run out of all that are given."""
+    """Pick the options about where units run."""
     from vinelm.api.profiling import BATCH_WORKERS
     from vinelm.profiler import ExecutionConfig, RayCluster
 

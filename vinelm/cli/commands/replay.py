@@ -145,7 +145,7 @@ def command(
 
 
 def _make(folder: Path) -> None:
-    """Make the folder of plan files, before anything is spent."""
+    """Create the folder of plan files, before anything is spent."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -153,7 +153,7 @@ def _make(folder: Path) -> None:
 
 
 def _write_plans(found: ReplayResult, folder: Path) -> Iterator[str]:
-    """Write what a canary takes; yields what was written, and why there is nothing of a switch."""
+    """Write the plan files for a canary; yields the files, and why a switch has none."""
     from vinelm.replay.result import file_name
     from vinelm.vinefile import save_trie
 
@@ -168,7 +168,7 @@ def _write_plans(found: ReplayResult, folder: Path) -> Iterator[str]:
 
 
 def _models(named: str | None, bill: Bill | None) -> Any:
-    """The models to ask: those that are named, or those of the providers whose models the trace names."""
+    """The models to ask: those named, or those of the providers in the trace."""
     from vinelm.catalog import Catalog
     from vinelm.scaffold.catalog_file import PROVIDER_MODELS, chosen_models
 
@@ -190,7 +190,7 @@ def _models(named: str | None, bill: Bill | None) -> Any:
 
 
 def show_verdicts(found: ReplayResult, store: Path) -> None:
-    """Print the verdict on each step with what was compared, what to paste, and what to do next."""
+    """Print the verdict on each step: what was compared, what to paste, and what to do next."""
     from vinelm.reports.replay_page import COLUMNS, plan_rows
 
     for step in found.steps:
@@ -218,7 +218,7 @@ def show_verdicts(found: ReplayResult, store: Path) -> None:
 
 
 def show_bill(bill: Bill) -> None:
-    """Print where the money goes: a sentence, two tables, and what is not known."""
+    """Print where the money goes: a sentence, two tables, and what is unknown."""
     span = bill.span_days
     month, spent = bill.a_month(bill.cost_usd), usd(bill.cost_usd)
     about = "" if bill.requests_are_exact else "about "
@@ -251,7 +251,7 @@ def show_bill(bill: Bill) -> None:
 
 
 def _show_broken(reading: TraceReading) -> None:
-    """Name the first lines that could not be read, and say how many there are."""
+    """Name the first unreadable lines and say how many there are."""
     if reading.broken:
         first = ", the first of them:" if reading.broken > len(reading.named) else ":"
         say(f"{counted(reading.broken, 'line')} could not be read{first}")
@@ -289,7 +289,7 @@ def _when(bill: Bill) -> str:
 
 
 def _unknown(bill: Bill, span: float | None) -> list[str]:
-    """What the trace does not say, a sentence each."""
+    """One sentence for each thing that the trace does not say."""
     found = []
     if span is None:
         found.append("The calls have no times, so that dollars a month are not known.")

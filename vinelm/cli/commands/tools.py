@@ -110,7 +110,7 @@ def record(
 
 
 def _recorded_inputs(app: str, how: dict[str, Any]) -> tuple[Inputs, VineLM | None]:
-    """The workflow with its models, and the object by which the application itself runs, where it is known."""
+    """The workflow with its models, and the object that runs the application itself, if known."""
     from vinelm.api.profiling import load_inputs, prepared
     from vinelm.cli.inputs import catalog_for_check
     from vinelm.datasets import Columns, read_dataset
@@ -204,7 +204,7 @@ def _show(mined: MinedPatterns, target: Path) -> None:
 @click.argument("app")
 @json_option
 def check(*, patterns: Path, app: str, as_json: bool) -> None:
-    """Say whether the tools of APP are those that PATTERNS were mined from: names, arguments, and schemas where known.
+    """Check that the tools of APP are those in PATTERNS: names, arguments, and schemas if known.
 
     Exit code 2 names the first tool that differs.
 

@@ -1,4 +1,4 @@
-"""``vinelm plan --show``: what the annotated trie in a ``.vine`` file holds."""
+"""``vinelm plan --show``: what is in the annotated trie of a ``.vine`` file."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
 
 
 def signals_facts(signals: AnnotatedTrie | None) -> dict[str, Any] | None:
-    """Return the facts of the trie of signals as plain JSON types; None without one."""
+    """Return the facts about the signals' trie as plain JSON types; None without one."""
     if signals is None or signals.outcomes is None:
         return None
     outcomes = signals.outcomes
@@ -178,7 +178,7 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 
 
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
-    """Print what it saves to keep a model for the next invocation, for models with cached prompt tokens."""
+    """Print the saving of keeping a model for the next invocation, for models with cached prompt tokens."""
     from vinelm.estimator.prompt_cache import follow_ups
 
     shares = annotated.meta.get("cached_share", {})

@@ -34,7 +34,7 @@ def compare(before: Path, after: Path, *, as_json: bool) -> None:
 
 
 def show_difference(found: TrieDifference, *, as_json: bool, top: int = SHOWN, more: Mapping[str, Any] | None = None) -> None:
-    """Print a comparison, with at most ``top`` paths a metric, or as one JSON object with all of them and ``more`` entries."""
+    """Print a comparison with at most ``top`` paths a metric, or one JSON object with all of them and ``more`` entries."""
     if as_json:
         print_json({**(more or {}), **_plain(found)})
         return

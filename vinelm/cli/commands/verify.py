@@ -1,4 +1,4 @@
-"""``vinelm verify``: serve held-out requests under a plan, and compare what was promised with what came."""
+"""``vinelm verify``: serve held-out requests under a plan, and compare with its prediction."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The verdict on a user's own workflow: one half of the requests plans, the other judges."""
+"""The verdict on a user's own workflow: plans are chosen by some requests and judged by the others."""

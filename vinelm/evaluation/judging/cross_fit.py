@@ -1,4 +1,4 @@
-"""Cross-fitting: each part of the requests is judged by plans of all others, and the scores of all parts are put together."""
+"""Cross-fitting: each part of the requests is judged by plans of the other parts, and all scores are combined."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class CrossFit:
         return found
 
     def within_tried(self) -> CrossFit:
-        """Return the same comparison of plans that take the steps only which enough of the judged requests took."""
+        """Return the same comparison, of plans restricted to steps that enough of the judged requests took."""
         found = copy(self)
         pairs = zip(self.planning, self.bought, strict=True)
         found.planning = [half.within_tried(bought.rows, len(bought.requests)) for half, bought in pairs]
@@ -155,7 +155,7 @@ class CrossFit:
         return DirectedJudgement(policy, self._scores(policy, half, objective))
 
     def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, DirectedJudgement]:
-        """Plan without one part, judge on it."""
+        """Plan without one part, and judge on it."""
         chosen = self.planning[half].choose(objective, votes=votes)
         return {name: self.judge(half, policy, objective) for name, policy in chosen.items()}
 
@@ -248,11 +248,11 @@ def gain_between(
 
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:
-    """Return the paired gain of a policy over another, by half; exactly 0 in a half where both do the same."""
+    """Return the paired gain of a policy over another, by half; exactly 0 in a half in which both do the same."""
     halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
     return estimate_mean(halves, target, level=level, bound=1.0 if target == "accuracy" else None)
 
 
 def negated(found: OffPolicyEstimate) -> OffPolicyEstimate:
-    """Return the estimate with the other sign: scores of dollars and seconds count down."""
+    """Return the estimate with its sign flipped: dollars and seconds are scored negatively."""
     return replace(found, value=-found.value, low=-found.high, high=-found.low)

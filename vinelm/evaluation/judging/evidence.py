@@ -1,4 +1,4 @@
-"""A store as read for judging: one convention of prices, seconds, kinds, prompts, call rate and judge for whoever asks it."""
+"""A store as read for judging: one convention for prices, seconds, types, prompts, call rate and judge."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoreEvidence:
-    """What a store says of a choice of models.
+    """What a store says about a choice of models.
 
     Attributes:
         identity: Of the store.
@@ -131,12 +131,12 @@ class StoreEvidence:
 
     @cached_property
     def requests(self) -> list[str]:
-        """All requests that could have been bought, and those that have rows all the same."""
+        """All requests that could have been bought, and others that have rows."""
         return list(dict.fromkeys((*self.registered, *(row.request_id for row in self.observations))))
 
     @cached_property
     def rate(self) -> CallRate:
-        """What prices the rows for a service with this many requests per hour."""
+        """Reprices the rows for a service with this many requests per hour."""
         return CallRate(self.observations, self.catalog, self.calls_per_hour, self.prompts)
 
     @cached_property

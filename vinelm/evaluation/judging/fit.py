@@ -79,12 +79,12 @@ more parts some would have too few rows that show what a plan does."""
 
 
 def part_of(request_id: str, seed: int, parts: int = PARTS) -> int:
-    """Return in which part of a split a request is, 0 to ``parts`` - 1: that depends on its id and the seed alone."""
+    """Return a request's part of a split, 0 to ``parts`` - 1, from its id and the seed alone."""
     return hashlib.sha256(f"{seed}:{request_id}".encode()).digest()[0] * parts // 256
 
 
 def _answers_first(template: Template) -> bool:
-    """True if every invocation of every request writes an answer, so that answers can be compared from the first on."""
+    """True if every invocation of every request writes an answer, so that answers can be compared from the start."""
     return template.knows_past_ends and all(stage.answerable for stage in template.stages)
 
 
@@ -114,7 +114,7 @@ def ends_early(plan: Any) -> bool:
 
 
 def code_of(plan: Any) -> tuple[tuple[str, str], ...]:
-    """Return what an application writes to run a plan that is the same for every request: (stage or invocation, model) each.
+    """Return the code for a plan that is the same for every request: (stage or invocation, model) each.
 
     A stage that has one model wherever it runs is named once; else each invocation in turn. Empty for other plans.
     """
@@ -177,7 +177,7 @@ class Fit:
         self.plans = plans_over(self.annotated)
 
     def within_tried(self, judged: RowsByRequest, n_requests: int) -> Fit:
-        """Return the same fit whose plans take the steps only that enough of the judged requests took.
+        """Return the same fit with plans restricted to steps that enough of the judged requests took.
 
         Args:
             judged: Their rows. What these show is not looked at.
@@ -192,12 +192,12 @@ class Fit:
 
     @cached_property
     def signals(self) -> Planner | None:
-        """The planner over what requests show; None where the rows do not say enough of it. Fitted when first asked for."""
+        """The planner over signals, fitted on first use; None if the rows do not suffice."""
         found = estimate_signals(self.annotated, self.rows)
         return None if found is None else Planner(found)
 
     def choose(self, objective: Objective, *, votes: bool = True) -> dict[PolicyName, ChosenPolicy]:
-        """Return the policies that these requests would choose for an objective; those that none meets are left out.
+        """Return the policies that these requests choose for an objective; without those that meet it nowhere.
 
         A vote and asking until two agree are chosen where accuracy is maximized and answers can be compared,
         unless ``votes`` is False. Where kinds are told apart, VineLM without kinds is another policy.
@@ -223,7 +223,7 @@ class Fit:
     def _beside_plain(
         self, by_kind: dict[PolicyName, ChosenPolicy], objective: Objective, votes: bool
     ) -> dict[PolicyName, ChosenPolicy]:
-        """The policies by kind, and those that tell no kinds apart."""
+        """The policies by request type, next to those that ignore types."""
         found = self.plain.choose(objective, votes=votes)
         without, own = _served(found), _served(by_kind)
         if own is not None and objective.target == "accuracy":

@@ -1,4 +1,4 @@
-"""The one judge: plans that the other requests chose, against what runs today or the strongest single model."""
+"""The judge: compares plans chosen by other requests with the current setup or the strongest single model."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Judge:
     def verdict(
         self, *, in_use: PlanInUse | None = None, objective: Objective | None = None, max_loss: float = MAX_LOSS
     ) -> Verdict:
-        """Judge plans against what runs today, or else the strongest single model.
+        """Judge plans against the current setup, or else the strongest single model.
 
         Args:
             in_use: What runs today, where the application's stages do not say it, or something else is to be compared with.
@@ -177,7 +177,7 @@ class Judge:
 
     @property
     def _by_today(self) -> ByToday | None:
-        """What the verdict rests on where requests have no label, before plans are looked at."""
+        """The basis of the verdict for requests without labels, before plans are considered."""
         known = self.referred
         if known is None:
             return None
@@ -188,13 +188,13 @@ class Judge:
 
     @property
     def _level(self) -> float:
-        """With which the ends of gains hold. Where the same answer may hide a loss its bound has a share of the error."""
+        """The level of gains' interval ends. If equal answers may hide a loss, its bound takes a share of the error."""
         return LEVEL + (1.0 - AUDIT_LEVEL if self.referred is not None and self.referred.may_hide else 0.0)
 
     # -- the opponent ----------------------------------------------------------------------------------------------
 
     def _rival(self, fit: CrossFit, in_use: PlanInUse | None, objective: Objective | None) -> _Rival | str:
-        """What is compared with; why nothing can be, in a few words."""
+        """The baseline, or in a few words why there is none."""
         if in_use is None and self.template.today is not None:
             plans = [half.plain.plans.today() for half in fit.planning]
             if any(plan is None for plan in plans):
@@ -226,7 +226,7 @@ class Judge:
         )
 
     def _cheaper(self, models: Mapping[str, str]) -> tuple[str, ...]:
-        """The models that a stage may run for fewer dollars than the opponent's, by the list price of a usual call."""
+        """The models that a stage may run more cheaply than the baseline's, by list price of a usual call."""
         names = (*self.template.models, *models.values())
         usd = {name: self.catalog[name].price.cost_usd(*USUAL_TOKENS) for name in names if name in self.catalog}
         found = [
@@ -242,7 +242,7 @@ class Judge:
     def _with_plans(
         self, found: Verdict, fit: CrossFit, rival: _Rival, objective: Objective | None
     ) -> tuple[Verdict, list[_Candidate]]:
-        """The verdict with all plans, and those of them that the rule goes through."""
+        """The verdict with all plans, and those that the rule goes through."""
         usd = found.cost_usd or 0.0
         wanted = self._objectives(fit, rival) if objective is None else [objective]
         plans = self._candidates(fit, rival, wanted, lambda: self.whole)
@@ -271,7 +271,7 @@ class Judge:
         return found, climbed
 
     def _as_today(self, found: Verdict, fit: CrossFit, climbed: Sequence[_Candidate]) -> Verdict:
-        """The verdict where requests have no label, with the questions whose answers may prove the next plan.
+        """The verdict on requests without labels, with the questions whose answers may prove the next plan.
 
         The rule goes on until a plan fails. Where only answers are missing that nobody has labelled, and these would do if
         they were as often better as worse, persons are asked about them.
@@ -314,7 +314,7 @@ class Judge:
         return replace(found, by_today=by_today)
 
     def _objectives(self, fit: CrossFit, rival: _Rival) -> list[Objective]:
-        """What is planned for: follows from promises alone, so that no judged answer chooses it."""
+        """The objectives to plan for: they follow from predictions alone, so judged answers do not choose them."""
         cheaper = [within(share * rival.promised_usd, SURE) for share in (*SHARES, 1.0) if rival.promised_usd > 0.0]
         found = [*aims(rival.promised_accuracy, rival.promised_usd), *cheaper, *swept(fit.planning), FREE]
         return [replace(one, mix=False) if one.mixes else one for one in found]  # one plan each, which can be named
@@ -322,7 +322,7 @@ class Judge:
     def _candidates(
         self, fit: CrossFit, rival: _Rival, objectives: Sequence[Objective], whole: Callable[[], Fit]
     ) -> list[_Candidate]:
-        """One plan for each objective, each once.
+        """One plan for each objective, without duplicates.
 
         Of the policies that all parts have, and whose effect the rows show, the one that depends on least and promises as much.
         Parts may choose unlike plans for one budget: of the budgets within which all rows plan the same, that counts under
@@ -347,7 +347,7 @@ class Judge:
         return [one for words, one in found.items() if words != rival.words or one.is_same]
 
     def _single_models(self, fit: CrossFit, rival: _Rival) -> list[_Candidate]:
-        """Every model alone whose effect the rows show, but for the opponent."""
+        """Every single model whose effect the rows show, except the baseline."""
         alone = [dict(half.plain.plans.single_models()) for half in fit.planning]
         found = []
         for name in alone[0]:
@@ -359,14 +359,14 @@ class Judge:
         return [one for one in found if one.is_identified and not one.is_same]
 
     def _alone(self, name: str, other: ChosenPolicy) -> ChosenPolicy:
-        """A model alone by all rows; another policy where these have no such plan."""
+        """A single model by all rows; another policy if these have no such plan."""
         plan = dict(self.whole.plain.plans.single_models()).get(name)
         return other if plan is None else self.whole.plain.following(plan)
 
 
 @dataclass(frozen=True, eq=False)
 class _Rival:
-    """What plans are compared with, judged."""
+    """The baseline, judged."""
 
     name: str
     is_today: bool
@@ -418,7 +418,7 @@ class _Rival:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A plan as each part has chosen it, beside the opponent; ``by_all`` returns the plan by all rows."""
+    """A plan as chosen by each part, compared with the baseline; ``by_all`` returns the plan by all rows."""
 
     policy: str
     ways: list[DirectedJudgement]
@@ -426,12 +426,12 @@ class _Candidate:
     by_all: Callable[[], ChosenPolicy]
 
     def judged_by(self, fit: CrossFit) -> _Candidate:
-        """The same plan with other scores of the same rows, beside the opponent with these."""
+        """The same plan with other scores of the same rows, compared with the baseline by these scores."""
         ways = [fit.judge(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
         return replace(self, ways=ways, rival=replace(self.rival, ways=self.rival.judged_by(fit)))
 
     def answers(self, fit: CrossFit) -> Iterator[Pair]:
-        """The answer that the plan gives to each request that followed it to its end."""
+        """The plan's answer to each request that followed it to its end."""
         for way, bought in zip(self.ways, fit.bought, strict=True):
             for _, steps in way.chosen.parts:
                 for request in bought.requests:
@@ -473,7 +473,7 @@ class _Candidate:
 
     @property
     def followed(self) -> float:
-        """How many requests tell what it does beside the opponent; all of the opponent itself."""
+        """How many requests are informative about the difference to the baseline; all for the baseline itself."""
         return math.inf if self.gain is None else self.gain.effective
 
     @cached_property
@@ -495,7 +495,7 @@ class _Candidate:
 
     @cached_property
     def counted(self) -> tuple[int, int] | None:
-        """(requests, answers that it lost) where every judged request ran both to the end; else None."""
+        """(requests, lost answers) if every judged request ran both plans to the end; else None."""
         for own, other in self.pairs:
             assert other is not None
             if not all(np.allclose(one.weight, 1.0) and not one.unsupported.any() for one in (own, other)):
@@ -513,7 +513,7 @@ def served_verdict(
     seed: int,
     spent_usd: float,
 ) -> Verdict:
-    """Return the verdict on policies that were really served to the same requests, against the best single model.
+    """Return the verdict on policies served on the same requests, against the best single model.
 
     Args:
         policies: ``"single"`` is the opponent; what the others are, by name.
@@ -539,13 +539,13 @@ def served_verdict(
 
 
 def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: DirectedJudgement) -> ChosenPolicy:
-    """The plan by all rows for an objective; that of a part where these have none."""
+    """The plan by all rows for an objective; a part's plan if these have none."""
     names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
     return whole().choose(objective, votes=False).get(names[policy], other.chosen)
 
 
 def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
-    """The plan that depends on least of those that promise as much as the best, and have not much fewer rows than the others.
+    """Of the plans that predict as much as the best and do not have far fewer rows, the simplest one.
 
     Args:
         plans: Of one budget, what depends on most first.
@@ -558,7 +558,7 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 
 
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
-    """Whether a model alone promises to save enough, and no other plan promises as much for no more dollars.
+    """Whether a single model is predicted to save enough, and no other plan predicts as much at no higher cost.
 
     By promises alone, so that no judged answer makes it a rung. One that another plan beats on both counts could only stop
     the ladder above that plan.
@@ -570,14 +570,14 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
 
 
 def _with_ends(found: Sequence[_Candidate], rival: _Rival, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
-    """The plans with both intervals: each plan's own, and that which holds for the best of all rungs, which are the first."""
+    """The plans with both intervals: their own, and one that holds for the best of all rungs, which come first."""
     gains = [one.gain for one in found[:rungs] if one.gain is not None and one.is_identified]
     best = best_of(gains, seed, level)
     return [_compared(one, rival, best if i < rungs else 1.0, level, is_rung=i < rungs) for i, one in enumerate(found)]
 
 
 def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
-    """Return the factor by which intervals have to be wider to hold for all means together, and so for the best: >= 1.
+    """Return the factor >= 1 that widens intervals to hold for all means together, and so for the best.
 
     The largest of the standardized means of normal draws on the paired residuals (max-t): plans that do nearly the same on the
     same requests count as nearly one.
@@ -674,7 +674,7 @@ def _seconds(ways: Sequence[DirectedJudgement]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """How many requests followed the plans that save something, in the median; 0 of none that the rows show."""
+    """Median number of requests that follow a saving plan; 0 if no rows show one."""
     known = [
         one.followed for one in found if not one.is_same and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd
     ]

@@ -1,4 +1,4 @@
-"""Whether rows can judge a choice of models at all, and what a plan is to achieve where no objective says it."""
+"""Whether rows can judge a choice of models at all, and default aims if there is no objective."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ BUDGETS = 5
 
 
 def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
-    """Raise :class:`ConfigError` if these rows cannot say anything about a choice of models, with the reason in one line."""
+    """Raise :class:`ConfigError` with the reason if these rows cannot judge a choice of models."""
     models = dict.fromkeys(name for stage in template.stages for name in stage.models or ())
     if len(models) < 2:
         raise ConfigError(
@@ -105,7 +105,7 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
 
 
 def swept(planning: Sequence[Fit]) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep: accuracy within budgets from the cheapest plan to the most accurate one.
+    """Return the objectives of a sweep: accuracy within budgets from the cheapest to the most accurate plan.
 
     Budgets are spaced geometrically. Where plans cost nothing, or all the same, there is one objective without a budget.
     """

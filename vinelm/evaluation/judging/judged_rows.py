@@ -1,4 +1,4 @@
-"""The rows of a store that a judge scored, and what the trie says of the judge."""
+"""The rows of a store that a judge scored, and what the trie says about the judge."""
 
 from __future__ import annotations
 
@@ -100,6 +100,6 @@ def _scored(row: Observation, found: Found, is_answer: bool) -> Observation:
 
 
 def _lacks_verdict(row: Observation, found: Found) -> bool:
-    """True if the row's answer is to be judged, and has no verdict. Of some rows no answer can be seen yet."""
+    """True if the row's answer should be judged but has no verdict; some rows have no visible answer yet."""
     judgement = found.get((row.request_id, row.prefix))
     return row.success is not None if judgement is None else judgement.correct is None

@@ -56,7 +56,7 @@ class PlanInUse:
 
     @classmethod
     def today(cls, annotated: AnnotatedTrie) -> PlanInUse | None:
-        """Return what the application ran before VineLM; None where its stages do not say, or it is no plan of the trie."""
+        """Return what the application ran before VineLM; None if its stages do not say, or the trie has no such plan."""
         plans = plans_over(annotated)
         settings = plans.today_settings()
         return None if settings is None or plans.having(settings) is None else cls(name="what runs today", settings=settings)
@@ -70,7 +70,7 @@ class PlanInUse:
         return cls(name=model, settings=plans.settings(alone[model]))
 
     def under(self, plans: Plans[Any]) -> Any:
-        """Return the same plan over the trie of these plans, with that trie's figures.
+        """Return the same plan over these plans' trie, with its figures.
 
         Raises:
             ConfigError: The trie has no such plan.

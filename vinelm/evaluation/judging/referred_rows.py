@@ -1,4 +1,4 @@
-"""The rows of a store whose requests have no labels: scored by what runs today has answered, and by what persons say."""
+"""The rows of a store without labels: scored by today's answers and by what persons say."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AUDIT_LEVEL = 0.99
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferredAnswer:
-    """An answer beside that of what runs today.
+    """An answer compared with today's.
 
     Attributes:
         unit: Number of the pair's request in the store of questions.
@@ -47,18 +47,18 @@ class ReferredAnswer:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nothing but a person's word says that it is as good as today's."""
+        """Whether only a person can say that it is as good as today's answer."""
         return not self.is_today and (self.is_audited or not self.is_same)
 
     @property
     def hides(self) -> bool:
-        """Whether it is the same as today's, and may have another score."""
+        """Whether it equals today's answer but may have another score."""
         return self.may_hide and self.is_same and not self.is_today
 
 
 @dataclass(frozen=True, eq=False)
 class ReferredRows:
-    """The rules by which rows without a score get one.
+    """The rules that score rows without a score.
 
     Attributes:
         answers: What is known of each answer of a request without a label, by request and digest.
@@ -136,7 +136,7 @@ class ReferredRows:
         return found
 
     def _gain(self, digest: str, about: ReferredAnswer, *, is_hopeful: bool) -> float:
-        """What an answer's score has over today's. A skipped question counts as lost, as an open one."""
+        """An answer's score less today's. A skipped question counts as lost, like an open one."""
         said = self.said.get((about.unit, digest))
         if said is not None:
             return -1.0 if said.today is None or said.other is None else said.other - said.today
@@ -153,7 +153,9 @@ class ReferredRows:
         )
 
     def holding_back(self, pairs: Iterable[Pair]) -> frozenset[Pair]:
-        """Return the open answers to requests that one of these answers better than today: its gain does not count before."""
+        """Return the open answers to requests on which one of these beats today: until they are answered its gain does not
+        count.
+        """
         better = {
             request
             for request, digest in pairs
@@ -163,16 +165,16 @@ class ReferredRows:
 
     @cached_property
     def asked(self) -> int:
-        """How many questions persons have answered, skipped ones included."""
+        """Number of questions that persons have answered, including skipped ones."""
         return sum((about.unit, digest) in self.said for answers in self.answers.values() for digest, about in answers.items())
 
     @property
     def may_hide(self) -> bool:
-        """Whether some answer is the same as today's and may have another score."""
+        """Whether some answer equals today's but may have another score."""
         return any(about.hides for answers in self.answers.values() for about in answers.values())
 
     def hidden(self, pairs: Iterable[Pair], *, is_hopeful: bool = False) -> float:
-        """Return the most that a plan with these answers may lose on the mean where they are the same as today's.
+        """Return the most that a plan with these answers may lose on average where they equal today's.
 
         By those of its own answers that persons were asked about: the upper end of a binomial share (Clopper and Pearson 1934),
         every loss rounded up. Requests with the same prompt say the same, so that the effective number counts (Korn and
@@ -203,7 +205,7 @@ class ReferredRows:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of what rows without a score are scored by: it changes with every label."""
+        """Hash of what scores rows without a score; it changes with every label."""
         answers = [
             [request, digest, *astuple(about)]
             for request, of_request in self.answers.items()
@@ -220,7 +222,7 @@ class ReferredRows:
 
 
 def _loss(said: SaidOf | None) -> float:
-    """What an answer loses by what persons say of it, which a skipped question loses in full; 0 where none was asked."""
+    """What an answer loses according to persons; a skipped question loses everything, an unasked one nothing."""
     if said is None:
         return 0.0
     return 1.0 if said.today is None or said.other is None else max(said.today - said.other, 0.0)

@@ -64,7 +64,7 @@ class Evaluation:
 
     @property
     def headline(self) -> JudgedPolicy:
-        """VineLM's policy: over signals where the rows identify it, else over paths."""
+        """VineLM's policy: over signals if the rows identify it, else over paths."""
         signals, paths = self.policy("signals"), self.policy("paths")
         if signals is not None and (paths is None or self._is_judged(signals)):
             return signals

@@ -1,4 +1,4 @@
-"""What two plans did for the same request, by the rows that are there: examples beside a verdict."""
+"""What two plans did for the same request, by existing rows: examples for a verdict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FollowedPlan(NamedTuple):
 
     @property
     def success(self) -> float:
-        """The score of the answer, in [0, 1]; 0 where a call failed."""
+        """The score of the answer, in [0, 1]; 0 if a call failed."""
         return 0.0 if self.rows[-1].failure is not None else float(self.returned.success or 0.0)
 
     @property
@@ -36,7 +36,7 @@ class FollowedPlan(NamedTuple):
 def side_by_side(
     fit: CrossFit, before: Sequence[ChosenPolicy], after: Sequence[ChosenPolicy]
 ) -> Iterator[tuple[str, FollowedPlan, FollowedPlan]]:
-    """Yield each request for which every row of both plans is there, with what they did.
+    """Yield each request with all rows of both plans, with their results.
 
     Args:
         fit: The parts of the requests.

@@ -1,4 +1,4 @@
-"""Plans that requests have run: the steps of a trie that enough requests took, so that rows show what a plan over them does.
+"""Restricts a trie to steps that enough requests took, so that rows show what a plan over them does.
 
 Estimates find the best of very many plans, and the best by few rows changes with every row. A comparison with what runs today
 needs whole runs of the plan that it judges. So where plans of any step cannot be judged, those of the tried steps are.
@@ -29,7 +29,7 @@ RowsByRequest = Mapping[str, Mapping[tuple[str, ...], Observation]]
 
 
 def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, first: str | None) -> BoolArray:
-    """Return which edges of a trie enough requests took. Which ones depends on what was bought, not on what it showed.
+    """Return which edges of a trie enough requests took. This depends on what was bought, not on the results.
 
     Where no step after a history was tried, all of them count as tried: few requests come there.
 
@@ -77,7 +77,7 @@ def by_request(rows: Iterable[Observation]) -> RowsByRequest:
 
 
 def only_tried(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, first: str | None) -> AnnotatedTrie:
-    """Return the trie whose plans take tried steps only; the arguments are those of :func:`tried_steps`."""
+    """Return the trie restricted to tried steps; the arguments are those of :func:`tried_steps`."""
     return annotated.within(tried_steps(annotated, rows, n_requests, first))
 
 
@@ -119,7 +119,7 @@ def as_known(
 def with_verdict(
     annotated: AnnotatedTrie, found: Verdict, requests: Sequence[str], rows: Sequence[Observation]
 ) -> AnnotatedTrie:
-    """Return the trie with the verdict on its plans, and without plans but those that were compared.
+    """Return the trie with its verdict, and only the plans that were compared.
 
     Args:
         annotated: Fitted to the same rows.
@@ -132,6 +132,6 @@ def with_verdict(
 
 
 def only_first_stage(rows: Iterable[Observation]) -> str | None:
-    """Return the stage that all requests with rows begin with; None if there are several, or none."""
+    """Return the stage that all requests begin with; None if there are several, or none."""
     first = {row.stage for row in rows if row.depth == 1}
     return first.pop() if len(first) == 1 else None

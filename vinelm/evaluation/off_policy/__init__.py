@@ -1,1 +1,1 @@
-"""The results that a policy would have had, estimated from stored rows that other choices of models left: pure statistics."""
+"""Estimates a policy's results from stored rows of other choices of models: pure statistics."""

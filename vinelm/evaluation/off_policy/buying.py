@@ -1,4 +1,4 @@
-"""The rows, and the chance with which each of them was bought."""
+"""The rows, and the probability with which each was bought."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Place = tuple[tuple[str, ...], object]
 
 @dataclass(frozen=True, eq=False)
 class BoughtRows:
-    """The rows of some requests, and the chance that a row was bought below the one before it.
+    """The rows of some requests, and the probability that a row was bought after the one before it.
 
     Samplers choose requests by an order that does not look at them, and go on below a row by what it shows: that the request is
     open, that its check had passed, or the stage that comes next. So requests that are at the same place are exchangeable, and
@@ -58,7 +58,9 @@ class BoughtRows:
         kinds: Mapping[str, str] | None = None,
         unlabelled: Collection[str] = (),
     ) -> BoughtRows:
-        """Collect the rows of these requests. Rows that neither failed nor are scored, nor lead to one, count as not bought."""
+        """Collect the rows of these requests. Unscored rows that neither failed nor lead to a scored one count as
+        not bought.
+        """
         known: dict[str, dict[tuple[str, ...], Observation]] = {request: {} for request in requests}
         of_requests = [row for row in rows if row.request_id in known]
         judged = [row for row in of_requests if row.success is not None or row.failure is not None]
@@ -85,13 +87,13 @@ class BoughtRows:
         return found
 
     def place(self, seen: Seen, request: str = "") -> Place | None:
-        """Return where a request is after these rows; None where nothing can follow."""
+        """Return a request's position after these rows; None if nothing can follow."""
         kind = self.kinds.get(request)
         place = place_of(self.template, seen) if seen else ((), kind if kind in self.apart else None)
         return (place[0], (place[1], "unlabelled")) if place is not None and request in self.unlabelled else place
 
     def chance(self, seen: Seen, model: str, request: str = "") -> float:
-        """Return the chance, in [0, 1], that a model was bought for a request after these rows; 0 where it never was."""
+        """Return the probability in [0, 1] that a model was bought for a request after these rows; 0 if it never was."""
         place = self.place(seen, request)
         return 0.0 if place is None or not self.at[place] else self.bought[place, model] / self.at[place]
 
@@ -102,7 +104,7 @@ class BoughtRows:
 
 
 def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Mapping[str, str]) -> frozenset[str]:
-    """The kinds of which some request has the first answer of each model that has given any."""
+    """The types for which some request has a first answer of every model that has answered."""
     firsts: dict[str, set[str]] = {kind: set() for kind in kinds.values()}
     for name, kind in kinds.items():
         firsts[kind].update(prefix[0] for prefix in known[name] if len(prefix) == 1)
@@ -111,7 +113,7 @@ def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Ma
 
 
 def place_of(template: Template, seen: Seen) -> Place | None:
-    """Return where a request is after these rows, at least one; None where nothing can follow."""
+    """Return a request's position after these rows, at least one; None if nothing can follow."""
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:
         return None

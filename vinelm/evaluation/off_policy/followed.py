@@ -1,4 +1,4 @@
-"""The requests whose stored rows follow a policy to its end: how long it takes them, and what it costs them."""
+"""Requests whose stored rows follow a policy to its end: their seconds and dollars."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Followed:
         return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("weight", "cost_usd", "latency_s")))
 
     def latency_quantile(self, level: float) -> float | None:
-        """Return the quantile of the seconds of a request; None with too few requests on either side of it.
+        """Return a quantile of a request's seconds; None if too few requests lie on either side of it.
 
         Args:
             level: In (0, 1).
@@ -68,7 +68,7 @@ def followed(policy: StepPolicy | StepsByKind, bought: BoughtRows, share: float 
 
 
 def followed_rows(policy: StepPolicy | StepsByKind, bought: BoughtRows, request: str) -> tuple[Seen, Observation] | None:
-    """Return a request's rows under a policy, and the row whose answer is returned; None where a row was not bought."""
+    """Return a request's rows under a policy, and the row with the returned answer; None if a row was not bought."""
     seen: Seen = ()
     steps = steps_for(policy, bought.kinds.get(request))
     while (step := steps.step(seen)).model is not None:

@@ -22,7 +22,7 @@ MOST_UNSUPPORTED = 0.05
 
 
 class HalfScores(NamedTuple):
-    """The scores of a policy on one half of the requests, and those of a reference; None: against nothing."""
+    """The scores of a policy on one half of the requests, and those of a reference (None: no reference)."""
 
     policy: Scores
     reference: Scores | None = None
@@ -104,7 +104,7 @@ def estimate_mean(
 
 @dataclass(frozen=True, kw_only=True)
 class Moments:
-    """What an interval of a mean is made from.
+    """The moments from which an interval of a mean is computed.
 
     Attributes:
         value: The mean.
@@ -139,12 +139,12 @@ class Moments:
         return float(stdtrit(_freedom(self.square, self.fourth, self.effective), share))
 
     def reach(self, share: float) -> float:
-        """Return how far an end of the interval is off; the end holds with this probability."""
+        """Return the distance of an interval's end at this probability."""
         return self.quantile(share) * self.standard_error + self.unsupported * self.bound
 
 
 def moments(halves: Sequence[HalfScores], target: str, bound: float | None = None) -> Moments | None:
-    """Return what :func:`estimate_mean` rests on, which has the arguments; None where the compared policies are the same."""
+    """Return the moments for :func:`estimate_mean`, with the same arguments; None if the compared policies are equal."""
     n = sum(len(half.policy) for half in halves)
     value, square, fourth, m = 0.0, 0.0, 0.0, 0.0
     unsupported, heaviest = 0.0, 0.0  # the weight of one request
@@ -192,7 +192,7 @@ def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> Flo
 
 
 def effective_number(weight: FloatArray) -> float:
-    """Return how many equally weighted requests tell as much as these, (sum w)^2 / sum w^2; 0 of none."""
+    """Return how many equally weighted requests carry as much information, (sum w)^2 / sum w^2; 0 for none."""
     total = float(weight @ weight)
     return float(weight.sum()) ** 2 / total if total else 0.0
 
@@ -205,6 +205,6 @@ def _freedom(square: float, fourth: float, m: float) -> float:
 
 
 def served_scores(success: Sequence[float], cost_usd: Sequence[float], latency_s: Sequence[float]) -> Scores:
-    """Return the scores of a policy that really served the requests: what it did, each with weight 1."""
+    """Return the scores of a policy that really served the requests: its results, each with weight 1."""
     right, paid, took = (np.asarray(values, np.float64) for values in (success, cost_usd, latency_s))
     return Scores(right, paid, took, np.ones(len(right)), np.zeros(len(right)))

@@ -16,7 +16,7 @@ from vinelm.trie import Trie
 
 @dataclass(frozen=True)
 class TriePosition:
-    """Where a request is in a trie.
+    """A request's position in a trie.
 
     Args:
         node: The node of its last invocation.
@@ -35,7 +35,7 @@ Locate = Callable[[Seen], TriePosition]
 
 
 def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return how a request moves through a trie of paths: the next stage is what its row says.
+    """Return how a request moves through a trie of paths: its row gives the next stage.
 
     ``first`` is the stage that every request begins with, needed where the template allows several; ``kind`` that of the
     request, where the trie tells kinds apart. Stages and rows are the application's own.
@@ -57,7 +57,7 @@ def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> 
 
 
 def along_outcomes(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return how a request moves through a trie of what requests show: by verdict, signal and class of each answer.
+    """Return how a request moves through a trie of signals: by verdict, signal and class of each answer.
 
     ``first`` and ``kind`` as in :func:`along_stages`.
     """
@@ -89,7 +89,7 @@ def along_outcomes(planner: Planner, first: str | None = None, kind: str = "") -
 
 
 def first_arm(trie: Trie) -> str:
-    """Return the one stage that every request begins with."""
+    """Return the stage that every request begins with."""
     (first,) = trie.arms(0)
     return first
 

@@ -53,7 +53,7 @@ class Scores:
         return len(self.success)
 
     def utility(self, target: str) -> FloatArray:
-        """Return what an objective with this target counts, higher being better; shape (requests,)."""
+        """Return the utility for a target, higher is better; shape (requests,)."""
         return {"accuracy": self.success, "cost": -self.cost_usd, "latency": -self.latency_s}[target]
 
     @classmethod
@@ -63,7 +63,7 @@ class Scores:
 
     @classmethod
     def mixed(cls, scores: Sequence[Scores], shares: Sequence[float]) -> Scores:
-        """Return the scores of requests of which these shares follow these policies: the expectation over who follows which."""
+        """Return the expected scores if these shares of the requests follow these policies."""
         if len(scores) == 1:
             return scores[0]
         # The expectation over the draws has less noise than one draw for each request, and the same mean.
@@ -76,7 +76,7 @@ class Scores:
         return all(np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in names)
 
     def share_unlike(self, other: Scores) -> float:
-        """Return the share of a sweep in which two policies differ; without a sweep 1 or 0."""
+        """Return the share of a sweep in which two policies differ; 1 or 0 without a sweep."""
         pairs = zip(self.parts or (self,), other.parts or (other,), strict=True)
         return float(np.mean([not one.equals(two) for one, two in pairs]))
 
@@ -100,7 +100,7 @@ def scored(policy: StepPolicy | StepsByKind, bought: BoughtRows, *, max_latency_
 
 
 class _Walk:
-    """A policy on its way through the rows of request after request, all of one kind."""
+    """A policy followed through the rows of many requests of one type."""
 
     def __init__(self, policy: StepPolicy, bought: BoughtRows, cap: float | None, kind: str | None) -> None:
         self.policy, self.bought, self.cap, self.kind = policy, bought, cap, kind

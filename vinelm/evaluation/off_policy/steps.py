@@ -1,4 +1,4 @@
-"""Policies as sequences of steps: which model runs next after what a request has shown, and which answer is returned."""
+"""Policies as sequences of steps: the next model after what a request has shown, and the returned answer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PathSteps:
 
 
 def rests(annotated: AnnotatedTrie, target: int) -> list[Rest]:
-    """Return what is to come after each number of invocations on the way to a node, for requests that are still open there."""
+    """Return the rest after each number of invocations on the way to a node, for requests still open there."""
     return [Rest(*ahead) for ahead in ahead_along(annotated, target)]
 
 
@@ -80,14 +80,14 @@ class Rest(NamedTuple):
 
 
 class StepRule(Protocol):
-    """The next step, given what a request has shown. It sees what the application shows, never whether an answer is right."""
+    """The next step, given what a request has shown. It never sees whether an answer is right."""
 
     def step(self, seen: Seen) -> Step:
-        """Return what comes next. The request has not failed, and the workflow has not ended it for this policy."""
+        """Return the next step. The request has not failed, and the workflow has not ended it for this policy."""
 
 
 class StepPolicy(StepRule, Protocol):
-    """A policy that can be followed row by row, and says what it expects of the rest."""
+    """A policy that can be followed row by row, with its expectations of the rest."""
 
     def rest(self, seen: Seen) -> Rest:
         """Return the expectation after these rows, for a request that :meth:`step` continues."""
@@ -105,7 +105,7 @@ class StepsByKind:
 
 
 def steps_for(policy: StepPolicy | StepsByKind, kind: str | None) -> StepPolicy:
-    """Return what requests of a kind follow."""
+    """Return the steps for requests of a type."""
     if not isinstance(policy, StepsByKind):
         return policy
     assert kind is not None

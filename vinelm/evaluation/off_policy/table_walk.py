@@ -1,4 +1,4 @@
-"""A policy followed over a complete table of answers: requests that have shown the same so far are followed as one."""
+"""Follows a policy over a complete table of answers; requests with equal histories are handled as one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.template import Template
 
 
 class WalkEnd(NamedTuple):
-    """Requests that a policy ends alike.
+    """Requests that a policy ends at the same place.
 
     Args:
         rows: Their rows in the table, shape (requests,).
@@ -34,7 +34,7 @@ class WalkEnd(NamedTuple):
 
 
 def walk_ends(policy: StepRule, table: OutcomeTable, template: Template) -> Iterator[WalkEnd]:
-    """Yield where a policy ends the requests of a table; each request is in one end.
+    """Yield where a policy ends the requests of a table; each request belongs to one end.
 
     Args:
         policy: Decides by what requests show, not by dollars or seconds.
@@ -59,7 +59,7 @@ def _ends(
 
 
 def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, ...]) -> npt.NDArray[np.intp]:
-    """A number for what the last of these answers showed: verdict, signal, and the first answer that it agrees with."""
+    """A number for the last answer's outcome: verdict, signal, and the first answer that it agrees with."""
     last = columns[-1]
     kind = table.answer_class[rows, last]
     agrees = np.full(len(rows), len(columns))

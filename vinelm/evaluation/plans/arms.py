@@ -1,4 +1,4 @@
-"""What the arms of a trie are taken by, for tables: the application's choices after a stage, and a plan by kind of request."""
+"""Branches of a trie for tables: the application's choices after a stage, and a plan by request type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAST_SHARE = 5e-4
 
 @dataclass(frozen=True, slots=True)
 class ArmShares:
-    """The arms after a stage that was run by one model, averaged over the histories before it.
+    """The branches after a stage run by one model, averaged over the histories before it.
 
     Attributes:
         model: The model that ran it.
@@ -41,7 +41,7 @@ class ArmShares:
 
 
 def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
-    """Return the shares of every stage behind which the application chooses between several arms, in template order.
+    """Return the shares of every stage after which the application chooses between several branches, in template order.
 
     Histories are weighted by their observations (by their reach where there is none). The half widths are averaged in the same
     way, as if all histories erred alike: they do not shrink with the number of histories.
@@ -57,7 +57,7 @@ def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
 
 
 def _arms(trie: Trie) -> dict[int, dict[str, int]]:
-    """The first edge of each arm by its stage, of every node that is left."""
+    """The first edge of each branch, by stage, for every node with successors."""
     found: dict[int, dict[str, int]] = defaultdict(dict)
     first = np.flatnonzero(trie.begins_arm)
     stages = trie.stage[trie.target[first]]
@@ -88,7 +88,7 @@ def _shares(annotated: AnnotatedTrie, stage: str, model: str, found: Sequence[tu
 
 @dataclass(frozen=True, slots=True)
 class PlanOfKind:
-    """What a plan does with the requests of one kind.
+    """What a plan does with the requests of one type.
 
     Attributes:
         share: Of the requests, in [0, 1].
@@ -105,7 +105,7 @@ class PlanOfKind:
 
 
 def by_kind(decision: Any) -> list[PlanOfKind]:
-    """Return what a plan from the start, or a mixture of two, does with each kind of request; none where kinds are not told.
+    """Return what a plan from the start, or a mixture of two, does with each request type; empty without types.
 
     Kinds are in falling order of their shares; those of no request are left out.
     """

@@ -1,4 +1,4 @@
-"""Plans over a graph of decisions: VineLM's has a model for each way that a request may take, a static one for each stage."""
+"""Plans over a graph of decisions: VineLM's has a model for each way of a request, a static one for each stage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ N_BUDGETS = 24
 
 @dataclass(frozen=True)
 class StagePlan(Expected):
-    """A model for each stage, and what the trie expects of it. Compares equal to the same models and the same end.
+    """A model for each stage, with the trie's predictions. Equal if models and end are equal.
 
     Attributes:
         models: The model of each stage, in template order.
@@ -88,7 +88,7 @@ class StagePlan(Expected):
 
 
 class GraphPlans(Plans[StagePlan]):
-    """Plans over a trie that branches. With many stages and models some static ones are left out.
+    """Plans over a branching trie. With many stages and models some static plans are left out.
 
     See :data:`vinelm.plans.static_plans.MOST`.
     """
@@ -98,7 +98,7 @@ class GraphPlans(Plans[StagePlan]):
         self._known: dict[Objective, StaticPlans] = {}
 
     def _alone(self, objective: Objective) -> ContingentDecision:
-        """VineLM's plan where no plans are mixed."""
+        """VineLM's plan without mixing."""
         return cast("ContingentDecision", self.decision(objective))
 
     def fixed(self, objective: Objective, role: Role) -> StagePlan | None:
@@ -130,7 +130,7 @@ class GraphPlans(Plans[StagePlan]):
         return Hull.of(fixed.cost_usd[allowed], self._lower(fixed, objective)[allowed]) if allowed.any() else None
 
     def single_models(self) -> Iterator[tuple[str, StagePlan]]:
-        """See :meth:`Plans.single_models`. A plan goes on until the application ends."""
+        """See :meth:`Plans.single_models`. A plan continues until the application ends."""
         fixed = self._fixed(Objective(maximize="accuracy"))
         found: dict[int, int] = {}  # of plans that skip other stages, the first
         for index in np.flatnonzero(fixed.runs_one_model & fixed.is_whole & fixed.is_allowed).tolist():
@@ -146,7 +146,7 @@ class GraphPlans(Plans[StagePlan]):
         return {"models": plan.models, "length": plan.most_invocations}
 
     def having(self, settings: dict[str, Any]) -> StagePlan | None:
-        """See :meth:`Plans.having`; None as well if the plan may not end there."""
+        """See :meth:`Plans.having`; None also if the plan may not end there."""
         trie, fixed = self.annotated.trie, self._fixed(Objective(maximize="accuracy"))
         models, most = settings.get("models", {}), settings.get("length")
         if "path" in settings:
@@ -164,11 +164,11 @@ class GraphPlans(Plans[StagePlan]):
 
     @cached_property
     def _stages(self) -> tuple[str, ...]:
-        """The stages that a fixed plan has a model for: the application's, whatever the kind of the request."""
+        """The stages for which a fixed plan has a model: the application's, whatever the request type."""
         return tuple(stage.name for stage in self.annotated.template.base.stages)
 
     def _of_path(self, path: Sequence[str]) -> dict[str, str]:
-        """The model of each stage, where the application's stages follow each other in one order; none if a stage has two."""
+        """The model of each stage, if the stages follow one order; empty if a stage has two models."""
         found: dict[str, str] = {}
         stages = [stage.name for stage in self.annotated.template.base.listed or ()]
         for stage, model in zip(stages, path, strict=False):
@@ -275,7 +275,7 @@ class GraphPlans(Plans[StagePlan]):
 
 
 def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
-    """Return the position of ``before`` with the same stages and models before it, for each of ``after`` that has one."""
+    """Match each of ``after`` to the position of ``before`` with the same stages and models, if there is one."""
     found, waiting = {0: 0}, [0]
     for at in waiting:
         for group in after.groups_at(at):
@@ -290,7 +290,7 @@ def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
 
 
 def _plan_on(graph: DecisionGraph, plan: Plan) -> Plan | None:
-    """The plan over another graph of the workflow; None where that lacks a model which the plan runs."""
+    """The plan on another graph of the workflow; None if that lacks a model of the plan."""
     there, before = matched(plan.graph, graph), plan.graph
     choice = np.where(graph.source_may_end, END, NOTHING)
     first: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Plans over a trie of paths: every plan is one of its paths, and the best are on a Pareto frontier."""
+"""Plans over a trie of paths: every plan is a path, and the best ones lie on a Pareto frontier."""
 
 from __future__ import annotations
 

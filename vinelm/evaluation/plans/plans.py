@@ -42,7 +42,7 @@ PATHS = "VineLM over paths"
 
 @dataclass(frozen=True, slots=True)
 class MixedFixed(Expected):
-    """Two fixed plans between which requests are divided as they are between VineLM's own."""
+    """Two fixed plans between which requests are divided, as between VineLM's own."""
 
     parts: tuple[tuple[float, Any], ...]
 
@@ -58,7 +58,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class PlannedPolicy:
-    """One policy's plan. ``decision`` is None where none of its plans meets the bounds; ``plan`` describes it."""
+    """One policy's plan. ``decision`` is None if none of its plans meets the bounds; ``plan`` describes it."""
 
     policy: str
     role: Role
@@ -102,7 +102,7 @@ class Plans(ABC, Generic[Fixed]):
         self.planner = Planner(annotated)
 
     def decision(self, objective: Objective) -> Decision:
-        """Plan for requests that have just arrived: one plan, or a mixture of two.
+        """Plan for newly arrived requests: one plan, or a mixture of two.
 
         Raises:
             InfeasibleError: No plan meets the bounds, and the objective asks to raise then.
@@ -118,7 +118,7 @@ class Plans(ABC, Generic[Fixed]):
         """Return the hull of those plans, for an objective that mixes plans; None if none meets the other bounds."""
 
     def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:
-        """Return the best of these plans, or the best mixture of two where the objective mixes plans; None: none."""
+        """Return the best of these plans, or the best mixture of two if the objective mixes plans; None: none."""
         hull = self.fixed_hull(objective, role) if objective.mixes else None
         mixture = None if hull is None else hull.mixture(objective)
         if mixture is None:
@@ -134,14 +134,14 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def settings(self, plan: Fixed) -> dict[str, Any]:
-        """Return what a :class:`~vinelm.policies.StaticPolicy` needs to follow a plan."""
+        """Return the settings with which a :class:`~vinelm.policies.StaticPolicy` follows a plan."""
 
     @abstractmethod
     def having(self, settings: dict[str, Any]) -> Fixed | None:
         """Return the plan with these :meth:`settings`; None if this trie has no such plan."""
 
     def today_settings(self) -> dict[str, Any] | None:
-        """Return the :meth:`settings` of what the application runs today; None where that is not known."""
+        """Return the :meth:`settings` of the current setup; None if unknown."""
         template = self.annotated.template.base
         if template.today is None:
             return None
@@ -150,7 +150,7 @@ class Plans(ABC, Generic[Fixed]):
         return {"path": tuple(template.today[stage.name] for stage in template.listed)}
 
     def today(self) -> Fixed | None:
-        """Return what the application runs today as a plan; None where that is not known, or no plan of this trie."""
+        """Return the current setup as a plan; None if unknown, or not a plan of this trie."""
         settings = self.today_settings()
         return None if settings is None else self.having(settings)
 
@@ -165,11 +165,11 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def frontier(self, most: int) -> PlanFrontier:
-        """Return the frontier with at most so many of its plans, evenly spaced, both ends included."""
+        """Return the frontier with at most this many plans, evenly spaced, including both ends."""
 
     @abstractmethod
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Return the plan ``old`` of another trie of the workflow over this one, beside this one's plan ``now``.
+        """Evaluate plan ``old`` of another trie of the workflow on this one, next to this one's plan ``now``.
 
         None where this trie lacks a model that it runs.
         """
@@ -202,7 +202,7 @@ class Plans(ABC, Generic[Fixed]):
 
     @property
     def best_single_accuracy(self) -> float:
-        """The highest estimated accuracy of a plan that runs on one model.
+        """The highest estimated accuracy of a plan with one model.
 
         Raises:
             InfeasibleError: No model can run every stage.
@@ -214,7 +214,7 @@ class Plans(ABC, Generic[Fixed]):
 
 
 def thinned(items: Sequence[Item], most: int) -> list[Item]:
-    """Return at most so many of the items, evenly spaced, both ends included."""
+    """Return at most this many of the items, evenly spaced, including both ends."""
     if len(items) <= most:
         return list(items)
     return [items[round(i * (len(items) - 1) / max(most - 1, 1))] for i in range(most)]

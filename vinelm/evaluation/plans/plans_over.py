@@ -20,13 +20,13 @@ def plans_over(annotated: AnnotatedTrie) -> Plans[Any]:
 
 
 def judged_trie(annotated: AnnotatedTrie, found: Verdict) -> AnnotatedTrie:
-    """Return the trie that the plan of a verdict was made from: of what requests show where it depends on that."""
+    """Return the trie from which the verdict's plan was made: the one with signals if the plan uses them."""
     signals = annotated.signals
     return signals if found.plan is not None and found.plan.policy == "signals" and signals is not None else annotated
 
 
 def judged_plan(annotated: AnnotatedTrie, found: Verdict) -> Any:
-    """Return the plan that a verdict is about, by all rows: the one that was judged, or None if it is about none.
+    """Return the plan of a verdict, by all rows: the one that was judged; None if it names none.
 
     Args:
         annotated: The trie of all rows.

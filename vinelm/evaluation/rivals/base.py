@@ -1,4 +1,4 @@
-"""Parts that all rivals share: the evidence that they choose from, the policy that they choose, and what they promise of it."""
+"""What all rivals share: the evidence they choose from, the policy they choose, and its prediction."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class AnswerPolicy(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyChoice:
-    """A policy that was chosen under a budget, and what was expected of it.
+    """A policy chosen under a budget, and its predictions.
 
     Args:
         policy: The policy.
@@ -95,13 +95,13 @@ class Evidence:
 
     @cached_property
     def drawn(self) -> OutcomeTable:
-        """Requests drawn from :attr:`model`, on which policies that look at several answers are tried."""
+        """Requests drawn from :attr:`model`, to try policies that look at several answers."""
         signals = {Label.of(bool(row.stopped), row.signal): row.signal for row in self.rows if row.signal is not None}
         return drawn_table(self.systems, self.model.draw(DRAWN, _SEED), signals)
 
 
 def drawn_table(systems: tuple[str, ...], drawn: DrawnAnswers, signals: Mapping[Label, str]) -> OutcomeTable:
-    """Return drawn answers as a table. An infinite price becomes one that no budget admits.
+    """Return drawn answers as a table. An infinite price becomes a price that no budget allows.
 
     ``signals`` are those of the rows by label, since a label leaves out a signal that only repeats the check's verdict.
     """

@@ -1,4 +1,4 @@
-"""Where the dollars and the seconds of a plan go: by stage and model."""
+"""Spending of a plan: dollars and seconds by stage and model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SpentOn(NamedTuple):
 
 
 def plan_spending(decision: Decision) -> list[SpentOn]:
-    """Return what a plan made at the start spends, by stage and model in the order of the trie."""
+    """Return the spending of a plan made at the start, by stage and model in trie order."""
     annotated, reached = decision.annotated, decision.reached
     trie, found = annotated.trie, dict[tuple[str, str], list[float]]()
     for node in np.flatnonzero(reached).tolist():

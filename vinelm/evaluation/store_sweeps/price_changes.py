@@ -40,7 +40,7 @@ class PriceChange(NamedTuple):
 
 
 def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterable[str]) -> list[PriceChange]:
-    """Plan again with the price of each model changed, one at a time. The first item is the plan at today's prices.
+    """Plan again with each model's price changed, one at a time. The first item is the plan at current prices.
 
     A plan's dollars are those of its invocations. One of them costs ``factor`` times as much, as all its tokens do; tools keep
     no price of their own in a trie and are multiplied with it.

@@ -72,7 +72,7 @@ class JudgedSweep:
 
 
 def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep, between the ends of all parts' estimated frontiers; none where there is no range."""
+    """Return the objectives of a sweep, between the ends of all parts' estimated frontiers; empty without a range."""
     if bound == "max_cost_usd":
         return swept(planning)
     ranges = [half.plans.frontier_range() for half in planning]

@@ -55,7 +55,7 @@ class PlanFlip:
 
     @property
     def why(self) -> Literal["gone", "over the cap", "beyond noise", "within noise"]:
-        """Why the old plan is not chosen any more: a model of it is gone, it costs too much, or another is more accurate."""
+        """Why the old plan is no longer chosen: a model is gone, it costs too much, or another is more accurate."""
         if self.gain is None or self.old_cost_usd is None:
             return "gone"
         if self.old_cost_usd > self.min_cap_usd * (1 + _EXACT):
@@ -65,7 +65,7 @@ class PlanFlip:
 
 
 def plan_flips(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[PlanFlip, ...]:
-    """Return where the plans under a cap on mean dollars differ, neighbouring caps with the same two plans as one."""
+    """Return where the plans under a cap on mean dollars differ; neighbouring caps with the same two plans count as one."""
     both = plans_over(before), plans_over(after)
     ends = [plans.decision(goal).path_cost_usd for plans in both for goal in _EXTREMES]
     found: list[PlanFlip] = []
@@ -228,7 +228,7 @@ def _require_comparable(before: AnnotatedTrie, after: AnnotatedTrie) -> None:
 
 
 def _common(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Nodes of either trie that are the same sequence of (stage, model), in the order of the first."""
+    """Nodes of the two tries with the same sequence of (stage, model), in the order of the first."""
     if before.trie == after.trie:
         nodes = np.arange(1, len(before.trie))
         return nodes, nodes

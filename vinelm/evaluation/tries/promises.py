@@ -1,4 +1,4 @@
-"""Promises of two estimates of the same rows: by kind of request and without kinds, with a short memory and a longer one."""
+"""Predictions of two estimates of the same rows: with and without request types, with short and longer memory."""
 
 from __future__ import annotations
 

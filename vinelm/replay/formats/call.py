@@ -1,4 +1,4 @@
-"""One recorded LLM call, in the form that all readers of traces give it."""
+"""One recorded LLM call, as produced by all readers of traces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedCall:
-    """One LLM call of an application, as its trace shows it. What the trace does not say is None or empty.
+    """One LLM call of an application, as its trace shows it. Missing values are None or empty.
 
     Messages, tools and the answer have the form of OpenAI's chat completions, which LangChain reads, too.
 

@@ -1,4 +1,4 @@
-"""Prompts, answers, tools, settings and usage, in any of the known forms, as those of OpenAI's chat completions."""
+"""Converts prompts, answers, tools, settings and usage from any known form to that of OpenAI's chat completions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OPERATION = re.compile(r"(chat|generate_content|text_completion)\s")
 
 
 def step_name(chosen: Any, *names: Any) -> str:
-    """Return ``chosen``, the application's own name of the step, or the first of ``names`` that tells steps apart.
+    """Return ``chosen``, the application's own name of the step, or the first of ``names`` that is specific enough.
 
     "" if all are empty, or such as a library gives to each of its calls.
     """
@@ -56,7 +56,7 @@ def is_generic(name: str) -> bool:
 
 
 def messages_of(value: Any) -> list[dict[str, Any]]:
-    """Return the messages of a prompt: a text, a list, or an object that holds it under one of the usual names."""
+    """Return the messages of a prompt: a text, a list, or an object with one of the usual keys."""
     value = decoded(value)
     if value is None or value in ("", []):
         return []
@@ -86,7 +86,7 @@ def _as_system(value: Any) -> list[dict[str, Any]]:
 
 
 def answer_of(value: Any) -> dict[str, Any] | None:
-    """Return the assistant's message of an answer in any of the known forms; None if there is none."""
+    """Return the assistant's message of an answer in any known form; None if there is none."""
     value = decoded(value)
     while True:
         if isinstance(value, list):
@@ -121,7 +121,7 @@ def answer_of(value: Any) -> dict[str, Any] | None:
 
 
 def _messages(value: Any, role: str = "user") -> Iterator[dict[str, Any]]:
-    """One message; several where Anthropic puts results of tools into a message of the user."""
+    """One message, or several if Anthropic puts tool results into a user message."""
     if not isinstance(value, Mapping):
         yield {"role": role, "content": value if isinstance(value, str) else _json(value)}
         return
@@ -158,7 +158,7 @@ def _messages(value: Any, role: str = "user") -> Iterator[dict[str, Any]]:
 
 
 def _calls(message: Mapping[str, Any]) -> tuple[bool, list[dict[str, Any]]]:
-    """Whether a message has a list of tool calls, and the calls; also the one of OpenAI's first form."""
+    """Whether a message has a list of tool calls, and the calls, including OpenAI's old single form."""
     more = mapping(message.get("additional_kwargs"))
     given = first(message.get("tool_calls"), more.get("tool_calls"))
     calls = [_call(one) for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []
@@ -167,7 +167,7 @@ def _calls(message: Mapping[str, Any]) -> tuple[bool, list[dict[str, Any]]]:
 
 
 def _block(block: Any) -> dict[str, Any] | None:
-    """A part of a message: a text, another content, a tool call, or a message with a tool's result; None for a thought."""
+    """A part of a message: a text, other content, a tool call, or a message with a tool's result; None for a thought."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
     if not isinstance(block, Mapping):
@@ -207,7 +207,7 @@ def _call(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tools_of(value: Any) -> list[dict[str, Any]]:
-    """Return declarations of tools, of OpenAI, Anthropic or OpenTelemetry, as OpenAI writes them; others as they are given."""
+    """Convert tool declarations of OpenAI, Anthropic or OpenTelemetry to OpenAI's form; others stay as they are."""
     value = decoded(value)
     if isinstance(value, Mapping):  # Langfuse: name to schema
         value = [
@@ -227,7 +227,7 @@ def tools_of(value: Any) -> list[dict[str, Any]]:
 
 
 def settings_of(value: Any) -> dict[str, Any]:
-    """Return those parameters of a call that are kept (:data:`SETTINGS`); numbers that are texts become numbers."""
+    """Return the recorded parameters of a call (:data:`SETTINGS`); numbers given as text become numbers."""
     given = mapping(value)
     found = {name: given[name] for name in SETTINGS if given.get(name) not in (None, "")}
     for name, one in found.items():
@@ -237,14 +237,14 @@ def settings_of(value: Any) -> dict[str, Any]:
 
 
 def format_of(value: Any) -> dict[str, Any] | None:
-    """Return ``response_format`` of a call's parameters; also that of OpenAI's Responses. None if plain text was asked for."""
+    """Return ``response_format`` of a call's parameters, also from OpenAI's Responses. None for plain text."""
     given = mapping(value)
     found = mapping(first(given.get("response_format"), mapping(given.get("text")).get("format")))
     return dict(found) if found and found.get("type") != "text" else None
 
 
 class CallTokens(NamedTuple):
-    """Tokens of a call: all of the prompt, all of the answer, and those of the prompt that a cache had. None: not stated."""
+    """Tokens of a call: prompt, answer, and the cached part of the prompt. None: not stated."""
 
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -270,7 +270,7 @@ def usage_of(value: Any) -> CallTokens:
 
 
 def _as_text(value: Any) -> str:
-    """What a tool returned, as a text."""
+    """A tool's result as text."""
     if isinstance(value, list) and all(isinstance(one, Mapping) and isinstance(one.get("text"), str) for one in value):
         return "".join(one["text"] for one in value)
     return value if isinstance(value, str) else _json(value)

@@ -19,7 +19,7 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a run of a model; nothing of another run."""
+    """Yield the call of a model's run; nothing for other runs."""
     if str(record["run_type"]).lower() != "llm":
         return
     inputs, outputs, extra = decoded(record.get("inputs")), decoded(record.get("outputs")), mapping(record.get("extra"))
@@ -61,7 +61,7 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _usage(outputs: Any) -> Any:
-    """The usage of an answer: beside it, in its message, or in what LangChain calls ``llm_output``."""
+    """The usage of an answer: next to it, in its message, or in LangChain's ``llm_output``."""
     of = mapping(outputs)
     generation = of.get("generations")
     while isinstance(generation, list) and generation:

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions as people log them: the request beside the response, in one object; and files of its Batch API.
+"""OpenAI's chat completions as people log them, request and response in one object; and files of its Batch API.
 
 https://platform.openai.com/docs/api-reference/chat and https://platform.openai.com/docs/guides/batch
 """
@@ -17,7 +17,7 @@ _RESPONSE = ("response", "resp", "response_body", "completion", "output")
 
 
 def _parts(record: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The bodies of request and response; the record itself where it has their fields."""
+    """The bodies of request and response, or the record itself if it has their fields."""
     found = []
     for names, fields in ((_REQUEST, ("messages", "input")), (_RESPONSE, ("choices", "usage", "output"))):
         inner = next((one for name in names if (one := mapping(record.get(name)))), record)

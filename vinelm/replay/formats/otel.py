@@ -124,7 +124,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """Attributes as a dictionary: OTLP lists keys with typed values; nested ones, as Phoenix exports them, are flattened."""
+    """Attributes as a dictionary: OTLP's list of typed keys and values, or nested ones as Phoenix exports them, flattened."""
     if isinstance(value, list):
         return {
             str(one["key"]): plain_value(one.get("value") or {}) for one in value if isinstance(one, Mapping) and "key" in one

@@ -1,4 +1,4 @@
-"""Lines of :class:`~vinelm.replay.recorder.VineRecorder`: a :class:`~vinelm.replay.formats.call.LoggedCall` each, as it is."""
+"""Lines of :class:`~vinelm.replay.recorder.VineRecorder`: one :class:`~vinelm.replay.formats.call.LoggedCall` each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call. Unknown fields are left out; a field of another kind counts as not stated."""
+    """Yield the call. Unknown fields are dropped; a field of the wrong type counts as not stated."""
     if MARK not in record:
         return
     found: dict[str, Any] = {"where": where}

@@ -24,7 +24,7 @@ AND NOT EXISTS (SELECT 1 FROM halves WHERE id = asked.id AND NOT is_request)
 
 
 class BatchPairs:
-    """Joins the two halves of a call, once all lines are read: a third half with the same id may be of another batch.
+    """Joins the two halves of a call once all lines are read, since a third half may come from another batch.
 
     Until then they are in a temporary file.
 
@@ -38,7 +38,7 @@ class BatchPairs:
         self._halves: sqlite3.Connection | None = None
 
     def fed(self, place: str, record: object) -> Iterator[tuple[str, Any]]:
-        """Yield the record itself where it is not a half."""
+        """Yield the record itself unless it is a half."""
         if not isinstance(record, dict) or (id_ := record.get("custom_id")) is None:
             yield place, record
             return
@@ -54,7 +54,7 @@ class BatchPairs:
         self._halves.execute("INSERT INTO halves VALUES (?, ?, ?, ?)", (str(id_), is_request, place, json.dumps(record)))
 
     def rest(self, note: Callable[[str, str], None]) -> Iterator[tuple[str, Any]]:
-        """Yield the calls that the halves make, and responses that have no request.
+        """Yield the calls of joined halves, and responses without a request.
 
         A response that may belong to one of several requests is told to ``note``, and has no prompt. So has one of several to
         a request that was made once.

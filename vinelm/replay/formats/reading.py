@@ -29,7 +29,7 @@ Redact = Callable[[LoggedCall], LoggedCall]
 
 @dataclass
 class TraceReading:
-    """What was read so far.
+    """What was read so far, and what could not be read.
 
     Attributes:
         files: Files that were opened.
@@ -129,7 +129,7 @@ def read_calls(
 
 
 def _files(path: Path) -> list[Path]:
-    """The file itself, or those of a folder, by name."""
+    """The file itself, or the files of a folder, by name."""
     if not path.exists():
         raise ConfigError(f"{path}: cannot read the trace: {unread(path, FileNotFoundError())}")
     if not path.is_dir():

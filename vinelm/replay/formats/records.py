@@ -28,7 +28,7 @@ Note = Callable[[str, str], None]
 
 
 def records(path: Path, note: Note, advance: Callable[[int], None]) -> Iterator[tuple[str, Any]]:
-    """Yield (``FILE:LINE``, value) of each record of a file; what cannot be read is told to ``note``, and left out.
+    """Yield (``FILE:LINE``, value) of each record of a file; unreadable ones are reported to ``note`` and skipped.
 
     A few hundred kilobytes are held at a time, or the longest record. ``advance`` is told how many bytes of the file are read.
 
@@ -61,14 +61,14 @@ def records(path: Path, note: Note, advance: Callable[[int], None]) -> Iterator[
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """The file itself, and what it holds when it is unpacked."""
+    """The file, and its unpacked content."""
     with open_regular(path) as raw:
         packed: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
         yield raw, packed
 
 
 def _read(file: IO[bytes], most: int) -> bytes:
-    """The beginning of a file; as much of it as can be unpacked."""
+    """The readable beginning of a file."""
     found = b""
     with suppress(EOFError, zlib.error, gzip.BadGzipFile):
         while len(found) < most and (piece := file.read(min(_PIECE, most - len(found)))):
@@ -97,7 +97,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def _unfolded(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The records of one value: of an array, and of a page of an API, which has them in an array."""
+    """The records of a value: the items of an array, or of a page of an API, which has them in an array."""
     name = next(
         (name for name in ("data", "runs", "observations") if isinstance(value, dict) and isinstance(value.get(name), list)),
         None,
@@ -162,7 +162,7 @@ def _document(file: IO[bytes], path: Path, note: Note) -> Iterator[tuple[str, An
 
 
 class _Moving:
-    """JSON that is decoded while it is read: the text from ``at`` on is still to come, what lies before it is forgotten."""
+    """JSON decoded while it is read: the text from ``at`` on is still to come, earlier text is dropped."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._decode = file, codecs.getincrementaldecoder("utf-8-sig")("replace").decode
@@ -182,7 +182,7 @@ class _Moving:
         self._at = end
 
     def next_mark(self) -> str:
-        """Return the next character that is no space, without going past it; "" at the end."""
+        """Return the next non-space character without consuming it; "" at the end."""
         while True:
             end = self._at
             while end < len(self._text) and self._text[end] in " \t\r\n":
@@ -221,7 +221,7 @@ class _Moving:
             return value
 
     def records(self) -> Iterator[tuple[int, Any]]:
-        """Yield (line, value) of the records of the value that begins here: going down into the arrays that hold them."""
+        """Yield (line, value) of the records in the value that begins here, descending into arrays that hold them."""
         line = self.line
         if self.next_mark() == "[":
             yield from self._elements()

@@ -1,4 +1,4 @@
-"""Values of foreign records, tolerantly: what is of another kind counts as not stated."""
+"""Reads values of foreign records tolerantly: a value of the wrong type counts as not stated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def decoded(value: Any) -> Any:
-    """Return the value; of a text that is JSON (a cell of CSV, an attribute of a span), what it holds."""
+    """Return the value, with text that is JSON (a CSV cell, a span's attribute) parsed."""
     if isinstance(value, str) and value[:1] in ("{", "[", '"'):
         try:
             return json.loads(value)
@@ -20,7 +20,7 @@ def decoded(value: Any) -> Any:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return the object that a value is or holds as JSON; an empty one for anything else."""
+    """Return a value as an object, parsed if it is JSON text; an empty one for anything else."""
     value = decoded(value)
     return value if isinstance(value, Mapping) else {}
 
@@ -53,7 +53,7 @@ def first(*values: Any) -> Any:
 
 
 def epoch(value: Any) -> float | None:
-    """Return seconds since 1970 of an ISO time (UTC where it names no zone), or of a number in s, ms, us or ns."""
+    """Return seconds since 1970 of an ISO time (UTC if it has no zone), or of a number in s, ms, us or ns."""
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     found = number(value)

@@ -1,4 +1,4 @@
-"""The desk at which persons label: hands out questions as what is shown of them, and takes the answers."""
+"""Hands out questions to the persons who label, and takes their answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Parts = list[tuple[str, bool]]
 
 
 class Desk:
-    """Hands out questions and takes labels, each of them durable. Several persons may ask at once, from several threads.
+    """Hands out questions and takes labels, durably. Several persons may use it, from several threads.
 
     Questions are JSON types: ``question`` (its number), ``step``, ``prompt`` (role and text of each message), ``left`` and
     ``right`` (:data:`Parts`).
@@ -44,11 +44,13 @@ class Desk:
         self._kept, self._lock = kept, Lock()
 
     def next_question(self, who: str) -> dict[str, Any] | None:
-        """Return the question that the proof needs first, and that nobody else has; None if none is left for this person."""
+        """Return the question that the proof needs first and that is not with another person; None if none is left for this
+        person.
+        """
         return next(iter(self.next_questions(who, 1)), None)
 
     def next_questions(self, who: str, count: int) -> list[dict[str, Any]]:
-        """Return up to so many questions, which others are not given for some minutes."""
+        """Return up to this many questions, reserved for this person for some minutes."""
         with self._lock:
             return [_shown(one) for one in next_questions(self._kept, count, who)]
 
@@ -58,12 +60,12 @@ class Desk:
             return any(row["question_id"] == question for row in self._kept.rows.questions())
 
     def put_label(self, question: int, choice: str, who: str) -> None:
-        """Keep a label; a later one of the same person replaces it."""
+        """Store a label; a later one of the same person replaces it."""
         with self._lock:
             put_label(self._kept, question, choice, who)
 
     def undo(self, who: str) -> dict[str, Any] | None:
-        """Take this person's last label back, and return its question; None if there is none."""
+        """Take back this person's last label and return its question; None if there is none."""
         with self._lock:
             number = undo_label(self._kept, who)
             return None if number is None else _shown(question_of(self._kept, number))
@@ -99,7 +101,7 @@ def text_of(message: Message) -> str:
 
 
 def differing_parts(left: str, right: str) -> tuple[Parts, Parts]:
-    """Return both texts in parts; words are the unit. One part each where nearly all differs, or they are long."""
+    """Split both texts into words, marking differences; one part each if they are long or differ almost everywhere."""
     words: list[list[str]] = [re.findall(r"\s+|\w+|[^\w\s]", text) for text in (left, right)]
     matched = SequenceMatcher(None, words[0], words[1], autojunk=False)
     if sum(map(len, words)) > MOST_WORDS or matched.ratio() < LEAST_SHARED:

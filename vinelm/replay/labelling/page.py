@@ -1,4 +1,4 @@
-"""The page that asks: served on this machine only, or as one file to send and to read the answers of."""
+"""The page of questions: served on this machine only, or as one file to send and to read back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEMPLATE = Path(__file__).parent / "page.html"
 
 
 def page_of(data: dict[str, Any]) -> str:
-    """Return the page as HTML; nothing is fetched from elsewhere, and no text of a prompt can become markup."""
+    """Return the page as HTML. It loads nothing from elsewhere, and prompts cannot become markup."""
     # "<" only stands inside of JSON's strings, so that no text can end the script element, or begin a comment in it.
     text = json.dumps({"choices": CHOICES, **data}).replace("<", "\\u003c")
     page = _TEMPLATE.read_text(encoding="utf-8").replace("@NONCE@", secrets.token_urlsafe(16))
@@ -29,7 +29,7 @@ def page_of(data: dict[str, Any]) -> str:
 
 
 def file_of(questions: Sequence[Mapping[str, Any]]) -> str:
-    """Return one HTML file with these questions: whoever opens it answers, saves ``labels.json``, and sends that back."""
+    """Return one HTML file with these questions, which saves the answers as ``labels.json``."""
     key = sha256(json.dumps(questions).encode()).hexdigest()
     return page_of({"questions": questions, "format": FORMAT, "key": f"vinelm-{key[:16]}"})
 
@@ -56,7 +56,7 @@ def read_labels(path: Path, desk: Desk) -> tuple[str, int]:
 
 
 class LabelPage(ThreadingHTTPServer):
-    """The page on loopback, for several persons at once: each browser asks the desk under the name that it was given.
+    """The page on loopback, for several persons: each browser uses the desk under the name that it was given.
 
     The address has a secret part, and only requests that name this machine are answered: neither another user's program
     nor a page of another site gets at the prompts.
@@ -81,7 +81,7 @@ class LabelPage(ThreadingHTTPServer):
             raise ConfigError(f"port {port} cannot be used here: leave --port out for a free one ({error})") from error
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a browser that went away: its label is kept, or it asks again."""
+        """Ignore a browser that went away: its label is stored, or it asks again."""
 
     @property
     def address(self) -> str:
@@ -101,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404 if page is None else 200, page or "no such page", "text/html" if page else "text/plain")
 
     def do_POST(self) -> None:
-        """Take a label, or take one back, and answer with the next question."""
+        """Store a label, or take one back, and answer with the next question."""
         if not self._is_allowed():
             return
         desk, what = self.server.desk, self.path.removeprefix(f"/{self.server.secret}/")
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, json.dumps({"question": following, "standing": desk.standing()}), "application/json")
 
     def _is_allowed(self) -> bool:
-        """Refuse what comes by another name of this machine, from another site's page, or without the secret."""
+        """Refuse requests under another host name, from another site's page, or without the secret."""
         here = {f"{name}:{self.server.server_port}" for name in ("127.0.0.1", "localhost")}
         origin = self.headers.get("Origin")
         is_here = self.headers.get("Host") in here and (origin is None or origin.removeprefix("http://") in here)

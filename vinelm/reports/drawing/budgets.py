@@ -69,7 +69,7 @@ _REST = "Estimated from all rows; all budgets have the same scale."
 
 @dataclass(frozen=True)
 class BudgetPart:
-    """One picture of the section, at every stop."""
+    """One picture of the section, at every stop of the slider."""
 
     name: str
     title: str
@@ -89,7 +89,7 @@ def drawn_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[B
 
 
 def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
-    """Return the section's pictures. Each is two SVG elements: a wide one for laptops and print, a narrow one for phones."""
+    """Return the section's pictures, each as two SVG elements: a wide one for laptops and print, a narrow one for phones."""
 
     def part(name: str, title: str, caption: str, draw: Callable[[BudgetStop, str, str], str]) -> BudgetPart:
         label = f"{title}: arrow keys read out its parts"
@@ -129,7 +129,7 @@ def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
 
 
 def budget_data(slider: BudgetSlider, parts: Sequence[BudgetPart], typeset: Callable[[object], object]) -> dict[str, Any]:
-    """Return what the script needs: the texts of each stop, and the numbers of its pictures; equal pictures are one."""
+    """Return the script's data: the texts of each stop and the numbers of its pictures, without duplicates."""
     numbers: dict[str, int] = {}
     stops = []
     for index, stop in enumerate(slider.stops):

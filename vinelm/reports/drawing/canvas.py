@@ -1,4 +1,4 @@
-"""From a Matplotlib figure to SVG inside a page: colours of its theme, ids of its own, and points that can be read out."""
+"""Converts a Matplotlib figure to inline SVG: colours of the page's theme, unique ids, and readable points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application's graph with the models of a plan: from left to right where there is room, else from top to bottom."""
+"""The application's graph with a plan's models: from left to right if there is room, else from top to bottom."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BOX, _GAP, _FORK, _LABEL = 188.0, 30.0, 40.0, 18.0
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A part of the picture. It is entered at ``middle`` from its top, or left edge, and left on the other side.
+    """A part of the picture, entered at ``middle`` of its top or left edge, and left on the opposite side.
 
     ``ends`` says that no request goes on behind it, ``has_head`` that a line which leads to it ends with an arrow.
     """
@@ -46,7 +46,7 @@ def draw_graph(graph: GraphPicture, colour_of: ColourOf, kind: str, label: str, 
 
 
 class _Layout:
-    """What both directions have in common."""
+    """What both directions share."""
 
     def __init__(self, sketch: Sketch, calls: Mapping[str, Parts], colour_of: ColourOf) -> None:
         self.sketch, self.calls, self.colour_of = sketch, calls, colour_of
@@ -83,7 +83,7 @@ class _Layout:
 
 
 class _Across(_Layout):
-    """From left to right; arms stand one below the other."""
+    """From left to right; branches below each other."""
 
     def whole(self, steps: Sequence[Step]) -> _Block:
         inner = self.series(steps)
@@ -177,7 +177,7 @@ class _Across(_Layout):
 
 
 class _Down(_Layout):
-    """From top to bottom; arms stand one below the other, between two rails."""
+    """From top to bottom; branches below each other, between two rails."""
 
     def __init__(self, sketch: Sketch, calls: Mapping[str, Parts], colour_of: ColourOf, width: float) -> None:
         super().__init__(sketch, calls, colour_of)

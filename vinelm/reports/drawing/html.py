@@ -41,7 +41,7 @@ def render(report: Report) -> str:
 
 
 def _budgets(slider: BudgetSlider, note: str) -> dict[str, Any]:
-    """What the template needs of the plans of several budgets."""
+    """The template's data about the plans of several budgets."""
     slider, parts = drawn_budgets(slider, note)
     data = budget_data(slider, parts, _typeset)
     return {"slider": slider, "parts": parts, "data": data, "budget_table": budget_table(slider)}
@@ -72,7 +72,7 @@ def _draw(picture: Chart | Scatter, *, note: str = "") -> str:
 
 
 def _finite(value: Any) -> Any:
-    """JSON types with null for what is no number: a browser reads no NaN."""
+    """JSON types with null for NaN and infinity, which browsers do not read."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
@@ -86,7 +86,7 @@ def _filename(title: str) -> str:
 
 
 def _typeset(value: object) -> object:
-    """Use typographic signs in texts, and keep figures and their units on one line; markup stays as it is."""
+    """Use typographic signs, and keep figures and units on one line; markup stays unchanged."""
     if type(value) is not str:
         return value
     for plain, typeset in (("<= ", "≤\N{NO-BREAK SPACE}"), (">= ", "≥\N{NO-BREAK SPACE}"), (" %", "\N{NO-BREAK SPACE}%")):
@@ -95,7 +95,7 @@ def _typeset(value: object) -> object:
 
 
 def require_page(path: Path) -> None:
-    """Raise if there is a file at ``path`` that is no HTML page.
+    """Raise if the file at ``path`` exists and is not an HTML page.
 
     Raises:
         ConfigError: It is something else, which a page would replace.

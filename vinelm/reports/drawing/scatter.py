@@ -1,4 +1,4 @@
-"""Policies by accuracy and dollars, as one picture that needs no chart library."""
+"""Policies by accuracy and dollars, in a picture that needs no chart library."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _place(
     is_left: bool,
     is_wanted: bool,
 ) -> tuple[float, float] | None:
-    """Where a name begins, and its base line: beside, above or below its dot, where least is in its way.
+    """Where a name begins, and its base line: next to, above or below its dot, wherever it overlaps least.
 
     None where something is everywhere: the dot says its name, and the table has it. ``floor_y``: the lowest base line.
     ``is_left``: there is another dot close to the right, whose name this one would seem to be there. ``is_wanted``: it is

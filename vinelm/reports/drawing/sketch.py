@@ -17,7 +17,7 @@ ColourOf = Callable[[str], int]
 
 
 class Sketch:
-    """A picture that grows. Every word is escaped; whole words of what is cut, and more, are in what a place says."""
+    """A picture under construction. All text is escaped; cut words appear in full in the place's description."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -119,6 +119,6 @@ def fitted(words: str, room: float, size: float = 13) -> str:
 
 
 def wrapped(words: str, room: float, size: float = 13) -> list[str]:
-    """Return words in at most two lines of this room; what has no place in them is cut."""
+    """Return words in at most two lines of this width, cut if they do not fit."""
     first, *rest = wrap(words, max(int(room / (CHARACTER * size)), 2))
     return [first, fitted(" ".join(rest), room, size)] if rest else [first]

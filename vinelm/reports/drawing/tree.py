@@ -1,4 +1,4 @@
-"""A plan as a tree: from left to right where there is room, else one step below the other, indented."""
+"""A plan as a tree: from left to right if there is room, else indented, one step below the other."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Layout:
         raise NotImplementedError
 
     def place(self, nodes: Sequence[PlanNode], depth: int, top: float, above: _Place | None) -> float:
-        """Place the nodes below each other with their steps; return where the next one may begin."""
+        """Place the nodes below each other with their steps; returns where the next may begin."""
         raise NotImplementedError
 
     def connect(self, sketch: Sketch, above: _Place, place: _Place) -> None:
@@ -98,7 +98,7 @@ class _Across(_Layout):
 
 
 class _Down(_Layout):
-    """One step below the other, indented."""
+    """Indented, one step below the other."""
 
     def width(self, depth: int) -> float:
         return self.room - min(depth, _DEEPEST) * _INDENT

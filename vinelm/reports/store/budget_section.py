@@ -1,4 +1,4 @@
-"""The plans of a range of budgets: what the slider of the page moves."""
+"""The plans of a range of budgets, for the page's slider."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _INTRO = (
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetPlans:
-    """What the plans of the budgets are made from.
+    """The inputs of the budgets' plans.
 
     Attributes:
         searched: The trie that VineLM's plans are made from.
@@ -109,7 +109,7 @@ class BudgetPlans:
 
     @property
     def _name(self) -> str:
-        """The name of what the plan's bars are drawn beside."""
+        """Label of the plan with which the bars are compared."""
         return "today" if self.is_in_use else "single model"
 
     @property
@@ -128,7 +128,7 @@ class BudgetPlans:
         return () if sweep is None else sweep.points.get(self._policy, ())  # type: ignore[call-overload]
 
     def _budgets(self) -> Sequence[float | None]:
-        """The judged budgets and one between each two of them; without any, budgets over the estimated frontier."""
+        """The judged budgets with one between each two; without any, budgets over the estimated frontier."""
         judged = sorted({cap for one in self._judged_points() if (cap := one.objective.max_cost_usd) is not None})
         if judged:
             between = [float(f"{sqrt(low * high):.3g}") for low, high in pairwise(judged)]
@@ -194,7 +194,7 @@ def _parts(spent: Sequence[SpentOn], stage: str, field: str) -> Parts:
 
 
 def _totals(plans: Sequence[Sequence[SpentOn]], field: str) -> list[float]:
-    """What each plan spends in each stage."""
+    """Each plan's spending by stage."""
     return [
         sum(amount for _, amount in _parts(spent, stage, field)) for spent in plans for stage in {one.stage for one in spent}
     ]

@@ -1,4 +1,4 @@
-"""Sections of a report that follow from a trie alone: estimated frontiers and, where it branches, arms."""
+"""Sections of a report from a trie alone: estimated frontiers and, if it branches, the branches."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def frontier_section(plans: Plans[Any]) -> Section:
 
 
 def _cost_chart(frontiers: Sequence[PolicyFrontier]) -> Chart:
-    """Plot accuracy against the dollars spent per request. What a point says has the budget that led to it."""
+    """Plot accuracy against the dollars spent per request. A point's text names its budget."""
     return Chart(
         name="estimated-cost",
         title="Accuracy–cost frontier",
@@ -148,7 +148,7 @@ def _hover(what: str, point: FrontierPoint) -> str:
 
 
 def _frontier_table(kind: str, frontiers: Sequence[PolicyFrontier], bound: str, unit: Callable[[float], str]) -> Table:
-    """The data of a chart, one row for each policy and cap."""
+    """The data of a chart: one row per policy and cap."""
     rows = []
     for one in frontiers:
         for point in one.points:
@@ -160,7 +160,9 @@ def _frontier_table(kind: str, frontiers: Sequence[PolicyFrontier], bound: str, 
 
 
 def arm_tables(annotated: AnnotatedTrie) -> tuple[Table, ...]:
-    """Return a table for each stage behind which the application chooses: how often each arm follows, by the stage's model."""
+    """Return a table for each stage after which the application chooses: how often each branch follows, by the
+    stage's model.
+    """
     tables = []
     for (stage, arms), found in groupby(arm_shares(annotated), key=lambda share: (share.stage, tuple(share.arms))):
         shares = list(found)

@@ -20,7 +20,7 @@ Facts = tuple[tuple[str, str], ...]
 
 
 def prompt_table(stages: Sequence[StagePrompts]) -> Table:
-    """Return what the prompts of each stage have in common."""
+    """Return the common parts of each stage's prompts."""
     return Table(
         title=PROMPT_TITLE,
         columns=tuple(name.removeprefix("<") for name in PROMPT_COLUMNS),
@@ -33,7 +33,7 @@ def prompt_table(stages: Sequence[StagePrompts]) -> Table:
 
 
 def check_section(rows: Sequence[Observation]) -> Section | None:
-    """Return how far the workflow's own check is from the truth; None where no row has both."""
+    """Return how well the workflow's own check agrees with the truth; None if no row has both."""
     found = check_quality(rows)
     if not found:
         return None
@@ -76,7 +76,7 @@ def check_section(rows: Sequence[Observation]) -> Section | None:
 
 
 def signals_section(judged: JudgedStore, annotated: AnnotatedTrie) -> Section:
-    """Return what planning over what requests show is worth, against planning paths."""
+    """Return the value of planning over signals, compared with planning paths."""
     gain = judged.signals_gain
     if gain is None:
         why = (

@@ -1,4 +1,4 @@
-"""The report of a store and its trie: the verdict, sweeps of every bound, the chosen plan, and what it rests on."""
+"""The report of a store and its trie: the verdict, sweeps of every bound, the chosen plan, and the evidence."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def _require_evaluation_of(
 
 @dataclass(frozen=True)
 class _StorePage:
-    """Everything that the page is made of."""
+    """Everything on the page."""
 
     identity: StoreIdentity
     annotated: AnnotatedTrie
@@ -240,7 +240,7 @@ class _StorePage:
 
     @cached_property
     def rival(self) -> ShownPlan | None:
-        """The plan in use today, else the most accurate single model; None if no model can run every stage."""
+        """The current setup's plan, else the most accurate single model; None if no model can run every stage."""
         found, name = self._rival_plan, "single model" if self.in_use is None else IN_USE
         return None if found is None else ShownPlan(name=name, decision=found)
 
@@ -253,17 +253,17 @@ class _StorePage:
 
     @cached_property
     def searched(self) -> AnnotatedTrie:
-        """The trie that the shown plans are made from: of what requests show where the verdict is about that."""
+        """The trie of the shown plans: the one with signals if the verdict is about these."""
         return judged_trie(self.annotated, self.verdict)
 
     @cached_property
     def objective(self) -> Objective | None:
-        """The objective of the plan that the verdict is about; None if it is about none."""
+        """The objective of the verdict's plan; None if it names none."""
         return served_objective(self.verdict)
 
     @cached_property
     def vinelm(self) -> ShownPlan | None:
-        """The plan that the verdict is about, by all rows; None if it is about none."""
+        """The verdict's plan, by all rows; None if it names none."""
         found = judged_plan(self.annotated, self.verdict)
         return None if found is None else ShownPlan(name="VineLM", decision=found)
 
@@ -289,7 +289,7 @@ class _StorePage:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """The one verdict that the page reads: of the rows, else that of the trie's file, else why there is none."""
+        """The verdict of the page: from the rows, else from the trie's file, else why there is none."""
         found = self.judged.evaluation
         if found is not None:
             return found.verdict
@@ -338,7 +338,7 @@ class _StorePage:
 
     @property
     def _examples(self) -> Examples | None:
-        """Requests that the verdict's plan and what it is compared with answer differently; None where rows show none."""
+        """Requests that the verdict's plan and its baseline answer differently; None if the rows show none."""
         evaluation, found = self.judged.evaluation, self.verdict
         fit = None if evaluation is None else evaluation.fit
         own = found.plan
@@ -367,7 +367,7 @@ class _StorePage:
         )
 
     def _rival_over(self, plans: Plans[Any]) -> Any:
-        """What the verdict compares with, over other plans; None where they lack it."""
+        """The verdict's baseline over other plans; None if they lack it."""
         if self.in_use is not None:
             return plans.having(self.in_use.settings)
         return dict(plans.single_models()).get(self.verdict.opponent)
@@ -380,7 +380,7 @@ class _StorePage:
 
     @property
     def _check(self) -> Section | None:
-        """The section on the workflow's own check; None where first answers are none, as those of a router."""
+        """The section on the workflow's own check; None if first steps give no answer, such as a router's."""
         first = self.annotated.template.stage_after(0)
         return check_section(self.rows) if first is not None and first.answerable else None
 

@@ -1,4 +1,4 @@
-"""Sweeps of a bound: charts, tables, and what was achieved against what was promised."""
+"""Sweeps of a bound: charts, tables, and predicted against achieved figures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _cost_chart(sweep: JudgedSweep) -> Chart:
 
 
 def sweep_sections(judged: JudgedStore) -> tuple[Section, ...]:
-    """Return a section for each sweep, and one on promises."""
+    """Return a section for each sweep, and one on predictions."""
     found = []
     cost, floor, cap = (judged.sweep(bound) for bound in ("max_cost_usd", "min_accuracy", "max_latency_s"))
     if cost is not None:
@@ -66,14 +66,14 @@ def sweep_sections(judged: JudgedStore) -> tuple[Section, ...]:
 
 
 def _led(series: Sequence[Series]) -> tuple[Series, ...]:
-    """The series, with VineLM over paths as VineLM where nothing plans over signals."""
+    """The series, with VineLM over paths shown as VineLM if nothing plans over signals."""
     if any(one.role == "vinelm" for one in series):
         return tuple(series)
     return tuple(replace(one, role="vinelm") if one.role == "paths" else one for one in series)
 
 
 def broken(sweep: JudgedSweep) -> tuple[str, ...]:
-    """Return how often VineLM's plans break their bound, as one sentence; nothing where no point is judged."""
+    """Return in one sentence how often VineLM's plans break their bound; empty if no point is judged."""
     known = {name: [one for one in sweep.points.get(name, ()) if _is_known(one)] for name in ("signals", "paths")}
     name = "signals" if len(known["signals"]) >= len(known["paths"]) else "paths"
     points = known[name]
@@ -225,7 +225,7 @@ def _is_known(one: SweptPolicy) -> bool:
 
 
 def _is_drawn(one: SweptPolicy) -> bool:
-    """True if a point says enough to be drawn: its table has the others."""
+    """True if a point is worth drawing; the table has the others."""
     return _is_known(one) and one.band[1] - one.band[0] <= WIDEST and 0.0 <= one.judged.accuracy.value <= 1.0
 
 

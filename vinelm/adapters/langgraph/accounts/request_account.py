@@ -1,4 +1,4 @@
-"""The payments of one request, written next to its checkpoints: before each call its upper bound, then what it really cost."""
+"""The payments of one request, stored with its checkpoints: an upper bound before each call, the real price after it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AccountPermit:
         self._is_open = True
 
     def settle(self, usage: Usage) -> None:
-        """Replace the reservation by what the call really cost; if that cannot be noted, its upper bound stays."""
+        """Replace the reservation by the real cost; if that cannot be recorded, its upper bound stays."""
         self._permit.settle(usage)
         if self._is_open:
             self._is_open = False
@@ -41,7 +41,7 @@ class AccountPermit:
 
 
 class RequestAccount:
-    """Authorizes what ``guard`` does, once it is written down; a :class:`~vinelm.requests.protocols.CallGuard`. Thread-safe.
+    """Authorizes what ``guard`` does, once it is recorded; a :class:`~vinelm.requests.protocols.CallGuard`. Thread-safe.
 
     A stage that does not finish writes nothing to the graph's channels. So the upper bound of each call is written beside the
     thread's checkpoints before it is made, and the difference to what it really cost when its invocation ends, however that
@@ -174,13 +174,13 @@ class RequestAccount:
     # -- what calls really cost ----------------------------------------------------------------------------------
 
     def ended(self, upper_usd: float, usd: float) -> None:
-        """Note what an authorized call has cost, which is written as ``upper_usd``; :meth:`settle` corrects that."""
+        """Record the cost of an authorized call, stored as ``upper_usd`` until :meth:`settle` corrects it."""
         with self._lock:
             self._authorized_usd += usd - upper_usd
             self._due_usd += usd - upper_usd
 
     def recorded(self, usd: float) -> None:
-        """Note dollars of an invocation, calls without a permit included."""
+        """Record the dollars of an invocation, including calls without a permit."""
         with self._lock:
             self._recorded_usd += usd
             unguarded_usd = self._recorded_usd - self._authorized_usd - self._unguarded_usd
@@ -190,11 +190,11 @@ class RequestAccount:
 
     @property
     def is_settled(self) -> bool:
-        """True if nothing is left to be written."""
+        """True if everything is recorded."""
         return not self._due_usd and not self._writes
 
     async def settle(self, *, is_async: bool) -> None:
-        """Write what calls have really cost. The invocation has ended, perhaps without a result."""
+        """Record the real price of calls, once the invocation has ended, with or without a result."""
         if is_async and self._writes:
             # These first: one that fails puts its dollars back into what is due, which is written below.
             await asyncio.gather(*self._writes, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Rows of our own beside a thread's checkpoints, through the public methods of the application's checkpointer."""
+"""Our own rows next to a thread's checkpoints, through the public methods of the application's checkpointer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SaverRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A checkpoint with those before it, up to the input that they descend from.
+    """A checkpoint and its ancestors, back to the input that they descend from.
 
     Attributes:
         ids: ids of the checkpoints, the newest first.
@@ -42,7 +42,7 @@ class Lineage:
 
 
 class SaverRows:
-    """Appends to rows and reads them. Values once appended stay, so that writers need no order between them.
+    """Appends to rows and reads them. Appended values are never changed, so writers need no order.
 
     The methods are coroutines for both kinds of callers: with ``is_async=False`` they call the synchronous methods of the
     checkpointer and never wait.
@@ -69,14 +69,14 @@ class SaverRows:
         return None if found is None else (SaverRow(namespace, found.checkpoint["id"]), _values(found))
 
     async def create(self, row: SaverRow, *, is_async: bool) -> None:
-        """Make the row unless there is one: its values stay."""
+        """Create the row unless it exists; existing values stay."""
         config = self._config(row.namespace, None)
         checkpoint = {**empty_checkpoint(), "id": row.id}
         metadata = {"source": "update", "step": 0, "parents": {}}
         await self._call("put", config, checkpoint, metadata, {}, is_async=is_async)
 
     async def append(self, row: SaverRow, value: Mapping[str, Any], *, is_async: bool) -> None:
-        """Append a value to a row that was created; on return it is as durable as the checkpointer makes it."""
+        """Append a value to an existing row; on return it is as durable as the checkpointer makes it."""
         config = self._config(row.namespace, row.id)
         # Under a task id of its own: a saver keeps one write for each task and place in it.
         await self._call("put_writes", config, [(CHANNEL, dict(value))], uuid4().hex, is_async=is_async)

@@ -1,4 +1,4 @@
-"""The accounts of a thread's requests: which of them a run goes on with, and what it has paid.
+"""The accounts of a thread's requests: which one a run continues, and what it has paid.
 
 A request begins with an input and goes on through interrupts, failures, ``Command(resume=...)``, ``update_state`` and older
 checkpoints, in whichever process. Its account is found by its ``request_id``, or by the checkpoints that the run descends from:
@@ -75,7 +75,7 @@ class _Known:
 
 
 class ThreadAccounts:
-    """Finds the account of a run, and writes to it. Methods are coroutines as those of :class:`SaverRows`."""
+    """Finds a run's account and writes to it. Methods are coroutines, as in :class:`SaverRows`."""
 
     __slots__ = ("_last_page", "_made", "_rows")
 
@@ -115,7 +115,7 @@ class ThreadAccounts:
         return _number(self._last_page), known
 
     async def pay(self, account: FoundAccount, usd: float, begun: Beginning | None, *, is_async: bool) -> None:
-        """Add dollars to an account, which may be negative. ``begun`` is given with the first ones of a run."""
+        """Add dollars, which may be negative, to an account. The run's first payment passes ``begun``."""
         value: dict[str, Any] = {"account": account.key, "usd": usd}
         row = _row_of(account.key)
         if begun is not None:
@@ -133,7 +133,7 @@ class ThreadAccounts:
         await self._rows.append(row, value, is_async=is_async)
 
     async def _match(self, begun: Beginning, known: Mapping[str, _Known], *, is_async: bool) -> tuple[str | None, str | None]:
-        """The account that the run goes on with, None for a new one; and the input's checkpoint if that was looked for."""
+        """The account that the run continues (None: a new one), and the input's checkpoint if it was looked up."""
         if not known:
             return None, None
         begins = {at for one in known.values() for at in one.checkpoint_ids}
@@ -151,7 +151,7 @@ class ThreadAccounts:
     async def _of_birth(
         self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
     ) -> tuple[list[str], list[str]]:
-        """The accounts of the input with that checkpoint, and those that may be."""
+        """The accounts of the input with that checkpoint, and possible candidates."""
         if birth is None:
             return [], [key for key, one in known.items() if after is None or one.after in {None, after}]
         same, unknown = [], []
@@ -189,7 +189,7 @@ def _row_of(key: str) -> SaverRow:
 
 
 def _page(number: int) -> SaverRow:
-    """Ids of pages are of the form of LangGraph's own, so that those who read it out of them are not surprised."""
+    """Ids have the form of LangGraph's own, for readers that parse them."""
     return SaverRow(_PAGES, f"00000000-0000-6000-8000-{number:012x}")
 
 

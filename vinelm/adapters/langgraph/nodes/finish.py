@@ -1,4 +1,4 @@
-"""The node that returns an earlier answer of the request where the policy trusts it more than the last one."""
+"""The update that sets the channel to ``value``. A reducer without a value takes the first one unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conditional edge that leads where the workflow's own check says, or ends where the policy does."""
+"""The conditional edge: follows the workflow's own check, unless the policy ends the request."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Destinations:
         return bounds
 
     def read(self, verdict: Any, own_places: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
-        """Return where a verdict leads as LangGraph takes it, and the places that it names.
+        """Return a verdict's destination as LangGraph takes it, and the places that it names.
 
         No place is named where the verdict is for LangGraph to judge, or for one of the application's ``own_places``.
 
@@ -117,7 +117,7 @@ class Destinations:
         return verdict, ()
 
     def _item(self, item: Any) -> Any:
-        """The place that one verdict of several destinations names, or its Send."""
+        """The place, or Send, of one verdict among several destinations."""
         if _is_hashable(item) and item in self._by_verdict:
             return self._by_verdict[item]
         if _place(item) in self.places:
@@ -175,7 +175,7 @@ class RouteEdge:
         self.arms: Mapping[str, frozenset[str]] = {}
 
     def arguments(self, state: Any, config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
-        """Return the state as the application knows it, and what its function asks for besides."""
+        """Return the state as the application knows it, and the other arguments of its function."""
         own, _ = own_state(state, self._finder.settings.on_error)
         found: dict[str, Any] = {}
         for name in self._asked.names:
@@ -183,7 +183,7 @@ class RouteEdge:
         return own, found
 
     def decide(self, verdict: Any, state: Any, config: RunnableConfig) -> Any:
-        """Return the destination. A verdict for a place of the application's own is followed as it is."""
+        """Return the destination. A verdict that names a place of the application itself is followed as is."""
         onward, places = self.destinations.read(verdict, self._own_places)
         end = self.destinations.end
         if not places or end is None:
@@ -217,7 +217,7 @@ class RouteEdge:
     def _goes_on(
         self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any, template: Template | None, *, is_answer: bool
     ) -> str | None:
-        """The place that a finished request goes on with, "" for what the verdict says; None where it ends."""
+        """The place where a finished request continues ("": as the verdict says); None if it ends."""
         end, onward = self.destinations.end, self.destinations.other_than_end if finished else ""
         next_places = tuple(place for place in places if place != end) if onward == "" else (onward,) if onward else ()
         if not self.destinations.is_branch and (template is None or template.certain_stages):
@@ -231,7 +231,7 @@ class RouteEdge:
         return onward if next_places and self._has_turns_left(at, template, next_places, arms) else None
 
     def _arms(self, places: tuple[str, ...], template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
-        """The stages that may come next, as the template has them here where it has one of them; None if not known."""
+        """The stages that may come next by the template; None if unknown."""
         found: set[str] = set()
         for place in places:
             arms = self._arms_of(place, template)
@@ -266,7 +266,7 @@ class RouteEdge:
     def _has_turns_left(
         self, at: RunPath, template: Template | None, places: tuple[str, ...], arms: frozenset[str] | None
     ) -> bool:
-        """True if the bounds of the loop allow one more turn, which is then counted."""
+        """True if the loop's bound allows one more turn, which is counted."""
         if template is not None and not template.leaves_room(len(at.path), at.stages, arms):
             return False
         for place in places:
@@ -287,7 +287,7 @@ class RouteEdge:
 
 
 def _is_answerable(template: Template | None, stages: tuple[str, ...]) -> bool:
-    """True if there is an answer behind these stages, as far as the template says."""
+    """True if there is an answer after these stages, as far as the template says."""
     if template is None or not stages:
         return True
     return all(stage.answerable for stage in template.stages if stage.name == stages[-1])

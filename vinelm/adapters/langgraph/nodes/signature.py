@@ -1,4 +1,4 @@
-"""A user's function, read once when it is wrapped: its parameters, and whether it is the application's own code."""
+"""Analyses a user's function once, when it is wrapped: its parameters, and whether it is the application's own code."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from vinelm.errors import WorkflowError
 
 
 def is_user_code(module: str, filename: str) -> bool:
-    """Return whether code of that module and file is the application's; the workflows that VineLM brings count as one."""
+    """Return whether code of that module and file belongs to the application; bundled workflows count as applications."""
     if module.partition(".")[0] == "vinelm" and not module.startswith("vinelm.workflows."):
         return False
     return _is_users_file(filename)
 
 
 def user_place(error: BaseException) -> str | None:
-    """Return ``file:line`` of the last line of the application that the exception went through; None if there is none."""
+    """Return ``file:line`` of the last application line in the exception's traceback; None if there is none."""
     found = user_line(error)
     return None if found is None else f"{_shown(found[0])}:{found[1]}"
 
@@ -44,7 +44,7 @@ def user_line(error: BaseException) -> tuple[str, int] | None:
 
 
 def closure_values(function: FunctionType) -> Iterator[Any]:
-    """Yield what the function's closure holds; a variable that has no value yet is left out."""
+    """Yield the values in the function's closure, except variables without a value yet."""
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # empty
             yield cell.cell_contents
@@ -76,7 +76,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @dataclass(frozen=True, slots=True)
 class InjectedParameters:
-    """The names of :data:`INJECTED` that a function takes, its state type and return annotation (None: not known)."""
+    """The names of :data:`INJECTED` that a function takes, its state type and its return annotation (None: unknown)."""
 
     names: tuple[str, ...]
     state: type | None
@@ -85,7 +85,7 @@ class InjectedParameters:
 
 
 def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ...]) -> InjectedParameters:
-    """Return the parameters that ``fn`` takes, of those ``known``.
+    """Return which of the ``known`` parameters ``fn`` takes.
 
     Raises:
         WorkflowError: LangGraph or VineLM cannot call ``fn``; its message begins with ``label``.
@@ -116,13 +116,13 @@ def is_command(returns: Any) -> bool:
 
 
 def marked(runnable: Any, mark: str) -> Any:
-    """Return the attribute ``mark`` of our function inside a LangGraph runnable; None without one."""
+    """Return the attribute ``mark`` of our function inside a LangGraph runnable; None without it."""
     functions = (held_attribute(runnable, "func"), held_attribute(runnable, "afunc"))
     return next((found for one in functions if (found := getattr(one, mark, None)) is not None), None)
 
 
 def held_attribute(runnable: Any, name: str) -> Any:
-    """Return an object's own attribute, else None: LangChain's wrappers look others up in what they wrap, and may raise."""
+    """Return an object's own attribute, or None. LangChain's wrappers forward lookups to what they wrap, which may raise."""
     return getattr(runnable, "__dict__", {}).get(name)
 
 
@@ -137,7 +137,7 @@ def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hint(fn: Callable[..., Any], name: str) -> Any:
-    """One annotation, resolved on its own: another parameter's may name what is imported for type checkers only."""
+    """One annotation, resolved separately: others may name imports for type checkers only."""
     raw = getattr(fn, "__annotations__", {}).get(name)
     if raw is None:
         return None

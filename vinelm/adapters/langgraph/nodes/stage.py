@@ -92,14 +92,14 @@ def make_stage(
 
 
 def _has_model(fn: Callable[..., Any], more: tuple[Any, ...], given: Mapping[str, Any]) -> bool:
-    """True if a caller other than LangGraph gives the model itself, by name or by place."""
+    """True if a caller other than LangGraph passes the model itself, by name or position."""
     if "model" in given or not more:
         return "model" in given
     return "model" in inspect.signature(fn).bind_partial(None, *more).arguments
 
 
 def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> Any:
-    """The node's update with the path's entry; without it where our own part of the work fails."""
+    """The node's update with the path's entry; without it if our part of the work fails."""
     try:
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
             return out  # from inside a subgraph to the graph around it, where no channel of the subgraph is known
@@ -125,7 +125,7 @@ def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[A
 
 
 def with_entry(out: Any, written: list[Entry | Note], stage: str) -> Any:
-    """Return ``out`` and what goes to the path's channel as one update, so that LangGraph writes both or neither."""
+    """Combine ``out`` with the path channel's entry into one update, so that LangGraph writes both or neither."""
     mine = {PATH_KEY: written}
     if out is None:
         return mine

@@ -48,7 +48,7 @@ def make_verifier(label: str, prompt: str, key: str) -> Callable[[Any, Any], dic
 
 
 def _filled(label: str, prompt: str, state: Any) -> str:
-    """Return a prompt with the keys of the state filled in; ``label`` names the stage in the error where that fails."""
+    """Fill a prompt with the keys of the state; ``label`` names the stage in errors."""
     values = state if isinstance(state, Mapping) else vars(state)
     try:
         return prompt.format_map(values)
@@ -58,7 +58,7 @@ def _filled(label: str, prompt: str, state: Any) -> str:
 
 
 def _asked(model: Any, messages: list[Any], schema: Mapping[str, Any], read: Callable[[str], str]) -> str:
-    """Return what ``read`` finds in the model's one reply, which is a structured output where the model has one."""
+    """Apply ``read`` to the model's reply, structured if the model supports it."""
     try:
         structured = model.with_structured_output(schema, include_raw=True)
     except (NotImplementedError, ConfigError):
@@ -73,7 +73,7 @@ def _asked(model: Any, messages: list[Any], schema: Mapping[str, Any], read: Cal
 
 
 def read_verdict(text: str) -> str:
-    """Return what a verifier's reply says, also if its form is wrong: ``"yes"``, ``"no"`` or ``"unclear"``.
+    """Return a verifier's verdict, even from a malformed reply: ``"yes"``, ``"no"`` or ``"unclear"``.
 
     A JSON object with ``right`` true or false, or a first word of the first or the last line that says it; unclear where these
     disagree, or there is none.
@@ -127,7 +127,7 @@ def make_classifier(label: str, labels: Sequence[str], prompt: str, key: str) ->
 
 
 def checked_labels(label: str, labels: Sequence[str]) -> tuple[str, ...]:
-    """Return the labels of a classifier, stripped; :class:`WorkflowError` in one line where they are none."""
+    """Return a classifier's labels, stripped; :class:`WorkflowError` if they are invalid."""
     if isinstance(labels, str) or not all(isinstance(one, str) for one in labels):
         raise WorkflowError(f'{label}: labels= is a list of texts, as in labels=["code", "prose"]')
     known = tuple(one.strip() for one in labels)
@@ -159,7 +159,7 @@ def read_label(text: str, labels: Sequence[str]) -> str:
 
 
 def _field(text: str, key: str) -> Any:
-    """What a JSON object has under a key; None where it lacks the key, or is none."""
+    """The value of a key in a JSON object; None if it lacks the key or is not an object."""
     try:
         return json.loads(text).get(key)
     except ValueError:

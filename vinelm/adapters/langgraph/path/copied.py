@@ -1,4 +1,4 @@
-"""Copies of compiled graphs, subclasses of LangGraph's among them, whose constructors take what their authors like."""
+"""Copies compiled graphs, including subclasses of LangGraph's with arbitrary constructors."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def copied(graph: Graph, **update: Any) -> Graph:
 
 
 def held_graph(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return the graph that runs: an object that is a graph by its class only, and leads all calls on to one that it holds."""
+    """Return the graph that really runs, for objects that look like a graph and forward every call to another one."""
     name = held_in(graph)
     return graph if name is None else held_graph(getattr(graph, name))
 
 
 def held_in(graph: CompiledStateGraph[Any, Any, Any, Any]) -> str | None:
-    """Return the attribute that has that graph; None for a graph of its own."""
+    """Return the attribute that holds the real graph; None for an ordinary graph."""
     held = [name for name, one in vars(graph).items() if isinstance(one, CompiledStateGraph)]
     return held[0] if "channels" not in vars(graph) and len(held) == 1 else None

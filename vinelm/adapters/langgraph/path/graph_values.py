@@ -24,7 +24,7 @@ def channels_of(config: RunnableConfig) -> Mapping[str, BaseChannel[Any, Any, An
 
 
 def graph_values(config: RunnableConfig, own: Any, *, fresh: bool) -> Mapping[str, Any]:
-    """Return the whole state of the graph, whatever part of it the node or edge asked for. Keys without a value are left out.
+    """Return the whole state of the graph, even if the node or edge asked for a part. Keys without a value are left out.
 
     Args:
         config: what LangGraph gave the node or the edge.

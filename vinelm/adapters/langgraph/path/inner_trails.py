@@ -1,4 +1,4 @@
-"""What runs have invoked inside subgraphs, by thread, so that a run which this process resumes goes on behind it.
+"""What runs have invoked inside subgraphs, by thread, so that a run resumed in this process continues after it.
 
 No channel of the root graph carries these invocations. LangGraph gives a task that it resumes the id that it had before: by
 that a run is known to go on, and a node that runs again from its start is not counted twice.
@@ -22,7 +22,7 @@ _CHECKPOINTER = "__pregel_checkpointer"  # LangGraph's, in a task's config
 
 
 class InnerTrail:
-    """The path of one run, whose last entries are of invocations that the run itself keeps. Thread-safe.
+    """The path of one run beyond its stored entries. Thread-safe.
 
     Attributes:
         tasks: the tasks of the root graph in which they were made.
@@ -36,14 +36,14 @@ class InnerTrail:
         self._nodes: list[set[str]] = []
 
     def begun(self, path: tuple[str, ...], stages: tuple[str, ...], where: Where) -> None:
-        """Note that the invocation at the end of ``path``, behind these stages, has begun in a node."""
+        """Record that the last invocation of ``path``, after these stages, has begun in a node."""
         with self._lock:
             self.tasks.add(where.task)
             self._begun.setdefault(path, (stages, set()))[1].add(where.node)
             self._behind(path, stages)
 
     def moved(self, before: tuple[str, ...], after: tuple[str, ...]) -> None:
-        """Note that another model continues an invocation."""
+        """Record that another model continues an invocation."""
         with self._lock:
             if before in self._begun:
                 self._begun[after] = self._begun.pop(before)
@@ -61,7 +61,7 @@ class InnerTrail:
             self._nodes = [*self._nodes[:k], nodes]
 
     def _behind(self, path: tuple[str, ...], stages: tuple[str, ...]) -> int:
-        """Add the invocations of the root graph before the last one of ``path``, if they are not known; returns its place."""
+        """Insert unknown invocations of the root graph before the last entry of ``path``; returns its place."""
         k = len(path) - 1
         if [entry["model"] for entry in self._entries[:k]] != list(path[:k]):
             self._entries = [Entry(k=i, stage=stages[i], model=path[i]) for i in range(k)]
@@ -69,7 +69,9 @@ class InnerTrail:
         return k
 
     def before(self, node: str) -> PathValue:
-        """Return the path, up to what ``node`` has added to it, which runs again from its start; all of it for another node."""
+        """Return the path before ``node``'s own additions, since it runs again from its start; the whole path for
+        another node.
+        """
         with self._lock:
             k = next((i for i, nodes in enumerate(self._nodes) if node in nodes), len(self._entries))
             return {"path": list(self._entries[:k]), "closed": False}
@@ -109,7 +111,7 @@ class InnerTrails:
         return trail, last.before(where.node) if last is not None and is_resumed else None
 
     def extended(self, config: RunnableConfig, value: PathValue | None) -> PathValue | None:
-        """Return the stored path with what the thread's last run has invoked behind it inside subgraphs; None if nothing."""
+        """Return the stored path extended by what the thread's last run invoked inside subgraphs; None if nothing."""
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)
         with self._lock:
@@ -123,5 +125,5 @@ class InnerTrails:
 
 
 def _of(saver: Any, kept: tuple[Callable[[], Any], InnerTrail] | None) -> InnerTrail | None:
-    """The trail, if it is that of this checkpointer, and not of one that is gone and had the same id."""
+    """The trail, if it belongs to this checkpointer and not to a deleted one with the same id."""
     return kept[1] if kept is not None and kept[0]() is saver else None

@@ -1,4 +1,4 @@
-"""The outcomes of one run's invocations: computed where the state is seen, told to the policy once, kept in the path."""
+"""The outcomes of a run's invocations: computed where the state is visible, reported to the policy once, kept in the path."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RunOutcomes:
         passed: bool | None = None,
         unwritten: Collection[str] = (),
     ) -> None:
-        """Tell the policy what each invocation of ``path`` has shown that it was not told of.
+        """Report outcomes of ``path`` that the policy has not seen.
 
         Args:
             path: models of the invocations so far; empty tells nothing.
@@ -73,7 +73,7 @@ class RunOutcomes:
             self._add(path, NOTHING if read is None else self._seen(path, read, passed, unwritten))
 
     def tell_at(self, config: RunnableConfig, path: Path, *, fresh: bool, own: Any = None, passed: bool | None = None) -> None:
-        """Tell the session what an invocation showed, at a node or an edge whose ``config`` leads to the state.
+        """Report an invocation's outcome to the session, at a node or edge whose ``config`` leads to the state.
 
         Args:
             config: what LangGraph gave it.
@@ -89,16 +89,16 @@ class RunOutcomes:
             self.tell(path, lambda: graph_values(config, own, fresh=fresh), passed=passed, unwritten=channels)
 
     def ran(self, path: Path, stage: str) -> None:
-        """Note the stage of the invocation at the end of ``path``."""
+        """Record the stage of the last invocation of ``path``."""
         if self._verdicts:
             self._stages[path] = stage
 
     def tell_failed(self, path: Path) -> None:
-        """Tell the policy that the invocation at the end of ``path`` has failed; another attempt may follow."""
+        """Report to the policy that the last invocation of ``path`` has failed; another attempt may follow."""
         self._observe(path, Outcome("error" if self.signals.signal == "status" else None, None))
 
     def inherit(self, path: Path, shown: Sequence[ShownOutcome | None]) -> None:
-        """Tell the policy what the invocations of ``path`` have shown to another run; None where that is not stored."""
+        """Report outcomes from an earlier run to the policy; returns None if they were not stored."""
         with self._lock:
             for k, one in enumerate(shown, start=1):
                 if one is not None and path[:k] not in self._shown:
@@ -111,7 +111,7 @@ class RunOutcomes:
             self._stages.clear()
 
     def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
-        """Tell the policy what the invocations of ``path`` have shown; return what of that the stored path lacks.
+        """Report the outcomes of ``path``; return those that the stored path lacks.
 
         Without ``config`` the state does not show the last of them: the node that made it has not ended.
         """
@@ -125,14 +125,14 @@ class RunOutcomes:
         return self.notes(value)
 
     def notes(self, value: PathValue | None) -> list[Note]:
-        """Return what the stored path lacks, to be written with the update of the node that runs."""
+        """Return what the stored path lacks, to be written with the running node's update."""
         models, stored = models_of(value), shown_of(value)
         with self._lock:
             known = [self._shown.get(models[: k + 1]) for k in range(len(models))]
         return [{"k": k, "shown": one} for k, one in enumerate(known) if one is not None and stored[k] is None]
 
     def classes(self, path: Path) -> tuple[int | None, ...]:
-        """Return the class of each answer of ``path``; None where there was none, or it is not known."""
+        """Return the class of each answer of ``path``; None for no or unknown answers."""
         with self._lock:
             shown = [self._shown.get(path[:k], NOTHING) for k in range(1, len(path) + 1)]
         return tuple(one["answer_class"] for one in shown)
@@ -176,7 +176,7 @@ class RunOutcomes:
 
 
 class NoOutcomes(RunOutcomes):
-    """Those of a workflow that declares no signals: there is nothing to tell, and nothing to keep."""
+    """No outcomes: the workflow declares no signals."""
 
     def __init__(self) -> None:
         super().__init__(Signals(), lambda path, outcome: None, lambda what, error, path: None, None)

@@ -25,7 +25,7 @@ PATH_KEY = "vinelm_path"
 
 @dataclass(slots=True, eq=False)
 class ChannelSession:
-    """One run's channels, as long as LangGraph holds them.
+    """One run's channels, while LangGraph holds them.
 
     Attributes:
         at_s: when LangGraph opened them, in ``time.monotonic()`` seconds: the call of invoke.
@@ -50,7 +50,7 @@ class ShownOutcome(TypedDict):
 
 
 class Entry(TypedDict):
-    """One invocation: its place in the path from 0, its stage and its model.
+    """One invocation: its index in the path (from 0), stage and model.
 
     ``request`` is the request's id where the caller gave one; ``usd`` the dollars that the run recorded since the entry before,
     failed attempts included (absent: 0, or written by a version that did not record them); ``account`` names what all runs of
@@ -92,7 +92,7 @@ class Execution(NamedTuple):
 
 
 class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
-    """Entries of one request, written together with the update of their stage, so that a retry or a replay leaves one.
+    """Entries of one request, written together with their stage's update, so that a retry or replay leaves one entry.
 
     An entry with place k replaces the entries at k and after it. Branches of a fan-out write the same entry, which is kept once
     with the dollars of all; a branch that was repeated in another run may have used another model, and then the first branch's
@@ -129,7 +129,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return list
 
     def copy(self) -> PathChannel:
-        """A channel with the same path, without what waits."""
+        """A channel with the same path, without pending writes."""
         twin = PathChannel.__new__(PathChannel)  # LangGraph copies every channel at every edge
         twin.typ, twin.key = self.typ, self.key
         twin.path, twin.closed, twin.opening, twin.waiting = self.path, self.closed, self.opening, {}
@@ -151,11 +151,11 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return {"path": list(self.path), "closed": self.closed}
 
     def is_available(self) -> bool:
-        """True if any invocation was written, or waits; LangGraph tells only available channels of a superstep's end."""
+        """True if any invocation was written or is pending; LangGraph only notifies available channels of a superstep's end."""
         return bool(self.path or self.waiting)
 
     def wait(self, node: Execution, written: list[Entry | Note]) -> None:
-        """Add to the path when the superstep of a node has ended, unless the node fails or is tried again.
+        """Add to the path after a node's superstep, unless the node fails or is retried.
 
         LangGraph takes a failed node whose task has written anything for finished, and ``invoke(None)`` would skip it. So a
         node that is not ours, whose end is not seen, must have written nothing when it fails.
@@ -163,12 +163,12 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         self.waiting[node.task] = node, [*self.waiting_of(node), *written]
 
     def waiting_of(self, node: Execution | None) -> list[Entry | Note]:
-        """The waiting writes of a node, without those of an earlier attempt."""
+        """The pending writes of a node, without those of earlier attempts."""
         known, written = (None, []) if node is None else self.waiting.get(node.task, (None, []))
         return written if known == node else []
 
     def update(self, values: Sequence[list[Entry | Note]]) -> bool:
-        """Add the entries and notes of one superstep, and what waits."""
+        """Apply the entries and notes of one superstep, pending ones included."""
         if self.waiting:
             # In the order in which LangGraph applies updates: the path must not depend on which task was faster.
             ended, self.waiting = sorted(self.waiting.values(), key=lambda item: item[0].order), {}
@@ -204,7 +204,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return "model" in item
 
     def _note(self, notes: Sequence[Entry | Note]) -> bool:
-        """Add to the entries what they lack; returns whether any did."""
+        """Add missing notes to the entries; returns whether any were added."""
         path = list(self.path)
         for note in notes:
             if note["k"] < len(path) and "shown" not in path[note["k"]]:
@@ -286,7 +286,7 @@ def channel_of(config: RunnableConfig) -> PathChannel | None:
 
 
 def raw_channels(config: RunnableConfig) -> dict[str, BaseChannel[Any, Any, Any]] | None:
-    """Return the channels of a node's or an edge's graph, LangGraph's own included; None where it hides them."""
+    """Return the channels of a node's or edge's graph, including LangGraph's own; None if hidden."""
     for given in getattr(config.get("configurable", {}).get("__pregel_read"), "args", ()):
         if type(given) is dict and any(isinstance(value, BaseChannel) for value in given.values()):
             return given
@@ -300,7 +300,7 @@ def is_inner(runtime: Runtime[Any]) -> bool:
 
 
 def execution_of(config: RunnableConfig) -> Execution | None:
-    """Return the attempt of a node that a config belongs to; None where LangGraph does not say it."""
+    """Return the attempt of a node that a config belongs to; None if LangGraph does not tell."""
     info = getattr(config.get("configurable", {}).get("__pregel_runtime"), "execution_info", None)
     if info is None:
         return None
@@ -308,7 +308,7 @@ def execution_of(config: RunnableConfig) -> Execution | None:
 
 
 def shown_of(value: PathValue | None) -> tuple[ShownOutcome | None, ...]:
-    """Return what each invocation of the stored path showed; None where that is not stored."""
+    """Return the outcome of each invocation of the stored path; None if not stored."""
     return () if value is None else tuple(entry.get("shown") for entry in value["path"])
 
 
@@ -318,19 +318,19 @@ def costs_of(value: PathValue | None) -> tuple[float | None, ...]:
 
 
 def account_of(value: PathValue | None) -> str | None:
-    """Return the key of the account of the request that wrote the last entries of the path; None if none is named."""
+    """Return the account key of the request that wrote the last entries of the path; None if there is none."""
     path = () if value is None else reversed(value["path"])
     return next((entry["account"] for entry in path if "account" in entry), None)
 
 
 def assigned_in(value: PathValue) -> KeptAssigned:
-    """Return what the request that wrote the path was assigned; empty if that is not stored."""
+    """Return the assignment of the request that wrote the path; empty if it is not stored."""
     found = (entry["assigned"] for entry in reversed(value["path"]) if "assigned" in entry)
     return next(found, KeptAssigned())
 
 
 def kind_in(value: PathValue) -> str | None:
-    """Return the kind that the request which wrote the path is planned as; None if that is not stored."""
+    """Return the request type under which the path was planned; None if not stored."""
     return next((entry["kind"] for entry in reversed(value["path"]) if "kind" in entry), None)
 
 
@@ -359,7 +359,7 @@ def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
 
 
 def with_waiting(value: PathValue | None, channel: PathChannel, own: list[Entry | Note]) -> PathValue | None:
-    """Return the path with what waits of one node, as the channel will have it when the node's superstep has ended."""
+    """Return the path including a node's pending writes, as it will be after the node's superstep."""
     if not own:
         return value
     twin = channel.copy()

@@ -27,7 +27,7 @@ class Where(NamedTuple):
 
 
 class PlaceKey(NamedTuple):
-    """A key of invocations that take one place in the path, such as those of a fan-out.
+    """Key of invocations that share one place in the path, such as those of a fan-out.
 
     Attributes:
         step: the superstep of the root graph.
@@ -49,7 +49,7 @@ class _Place:
 
 
 class RunPlaces:
-    """The places of one run's path, in the order in which they were begun. Thread-safe.
+    """The places of one run's path, in the order of their start. Thread-safe.
 
     Invocations of a stage in tasks of one superstep that are the same stage's n-th there share a place and a model, like the
     branches of a fan-out. So do calls under way at once in one task. A place is given again if all of its attempts failed.
@@ -75,7 +75,7 @@ class RunPlaces:
     def enter(
         self, where: Where, stage: str, path: tuple[str, ...], stages: tuple[str, ...]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return models and stages of the path up to an invocation that begins, its own included.
+        """Return models and stages of the path up to and including a beginning invocation.
 
         Args:
             where: where it is invoked.
@@ -98,7 +98,7 @@ class RunPlaces:
             return place.path, place.stages
 
     def ended(self, invocation: Invocation) -> bool:
-        """Note that an attempt has ended; returns whether every attempt at its place has failed, so that nothing is there."""
+        """Record that an attempt has ended; returns whether every attempt at its place has failed, leaving the place empty."""
         with self._lock:
             found = self._open.get(invocation.prefix)
             if found is None or found[0].stage != invocation.stage:
@@ -113,7 +113,9 @@ class RunPlaces:
             return place.begun == place.failed
 
     def moved(self, before: tuple[str, ...], after: tuple[str, ...]) -> bool:
-        """Note that another model continues an attempt, so that the path ends with it. Returns whether the attempt is known."""
+        """Record that another model continues an attempt, so that the path ends with it. Returns whether the attempt is
+        known.
+        """
         with self._lock:
             found = self._open.pop(before, None)
             if found is not None:
@@ -124,7 +126,7 @@ class RunPlaces:
 
 
 def where_of(config: RunnableConfig | None) -> Where:
-    """Return where the node of ``config`` runs, as LangGraph's config tells it."""
+    """Return where the node of ``config`` runs, by LangGraph's config."""
     given: dict[str, Any] = {} if config is None else config.get("configurable", {})
     parents = given.get("checkpoint_map")
     step = parents.get("", "") if isinstance(parents, dict) else ""

@@ -1,4 +1,4 @@
-"""The user's state type with the path channel announced beside it, and back again.
+"""Adds the path channel to the user's state type, and removes it again.
 
 LangGraph registers the channels of the type that a node's first parameter is annotated with. The wrapper is annotated with a
 type of ours; the user's function is handed a state of exactly its own.

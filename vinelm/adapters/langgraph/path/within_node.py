@@ -46,7 +46,7 @@ def write_path(config: RunnableConfig, written: list[Entry | Note], *, is_unplan
 
 
 def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
-    """Return the path as the node of ``config`` knows it, and whether this execution of the node wrote a part of it itself."""
+    """Return the path as the node of ``config`` sees it, and whether this execution of the node wrote a part of it."""
     channel = channel_of(config)
     if channel is None:
         return None, False
@@ -55,8 +55,8 @@ def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
 
 
 class ThreadPaths:
-    """The path channels added to runs whose graph has none, by checkpointer and thread, so that a run that resumes continues
-    its path. A thread's name alone says nothing: tenants with a checkpointer each may have threads of one name.
+    """The path channels of runs whose graph has none, by checkpointer and thread, so that resumed runs continue their path. The
+    thread's name is not enough: tenants with separate checkpointers may use the same names.
 
     Only this process knows them: a graph that other processes resume needs the channel among its own. Thread-safe.
 

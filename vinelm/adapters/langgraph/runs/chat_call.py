@@ -26,7 +26,7 @@ from vinelm.template import Template
 
 
 class ServesCalls(Protocol):
-    """An adapter, as far as calls need it; see :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter`."""
+    """What calls need of an adapter; see :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter`."""
 
     on_error: OnError
     has_contexts: bool
@@ -44,11 +44,11 @@ class ServesCalls(Protocol):
         """The models."""
 
     def note_call(self, name: str, default: str | None) -> None:
-        """Note that a stage is called by a chat model whose own default is this one."""
+        """Record that a stage is called by a chat model with this default."""
 
 
 class ChatCall:
-    """The invocation of a chat model in progress, and where its path is kept.
+    """A chat model's invocation in progress, and the place where its path is kept.
 
     In a node of the root graph it is an ordinary invocation: its path is in the graph's channel and its entry is written with
     the node's update. Elsewhere (in a subgraph, under ``with vine.request(...)``, outside of everything) the run keeps the path
@@ -84,12 +84,12 @@ class ChatCall:
 
     @classmethod
     async def abegin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[InvokeOptions]) -> ChatCall:
-        """Like :meth:`begin`, without blocking the event loop while the checkpointer is asked what the request has paid."""
+        """Like :meth:`begin`, without blocking the event loop while it reads the request's payments from the checkpointer."""
         return await cls._begun(adapter, stage, options, is_async=True)
 
     @classmethod
     async def _begun(cls, adapter: ServesCalls, stage: str | None, options: InvokeOptions, *, is_async: bool) -> ChatCall:
-        """The invocation, on the default model where VineLM itself fails; it never waits unless ``is_async``."""
+        """The invocation, on the default model if VineLM itself fails; never waits unless ``is_async``."""
         config: RunnableConfig | None = None
         runtime: Runtime[Any] | None = None
         try:
@@ -171,7 +171,7 @@ class ChatCall:
             return False
 
     def close(self, error: BaseException | None) -> None:
-        """Record the invocation, which has ended so, and write its place in the path if it succeeded."""
+        """Record how the invocation ended, and write its place in the path if it succeeded."""
         if error is not None and not isinstance(error, GeneratorExit):  # the caller of a stream has seen enough
             self.scope.failed(error)
             return
@@ -225,7 +225,7 @@ def node_of(config: RunnableConfig | None) -> Iterator[None]:
 
 
 def halted_here() -> BaseException | None:
-    """Return what ended the surrounding run at a call of a chat model, if anything did; never raises."""
+    """Return the exception that ended the surrounding run at a chat model's call, if any; never raises."""
     with suppress(Exception):
         _, runtime = _node()
         host = carried_by(None if runtime is None else runtime.context).chat_host
@@ -241,7 +241,7 @@ def _node_of(config: RunnableConfig) -> str:
 
 
 def _stage_of(node: str, config: RunnableConfig, template: Template | None) -> str:
-    """The stage of a node: its name, behind those of the nodes around it where the template tells it apart by them."""
+    """The stage of a node: its name, prefixed with surrounding nodes if the template uses that to tell stages apart."""
     namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
     whole = WITHIN.join(part.partition(":")[0] for part in namespace.split("|"))
     is_apart = whole != node and template is not None and any(stage.name == whole for stage in template.stages)

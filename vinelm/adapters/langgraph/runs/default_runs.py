@@ -1,4 +1,4 @@
-"""Runs on default models: where nothing is planned, and where VineLM itself has failed."""
+"""Runs on default models, for unplanned requests and after internal failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INTERNAL = "__pregel_"
 
 
 class DefaultRuns:
-    """Makes the policy of runs that are not planned, and what stands in for a part of VineLM that has failed.
+    """Makes the policy of unplanned runs, and fallbacks for parts of VineLM that have failed.
 
     Attributes:
         enforces: see the arguments.
@@ -58,7 +58,7 @@ class DefaultRuns:
 
     @contextmanager
     def asked(self, stage: str, default: str | None) -> Iterator[None]:
-        """Let ``default`` be the stage's default model inside the block; None: the one that was declared last."""
+        """Make ``default`` the stage's default model inside the block; None: the last declared one."""
         token = _OWN.set(None if default is None else (stage, default))
         try:
             yield
@@ -66,20 +66,20 @@ class DefaultRuns:
             _OWN.reset(token)
 
     def allowed_models(self, stage: str) -> list[str]:
-        """Return the models that the stage may run on: those that the template allows, or else the whole catalog."""
+        """Return the models that the template allows for a stage, else the whole catalog."""
         allowed, template = None, self._settings.template
         if template is not None:
             allowed = next((known.models for known in template.stages if known.name == stage), None)
         return [model for model in self._settings.models.catalog if allowed is None or model in allowed]
 
     def any_default(self, stage: str) -> str:
-        """Return the stage's default model; whatever fails, one of the catalog."""
+        """Return the stage's default model, or on any failure some model of the catalog."""
         catalog = self._settings.models.catalog
         model = _read(lambda: self.default_model(stage), self._settings.declared.get(stage) or "")
         return model if model in catalog else next(iter(catalog))
 
     def policy(self, context: RunContext, clock: Clock | None = None) -> DefaultPolicy:
-        """Return the policy of a run that is not planned, whose cap per request holds all the same.
+        """Return the policy of an unplanned run, which still keeps a per-request cap.
 
         ``clock`` is by default a new one of the models'.
         """
@@ -109,7 +109,7 @@ class DefaultRuns:
         runtime: Runtime[Any] | None,
         objective: Objective | None,
     ) -> GraphRun:
-        """Return a run for one invocation, apart from the request's own, which is not known.
+        """Return a run for a single invocation, if the request's own run is unknown.
 
         Under a cap per request it makes no call, nor where nobody knows whether there is one; an account that requests share
         is asked for its calls as well. Raises the error where that was asked for.
@@ -145,7 +145,7 @@ class DefaultRuns:
         runtime: Runtime[Any] | None,
         objective: Objective | None = None,
     ) -> InvocationScope:
-        """Return the invocation on the default model, without observers, since one of them may be what failed.
+        """Return an invocation on the default model without observers, since an observer may be what failed.
 
         Raises the error where that was asked for.
         """
@@ -161,7 +161,7 @@ class DefaultRuns:
         return InvocationScope(self._settings.models, ObserverGroup(), run, stage, run.path)
 
     def stand_in(self, error: Exception, what: str, objective: Objective | None) -> DefaultPolicy:
-        """Return a policy of default models that does nothing else; a cap per request counts calls at their upper bounds.
+        """Return a policy that only serves default models; a per-request cap counts calls at their upper bounds.
 
         Raises the error where that was asked for.
         """
@@ -177,7 +177,7 @@ class DefaultRuns:
 
 
 def _read(ask: Callable[[], T], otherwise: T) -> T:
-    """What is still known where VineLM itself has failed: any part of it may be what failed."""
+    """Read a value that may be unavailable after an internal failure."""
     try:
         return ask()
     except Exception:
@@ -191,7 +191,7 @@ def _carried(runtime: Runtime[Any] | None) -> RunContext | None:
 
 
 def _context(carried: RunContext, objective: Objective | None, config: RunnableConfig | None) -> RunContext:
-    """The same, as far as accounts and caps need them."""
+    """As above, limited to what accounts and caps need."""
     return RunContext(
         objective=carried.objective or objective,
         policy=carried.policy,
@@ -201,6 +201,6 @@ def _context(carried: RunContext, objective: Objective | None, config: RunnableC
 
 
 def told_configurable(config: RunnableConfig) -> dict[str, Any]:
-    """Return what a run's caller gave as ``configurable``: LangGraph's own keys in it lead back to the run, a cycle."""
+    """Return the caller's ``configurable`` without LangGraph's own keys, which lead back to the run in a cycle."""
     given = config.get("configurable") or {}
     return {key: one for key, one in given.items() if not key.startswith(INTERNAL)}

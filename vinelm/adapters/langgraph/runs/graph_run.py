@@ -1,4 +1,4 @@
-"""One run of the graph: its policy, the decision of the current superstep, and what follows where a part of VineLM fails."""
+"""One run of the graph: its policy, the current superstep's decision, and fallbacks if a part of VineLM fails."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _weakly(known: WeakMethod[Callable[..., None]], *args: Any) -> None:
 
 @dataclass(slots=True)
 class StageChoice:
-    """The model of one stage in a superstep, and how many of the invocations that began with it have failed."""
+    """The model of one stage in a superstep, and how many invocations with it have failed."""
 
     path: tuple[str, ...]
     begun: int = 0
@@ -57,13 +57,13 @@ class StageChoice:
 
     @property
     def is_lost(self) -> bool:
-        """True if every invocation that began with the model has failed, so that a retry may use another one."""
+        """True if every invocation with the model has failed, so that a retry may use another one."""
         return 0 < self.begun == self.failed
 
 
 @dataclass(slots=True)
 class Superstep:
-    """The choices of one superstep, which began behind ``prefix``. The run that owns it locks it.
+    """The choices of one superstep after ``prefix``. Locked by its run.
 
     Attributes:
         key: LangGraph's number of the superstep.
@@ -103,7 +103,7 @@ class Superstep:
         return (*self.prefix, *(model for _, _, model in placed)), (*self.stages, *(stage for _, stage, _ in placed))
 
     def ahead_of(self, stage: str, flow: Flow | None) -> tuple[str, ...]:
-        """Return the stages of this superstep whose choices come before that of ``stage``.
+        """Return the stages of this superstep whose choices precede that of ``stage``.
 
         Raises:
             WorkflowError: another stage runs in it, and the template does not say that the two run side by side.
@@ -123,7 +123,7 @@ class Superstep:
         return self._in_flow(stage, flow) is not None
 
     def _in_flow(self, stage: str, flow: Flow) -> tuple[str, ...] | None:
-        """The choices before ``stage`` in this superstep; None where the template does not have it there."""
+        """The choices before ``stage`` in this superstep; None if the template does not have it here."""
         try:
             return flow.ahead_of(flow.at(self.stages), stage)
         except KeyError:  # behind an arm that the template lacks
@@ -221,20 +221,20 @@ class GraphRun:
 
     @property
     def key(self) -> str:
-        """Names the request among those of all callers: the same for all of its calls."""
+        """The request's name among those of all callers, the same for all of its calls."""
         if self._key is None:
             tenant = str((self.context.configurable or {}).get("tenant") or "")
             self._key = scoped(self.context.request_id or secrets.token_hex(8), tenant)
         return self._key
 
     def show_request(self) -> None:
-        """Have observers that know requests see this run as one, until it is over and nothing holds it any more."""
+        """Make observers see this run as one request, until it ends and is released."""
         if self._observers.observers:
             self._seen = ObservedRequest(self._observers.observers)
             finalize(self, self._seen.ended)
 
     def shown(self) -> AbstractContextManager[None]:
-        """Return the block in which observers are notified of what belongs to this run."""
+        """Return a block in which observers get notified about this run."""
         return nullcontext() if self._seen is None else self._seen.current()
 
     @property
@@ -244,11 +244,11 @@ class GraphRun:
 
     @property
     def can_keep_account(self) -> bool:
-        """True if what the request pays is to be kept beside its checkpoints, and is not yet."""
+        """True if the request's payments should be stored with its checkpoints but are not yet."""
         return self._own_guard is not None and self.request_account is None and self.policy.keeps_account
 
     def keep_account(self, accounts: ThreadAccounts, begins: Callable[[], Beginning]) -> None:
-        """Let every call be written to the request's account among those; it is not open yet. See :class:`RequestAccount`."""
+        """Record every call in the request's account among these, which is opened later. See :class:`RequestAccount`."""
         with self._lock:
             if self._own_guard is not None and self.request_account is None:
                 paid, noted = partial(_weakly, WeakMethod(self._paid)), partial(_weakly, WeakMethod(self.note_failure))
@@ -257,25 +257,25 @@ class GraphRun:
                 self.request_account = account
 
     async def open_account(self, begun: Beginning, *, is_async: bool) -> None:
-        """Find the request's account and count what it has paid. If that fails, calls are refused; the next invocation tries
-        again.
+        """Find the request's account and load its payments. On failure calls are refused, and the next invocation
+        tries again.
         """
         assert self.request_account is not None
         with self.noting("the request's account"):
             await self.request_account.open(begun, is_async=is_async)
 
     def _beside_shared(self, guard: CallGuard | None) -> CallGuard | None:
-        """The guard, and before it the account that requests share, if there is one."""
+        """The guard, combined with the account shared between requests, if there is one."""
         return with_account(guard, self._shared_account, None if self._default is None else self.note_failure)
 
     def _paid(self, total_usd: float) -> None:
-        """Tell the policy what earlier runs of the request have paid."""
+        """Report to the policy what earlier runs of the request have paid."""
         self.policy.paid(total_usd)
         if self._stand_in is not None:
             self._stand_in.count_up_to(total_usd)
 
     def take_turn(self, again: str, allowed: int) -> bool:
-        """Count one more turn of the loop to ``again``; False if ``allowed`` turns were taken since it was begun."""
+        """Count a turn of the loop to ``again``; False if ``allowed`` turns have been taken."""
         with self._lock:
             taken = self._turns.get(again, 0)
             if taken >= allowed:
@@ -284,19 +284,19 @@ class GraphRun:
             return True
 
     def end_loop(self, again: str) -> None:
-        """Forget the turns of the loop to ``again``: it was left, and the run may begin it anew."""
+        """Reset the turns of the loop to ``again``: it was left, and may be entered again."""
         with self._lock:
             self._turns.pop(again, None)
 
     def knows(self, prefix: tuple[str, ...]) -> bool:
-        """True if ``prefix`` is where this run is, or where its present superstep began."""
+        """True if ``prefix`` is this run's position, or the beginning of its current superstep."""
         step = self._superstep
         return prefix == self.path or (step is not None and prefix == step.prefix)
 
     def decide(
         self, step: Any, stage: str, prefix: tuple[str, ...], stages: tuple[str, ...] = (), *, default: str | None = None
     ) -> tuple[str, ...]:
-        """Return ``prefix``, behind these stages, and the policy's model for the invocation of ``stage`` in superstep ``step``.
+        """Return ``prefix`` after these stages, and the policy's model for the invocation of ``stage`` in superstep ``step``.
 
         The policy is asked once per superstep and stage, so that the branches of a fan-out share a model; and again once every
         invocation that began with it has failed, so that a retry may use another one. For stages that run side by side it is
@@ -332,7 +332,7 @@ class GraphRun:
             return choice.path
 
     def _model_in_flow(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """The policy's model, and a note of an arm that the template lacks, where the policy does not make one itself."""
+        """The policy's model, with a note about a branch missing from the template, unless the policy notes it itself."""
         model, step = self._model_of(stage, prefix), self._superstep
         assert self.flow is not None
         if step is not None and not step.is_in(stage, self.flow):
@@ -368,7 +368,7 @@ class GraphRun:
                     choice.failed += invocation.failure is not None
 
     def fall_back(self, failed: Invocation, tried: Collection[str]) -> tuple[str, ...] | None:
-        """Return the path of another attempt after the call of ``failed``, which is recorded; None if there is to be none.
+        """Record the failed call of ``failed`` and return the path of the next attempt; None if there is none.
 
         Args:
             failed: the attempt; not recorded yet, and not here if None is returned.
@@ -398,7 +398,7 @@ class GraphRun:
         return path
 
     def resumed(self, value: PathValue) -> None:
-        """Tell the policy that another run has executed the stored path, what it cost and what it has shown.
+        """Report a path executed by another run to the policy, with its cost and outcomes.
 
         The policy is told the stages, too, if the template does not know them. Told once.
         """
@@ -428,11 +428,11 @@ class GraphRun:
         return self._guarded("returned", lambda: self.policy.returned(prefix), None, prefix)
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
-        """Note in the policy's trace which answer is returned, and why. Raises only where the policy's failures are raised."""
+        """Record in the policy's trace which answer is returned, and why. Raises only if the policy's failures are raised."""
         self._guarded("note_returned", lambda: self.policy.note_returned(prefix, note), None, prefix)
 
     def interrupted(self, prefix: tuple[str, ...], cost_usd: float = 0.0) -> None:
-        """Tell the policy that the invocation at the end of ``prefix``, which has cost so much, was interrupted."""
+        """Report to the policy that the last invocation of ``prefix`` was interrupted, and what it cost."""
 
         def tell() -> None:
             if self.request_account is not None:
@@ -442,7 +442,7 @@ class GraphRun:
         self._guarded("interrupted", tell, None, prefix)
 
     def abandon(self, prefix: tuple[str, ...]) -> None:
-        """Tell the policy that the default model runs after ``prefix``, instead of the model that it named."""
+        """Report to the policy that the default model runs after ``prefix``, instead of the model that it named."""
         if self._named[:-1] == prefix and self._named:
             self.interrupted(self._named)
 
@@ -469,7 +469,7 @@ class GraphRun:
             return path
 
     def go_on(self, value: PathValue) -> None:
-        """Keep the path from now on, behind one that another run has executed inside subgraphs, too."""
+        """Keep the path from now on, continuing after one that another run executed inside subgraphs."""
         self.resumed(value)
         with self._lock:
             if self.places is None:
@@ -477,11 +477,11 @@ class GraphRun:
             self.path, self.stages = path_of(value)
 
     def is_past(self, where: Where) -> bool:
-        """True if what begins at ``where`` begins after the superstep of the path's last invocation, if the run keeps it."""
+        """True if an invocation that begins at ``where`` is after the superstep of the path's last one, if the run keeps it."""
         return self.places is not None and self.places.last_step != where.step
 
     def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """The policy's model of an invocation; the stage's default one where the policy fails."""
+        """The policy's model of an invocation, or the stage's default if the policy fails."""
         self.outcomes.tell(prefix)
         started = time.perf_counter()
         try:
@@ -533,7 +533,7 @@ class GraphRun:
         goes_on: bool = True,
         explains: bool = True,
     ) -> None:
-        """Notify the observers of an answer, which no failure of theirs or of the explanation may change."""
+        """Notify the observers of a decision; their failures, or the explanation's, never change it."""
         seconds = time.perf_counter() - started
         explanation: Mapping[str, Any] = {}
         if explains:
@@ -556,7 +556,7 @@ class GraphRun:
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...] = (), stage: str | None = None, model: str | None = None
     ) -> None:
-        """Note in the policy's trace that ``what`` has failed, with the type of the error; never raises."""
+        """Record a failure of ``what`` in the policy's trace, with the type of the error; never raises."""
         with suppress(Exception):
             self.policy.note_failure(what, error, prefix, stage, model)
 
@@ -564,7 +564,7 @@ class GraphRun:
     def noting(
         self, what: str, prefix: tuple[str, ...] = (), stage: str | None = None, *, may_raise: bool = True
     ) -> Iterator[None]:
-        """Go on behind a part of VineLM's own work that fails, with a note, unless failures are to be raised."""
+        """Continue with a note if internal code fails, unless failures should be raised."""
         try:
             yield
         except Exception as error:
@@ -582,7 +582,7 @@ class GraphRun:
         stage: str | None = None,
         model: str | None = None,
     ) -> T:
-        """The policy's answer, or ``default`` where the policy fails; ``name`` is of the method that is asked."""
+        """The policy's answer, or ``default`` if the policy fails; ``name`` is the called method."""
         try:
             return ask()
         except Exception as error:
@@ -592,13 +592,13 @@ class GraphRun:
     def _degrade(
         self, what: str, error: Exception, prefix: tuple[str, ...], stage: str | None = None, model: str | None = None
     ) -> None:
-        """Note the failure, or raise it where that was asked for."""
+        """Note the failure, or raise it if configured."""
         if self.on_error == "raise" or isinstance(error, InfeasibleError):
             raise error
         self.note_failure(what, error, prefix, stage, model)
 
     def _default_after(self, error: Exception, stage: str, prefix: tuple[str, ...]) -> str:
-        """The default model, after the policy has failed to name one."""
+        """The default model after the policy has failed."""
         if self._default is None:
             raise error
         model = self._default(stage)

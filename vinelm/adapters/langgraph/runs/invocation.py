@@ -158,11 +158,11 @@ class InvocationScope(OneProcess):
         self._tokens = self._observed(self._told_of) or []
 
     def _hearing(self) -> Callable[[str], None] | None:
-        """What hears the text of an answer that begins; None where the stage finds no calls in it."""
+        """The listener for an answer's text; None if the stage does not parse calls from text."""
         return None if self._ahead is None or self.eager is None else self._ahead.hearing(self.eager)
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
-        """Go on with another model after ``model`` has failed; False if the error is to be raised.
+        """Fall back to another model after ``model`` has failed; False if the error should be raised.
 
         Calls under way at once go over together: the first that fails changes the model, the others use the new one.
         """
@@ -182,7 +182,7 @@ class InvocationScope(OneProcess):
                 return False
 
     def _next_attempt(self, error: CallError) -> bool:
-        """Record the attempt that failed and begin the next; False if there is to be none."""
+        """Record the failed attempt and begin the next; False if there is none."""
         self._tried.add(self.path[-1])
         failed = self._ended(error.kind, str(error))
         path = self._run.fall_back(failed, self._tried)
@@ -201,11 +201,11 @@ class InvocationScope(OneProcess):
 
     @property
     def usages(self) -> tuple[Usage, ...]:
-        """What its calls have reported so far, those of failed attempts included."""
+        """Usages reported so far, including failed attempts."""
         return tuple(self._usages)
 
     def note_failure(self, what: str, error: Exception) -> None:
-        """Note in the trace that ``what`` of VineLM itself has failed."""
+        """Record an internal failure of ``what`` in the trace."""
         self._run.note_failure(what, error, self.path[:-1], self.stage)
 
     def entry(self) -> Entry:
@@ -230,7 +230,7 @@ class InvocationScope(OneProcess):
         return self._run.is_unplanned
 
     def update(self) -> list[Entry | Note]:
-        """Return what the invocation writes to the path's channel."""
+        """Return the invocation's update of the path's channel."""
         return [*self._notes, self.entry()]
 
     def __enter__(self) -> InvocationScope:
@@ -252,7 +252,7 @@ class InvocationScope(OneProcess):
             await self.asettle()
 
     def settle(self) -> None:
-        """Write to the request's account what the calls have really cost; if that fails, their upper bounds stay."""
+        """Record the real cost of the calls in the request's account; if that fails, their upper bounds stay."""
         account = self._run.request_account
         if account is not None:
             with self._run.noting("the request's account", self.path[:-1], self.stage, may_raise=False):
@@ -311,7 +311,7 @@ class InvocationScope(OneProcess):
             self._observed(lambda told: told.ended(self._tokens, invocation))
 
     def _observed(self, tell: Callable[[ObserverGroup], T]) -> T | None:
-        """What observers answer; None without any, or where telling them fails, which changes no answer."""
+        """What observers return; None without observers or if notifying them fails, which never changes an answer."""
         if self._observers is None:
             return None
         try:
@@ -325,7 +325,7 @@ class InvocationScope(OneProcess):
 
 
 def _surviving(on_gate: Callable[..., None], path: tuple[str, ...]) -> Callable[..., None]:
-    """``on_gate`` for a backend, in the middle of a call: what it raises is passed over."""
+    """``on_gate`` for a backend during a call; exceptions are ignored."""
 
     def gated(*what: Any) -> None:
         try:
@@ -337,7 +337,7 @@ def _surviving(on_gate: Callable[..., None], path: tuple[str, ...]) -> Callable[
 
 
 def _failure(error: BaseException) -> tuple[FailureKind, str]:
-    """Kind and detail. The text of a foreign exception may hold a prompt or a key, so only its type is kept."""
+    """Kind and detail. Text of foreign exceptions may hold a prompt or key, so only the type is kept."""
     cause: BaseException | None = error
     while cause is not None:
         failed = failed_call(cause)

@@ -1,4 +1,4 @@
-"""Finds what was read ahead in the run around a tool's call."""
+"""Finds the run's prefetched reads around a tool's call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class ReadsFinder:
         self._finder = finder
 
     def here(self) -> ReadAhead | None:
-        """Return the current run's reads, made if new; None outside a run, in a profile, and in another ``VineLM``'s run."""
+        """Return the current run's reads, created if needed; None outside a run, in a profile, or in another
+        ``VineLM``'s run.
+        """
         if IS_AHEAD.get():
             return None
         runtime, settings = current_runtime(), self._finder.settings
@@ -39,7 +41,7 @@ class ReadsFinder:
         return reads
 
     def guard(self, name: str) -> CallGuard | None:
-        """Return what authorizes the dollars of a tool's call that no memory knows; None where nothing does.
+        """Return the guard that authorizes the dollars of a tool call without a memory; None if there is none.
 
         That is the run of another ``VineLM``, which has a cap all the same, or none at all.
 

@@ -27,7 +27,7 @@ _READERS = ("StreamMessagesHandler", "_AstreamEventsCallbackHandler")
 
 
 def streams_tokens(config: RunnableConfig) -> bool:
-    """Return whether the caller of a node's run reads the tokens of its models as they come."""
+    """Return whether the caller streams the tokens of the models in a node's run."""
     callbacks: Any = config.get("callbacks") or ()
     handlers = getattr(callbacks, "handlers", callbacks)
     return any(base.__name__ in _READERS for handler in handlers for base in type(handler).__mro__)
@@ -49,7 +49,7 @@ CARRY_IT = (
 
 
 def mark_main_context() -> None:
-    """Mark the main thread's context, so that every context copied from it can be recognized as carried along.
+    """Mark the main thread's context, so that contexts copied from it can be recognized.
 
     Does nothing on another thread. No context is copied from such a thread's own, and a thread of a pool would keep the mark.
     """
@@ -72,7 +72,7 @@ _FORKED: ContextVar[tuple[Any, ...]] = ContextVar("vinelm_forked", default=())
 
 
 def _note_fork() -> None:
-    """Note in a new process around which request it was forked: its copy of the request's account counts for nobody else."""
+    """In a forked process, note that the copied account of the parent's request is not shared."""
     found: list[Any] = [AMBIENT.get()]
     with suppress(RuntimeError, KeyError):
         found.append(get_runtime().control)
@@ -89,14 +89,14 @@ def is_in_fork_of(control: Any) -> bool:
 
 
 class ChatHost(Protocol):
-    """Who is asked before each call of a chat model in a run."""
+    """Consulted before each chat model call in a run."""
 
     @property
     def halted(self) -> BaseException | None:
-        """The exception by which :meth:`admit` ended the run, if it did."""
+        """The exception with which :meth:`admit` ended the run, if any."""
 
     def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
-        """Called before each invocation of a chat model in a node; what it raises stops the invocation.
+        """Called before each invocation of a chat model in a node; an exception stops the invocation.
 
         Args:
             stage: name of the stage.
@@ -114,7 +114,7 @@ PROFILED: list[object] = []
 
 
 class profiled_unit:  # noqa: N801 - used as a with-block
-    """While a unit runs, a chat model that is called outside of every run is refused: nobody would pay for the call."""
+    """While a unit runs, refuse chat model calls outside of every run, because their price could not be booked."""
 
     def __enter__(self) -> None:
         PROFILED.append(self)
@@ -157,7 +157,7 @@ class ContextOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """The settings of one run. Immutable, so that one object may serve many concurrent runs.
+    """The settings of one run. Immutable, so concurrent runs may share it.
 
     Args:
         objective, policy, request, started_at, request_id, priority, kind, speculate: see :meth:`vinelm.VineLM.context`.
@@ -186,7 +186,7 @@ class RunContext:
 
 
 def attach(run: RunContext, user: Any) -> Any:
-    """Return a copy of the user's context that carries ``run``; its fields, equality and dumps stay as they are.
+    """Return a copy of the user's context that carries ``run``, with the same fields, equality and dumps.
 
     Raises:
         ConfigError: the object cannot carry it.
@@ -238,7 +238,7 @@ _NOTHING = RunContext()
 
 
 class KnowsCaps(Protocol):
-    """An adapter, as far as caps of requests that are not found concern it.
+    """What an adapter has to answer about caps of requests that cannot be found.
 
     Attributes:
         has_contexts: whether it has made the context of any request.
@@ -255,14 +255,14 @@ _ADAPTERS_LOCK = Lock()
 
 
 def note_adapter(adapter: KnowsCaps) -> None:
-    """Let ``adapter`` hear of caps. Called where an application makes it, so that the thread's context is marked as well."""
+    """Register ``adapter`` for caps. Called where an application creates it, so that the thread's context is marked too."""
     mark_main_context()
     with _ADAPTERS_LOCK:
         _ADAPTERS.add(adapter)
 
 
 def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None:
-    """Keep in mind that ``adapter`` has made this context, and whether requests of it have a cap."""
+    """Remember that ``adapter`` has made this context, and whether its requests have a cap."""
     adapter.has_contexts = True
     objective, policy = context.objective, context.policy
     is_capped = enforces and objective is not None and objective.cost_budget == "per_request"
@@ -274,12 +274,12 @@ def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None
 
 
 def may_be_capped(context: RunContext, adapter: KnowsCaps) -> bool:
-    """Return whether code for which ``context`` was found may be a part of a request with a cap, unseen."""
+    """Return whether code with this ``context`` may belong to a capped request without knowing it."""
     return adapter.has_caps and context is _NOTHING and not is_carried()
 
 
 def require_request(context: RunContext, adapter: KnowsCaps, what: str) -> None:
-    """Refuse ``what`` where it may belong to a request with a cap, which is not known here; see :mod:`.run_finder`.
+    """Refuse ``what`` if it may belong to an unknown request with a cap; see :mod:`.run_finder`.
 
     Raises:
         CallRefused: in a thread to which nobody has carried a context, where requests have caps.

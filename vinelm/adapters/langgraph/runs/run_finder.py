@@ -1,4 +1,4 @@
-"""The runs in progress, and which of them a node, an edge, a chat model or a tool belongs to: where it stands in its path.
+"""The runs in progress, and the run and path position of a node, edge, chat model or tool.
 
 How a call finds its request. The first line that holds decides; a cap, a plan and an account are those of what it finds:
 
@@ -109,7 +109,7 @@ class RunRegistry:
         return len(self._kept)
 
     def known(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the run of that opening, or of LangGraph's ``control`` where none is known; None if it is new."""
+        """Return the run of this opening, or of LangGraph's ``control``; None if it is new."""
         if opening is None:
             return self._kept.get(id(control))
         run: GraphRun | None = opening.owned.get(self)
@@ -122,12 +122,12 @@ class RunRegistry:
         return run
 
     def begun(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the same run, which the channels of a subgraph do not tell; nothing is noted of it."""
+        """Return the run that the channels of a subgraph do not identify; records nothing."""
         run: GraphRun | None = None if opening is None else opening.owned.get(self)
         return run or self._by_control.get(id(control)) or self._kept.get(id(control))
 
     def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
-        """Return the same run; if it is new, it is made for ``context`` and gets its policy."""
+        """Return the run; a new one is created for ``context`` and gets its policy."""
         with self._lock:
             # With the lock held: the branches of a fan-out begin at once, and have to find one run.
             run = self.known(opening, control)
@@ -176,7 +176,7 @@ class RunRegistry:
         return run
 
     def forget(self, control: Any) -> None:
-        """Drop that run, which is over, if it is kept here."""
+        """Drop a finished run, if it is kept here."""
         with self._lock:
             run = self._kept.pop(id(control), None)
         if run is not None and run.reads is not None:
@@ -207,7 +207,7 @@ class InvokeOptions(TypedDict, total=False):
 
 @dataclass(slots=True)
 class Place:
-    """Where an invocation begins, filled in as it is found.
+    """Where an invocation begins; filled in step by step.
 
     Attributes:
         stage, config, runtime, options: what the invocation was begun with; see :meth:`RunFinder.invoke`.
@@ -281,7 +281,7 @@ class RunFinder:
         runtime: Runtime[Any],
         **options: Unpack[InvokeOptions],
     ) -> InvocationScope:
-        """Like :meth:`invoke`, without blocking the event loop while the checkpointer is asked what the request has paid."""
+        """Like :meth:`invoke`, without blocking the event loop while it reads the request's payments from the checkpointer."""
         return await self._begun(Place(stage, config, runtime, options, value=carried), self._find_node, is_async=True)
 
     def call(
@@ -303,13 +303,13 @@ class RunFinder:
     async def acall(
         self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
     ) -> InvocationScope:
-        """Like :meth:`call`, without blocking the event loop while the checkpointer is asked what the request has paid."""
+        """Like :meth:`call`, without blocking the event loop while it reads the request's payments from the checkpointer."""
         return await self._begun(Place(stage, config, runtime, options), self._find_call, is_async=True)
 
     # -- one invocation ------------------------------------------------------------------------------------------
 
     async def _begun(self, place: Place, find: Callable[[Place], GraphRun], *, is_async: bool) -> InvocationScope:
-        """The invocation, on the stage's default model where VineLM itself fails; waits only if ``is_async``."""
+        """The invocation, on the stage's default model if VineLM itself fails; waits only if ``is_async``."""
         try:
             run = find(place)
             account = run.request_account
@@ -359,7 +359,7 @@ class RunFinder:
         )
 
     def _begin_trail(self, run: GraphRun, config: RunnableConfig | None) -> None:
-        """Keep what the run invokes inside subgraphs for a run that resumes it; it may be such a one itself."""
+        """Keep the run's invocations inside subgraphs for a run that resumes it, or continue such a record."""
         with self._trail_lock:  # the branches of a fan-out begin at once
             begun = None if run.trail is not None else self.trails.begin(config)
             if begun is not None:
@@ -440,7 +440,7 @@ class RunFinder:
 
     @staticmethod
     def _beginning(place: Place, config: RunnableConfig) -> Beginning:
-        """Where the invocation begins, for the account of its request."""
+        """The beginning of the invocation, for the account of its request."""
         channel, key, run = channel_of(config), account_of(place.value), place.run
         is_stored = place.step is not None and channel is not None and channel.opening is not None and channel.opening.is_stored
         continues = place.step is not None and bool(place.prefix)
@@ -522,7 +522,7 @@ class RunFinder:
         return run if run.guard is None else with_account(run, config)
 
     def _require_request(self, carried: RunContext, opening: ChannelSession | None, control: Any, what: str) -> None:
-        """Refuse what may belong to a request with a cap that is not known here, unless its run has begun."""
+        """Refuse an invocation that may belong to an unknown capped request, unless its run has begun."""
         if control is None or self.runs.begun(opening, control) is None:
             require_request(carried, self.settings, what)
 
@@ -533,7 +533,7 @@ class RunFinder:
         config: RunnableConfig | None,
         objective: Objective | None = None,
     ) -> RunContext:
-        """The context with what only the run itself knows: its arrival, and whether it may return an earlier answer."""
+        """The context with facts of the run: its arrival, and whether it may return an earlier answer."""
         settings, known = self.settings, dict[str, Any]()
         if carried.objective is None and objective is not None:
             known["objective"] = objective
@@ -548,7 +548,7 @@ class RunFinder:
         return replace(carried, **known) if known else carried
 
     def _kind_of(self, context: RunContext) -> tuple[str | None, str]:
-        """The kind of a request; None and the reason where it cannot be found, which is raised where failures are."""
+        """The request's type; None with the reason if it cannot be found. Raises it if failures are raised."""
         declared = self.settings.kind
         if context.kind is not None or declared is None:
             return context.kind, ""
@@ -599,7 +599,7 @@ def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
 
 
 def _beginning(config: RunnableConfig, request_id: str | None) -> Beginning:
-    """Where something begins of whose path nothing is known."""
+    """The beginning of an invocation without a known path."""
     given = config.get("configurable", {})
     return Beginning(
         checkpoint_id=(given.get("checkpoint_map") or {}).get(""),
@@ -609,5 +609,5 @@ def _beginning(config: RunnableConfig, request_id: str | None) -> Beginning:
 
 
 def _is_same_request(one: RunContext, other: RunContext) -> bool:
-    """Contexts may be copies: LangGraph hands them down, and the arrival is filled in."""
+    """Compare contexts that may be copies: LangGraph passes copies on and fills in the arrival time."""
     return one.policy is other.policy and one.objective == other.objective and one.request_id == other.request_id

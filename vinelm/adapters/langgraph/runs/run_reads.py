@@ -1,4 +1,4 @@
-"""The reads that a run starts ahead: its memory of them, and where a model's call lets them start."""
+"""The reads that a run prefetches: its memory of them, and when a model's call starts them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOCK = Lock()
 
 
 def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
-    """Return what was read ahead in the run, made on first use and forgotten with the run; None in a profiled one."""
+    """Return the prefetched reads of the run, created on first use and dropped with the run; None in a profile."""
     box = settings.tools
     is_heard = bool(box.declared) or box.recorder is not None
     if run.reads is None and is_heard and run.context.chat_host is None:
@@ -82,7 +82,7 @@ def start_reads(
     *,
     offered: Sequence[Any] | None = None,
 ) -> Ahead | None:
-    """Start the reads that the model, which is called now, may ask for; return what it may start as it writes.
+    """Start the reads that the called model may ask for; return those that it may start while it writes.
 
     Args:
         settings: of the adapter.
@@ -125,7 +125,7 @@ def _tools_here(
     config: RunnableConfig | None,
     offered: Sequence[Any] | None,
 ) -> Mapping[str, DeclaredTool]:
-    """The tools that may be called ahead here, by name: of the graph around, or of the ``with vine.request(...)``."""
+    """The tools that may be prefetched here, by name: those of the graph or of ``with vine.request(...)``."""
     box = settings.tools
     if config is not None:
         found = box.held_at(config)
@@ -139,7 +139,7 @@ def _tools_here(
 
 
 def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
-    """Whether a model may ask for a tool object; what is offered as a schema only may be any of that name."""
+    """Whether a model may call a tool object; a tool offered only as a schema may be any tool of that name."""
     objects = [one for one in offered if isinstance(one, BaseTool)]
     of_name = [one for one in objects if one.name == name]
     return any(one is tool.tool() for one in of_name) if of_name else len(objects) < len(offered)
@@ -148,7 +148,7 @@ def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
 def _fixed(
     tools: Mapping[str, DeclaredTool], run: GraphRun, prefix: tuple[str, ...], state: Mapping[str, Any]
 ) -> list[ToolCandidate]:
-    """The calls of fixed tool nodes that may come right after this invocation, as likely as the plan says."""
+    """Calls of fixed tool nodes that may come right after this invocation, with the plan's probabilities."""
     found = []
     for name, tool in tools.items():
         chance = None if tool.fixed is None else run.policy.comes_next(prefix, tool.fixed.before)
@@ -162,7 +162,7 @@ def _fixed(
 
 
 def forget_where_retried(reads: ReadAhead, runtime: Runtime[Any] | None) -> None:
-    """Let a node that LangGraph runs again begin with nothing read ahead."""
+    """Let a node that LangGraph runs again begin without prefetched reads."""
     place = None if runtime is None else runtime.execution_info
     if place is not None and place.node_attempt > 1:
         reads.retried((place.task_id, place.node_attempt))

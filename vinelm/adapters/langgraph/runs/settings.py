@@ -1,4 +1,4 @@
-"""The settings of an adapter, and what the application has wrapped so far: what nodes, edges and runs share."""
+"""The settings of an adapter and what the application has wrapped so far, shared by nodes, edges and runs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class AdapterSettings:
         return found
 
     def note_exits(self, again: Iterable[str] = (), end: str | None = None) -> None:
-        """Note the places of an edge that asks the policy, or that the finish node was asked for."""
+        """Record the places of an edge that asks the policy, or of the finish node."""
         if end is None:
             self.has_finish = True
         else:

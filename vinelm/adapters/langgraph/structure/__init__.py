@@ -1,1 +1,1 @@
-"""The stages of a compiled graph: which may follow which, the template that says so, and its text."""
+"""The stages of a compiled graph: their order, the template that expresses it, and its text."""

@@ -1,4 +1,4 @@
-"""The nodes of a graph that hold a chat model of VineLM, read off their objects without running anything.
+"""Finds the nodes of a graph that hold one of VineLM's chat models, without running anything.
 
 A node's function may refer to one by a global name, a closure, an attribute or a chain; functions of the application that it
 calls are followed. A chat model that is made while the node runs is not found, but the call that makes it is.
@@ -87,7 +87,7 @@ class InnerGraph:
 def chat_nodes(
     graph: CompiledStateGraph[Any, Any, Any, Any], within: frozenset[int] = frozenset(), *, is_any: bool = False
 ) -> dict[str, HeldStages]:
-    """Return what each node of a graph holds that is a stage; nodes that hold none are left out.
+    """Return the stages that each node of a graph holds; nodes without stages are left out.
 
     A chat model without a stage of its own is the stage of the node that holds it.
 
@@ -117,7 +117,7 @@ def chat_nodes(
 
 
 def single_stages(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, str]:
-    """Return node to stage, for the nodes of a graph that run exactly one stage, wrapped or by its chat model."""
+    """Return node to stage for nodes that run exactly one stage, wrapped or through its chat model."""
     found = wrapped_stages(graph)
     for node, stages in held.items():
         if node not in found and len(stages.names) + stages.makes_some == 1:
@@ -131,7 +131,7 @@ def holds_stage(target: Any) -> bool:
 
 
 def adapters_behind(app: Any) -> list[Any]:
-    """Return the adapters that wrap an application's stages and routes and make its chat models, as far as its objects tell.
+    """Return the adapters that wrap an application's stages and routes or make its chat models, as far as its objects show.
 
     Args:
         app: a compiled graph, an entrypoint of the functional API, or an object that holds its function.
@@ -144,13 +144,13 @@ def adapters_behind(app: Any) -> list[Any]:
 
 
 def holds_chat(target: Any) -> bool:
-    """Return whether an object holds a LangChain chat model of any kind, makes some, or is a graph that does."""
+    """Return whether an object holds or makes a LangChain chat model of any kind, or is a graph that does."""
     held = ObjectSearch("chat", is_any=True).held_by(target)
     return bool(held.names or held.makes_some or held.inner)
 
 
 def makes_client(value: Any) -> bool:
-    """Return whether ``value`` is a class of the openai SDK's clients, and not one of VineLM's."""
+    """Return whether ``value`` is a client class of the openai SDK, not one of VineLM's."""
     is_sdk = getattr(value, "__module__", "").partition(".")[0] == "openai"
     return isinstance(value, type) and is_sdk and value.__name__ in {"OpenAI", "AsyncOpenAI"}
 
@@ -163,7 +163,7 @@ def makes_chat(value: Any) -> bool:
 
 
 def is_chat(value: Any) -> bool:
-    """Return whether ``value`` is a LangChain chat model, stands for one that its configuration chooses, or is a client."""
+    """Return whether ``value`` is a LangChain chat model, a configurable one, or a client."""
     kind = type(value)
     return (
         isinstance(value, BaseChatModel)
@@ -185,7 +185,7 @@ ANY_ATTRIBUTE = frozenset({"getattr", "vars", "__dict__", "attrgetter", "__getat
 
 
 class ObjectSearch:
-    """Looks through the objects that a node's code refers to, and notes those that are stages.
+    """Searches the objects that a node's code refers to for stages.
 
     Args:
         node: name of the node.
@@ -201,7 +201,7 @@ class ObjectSearch:
         self._held = HeldStages()
 
     def held_by(self, target: Any) -> HeldStages:
-        """Return what was found, in ``target`` and in what was searched before."""
+        """Return what was found in ``target`` and in everything searched before."""
         # A prebuilt middleware's hook (``SummarizationMiddleware.before_model``) calls the model that it was made with. Those
         # around the agent's own call, such as for a fallback, are not the node's.
         owners = (getattr(held_attribute(target, name), "__self__", None) for name in ("func", "afunc"))
@@ -297,7 +297,7 @@ def _has_around(value: Any) -> bool:
 
 
 def _attributes_read(method: MethodType) -> list[Any] | None:
-    """The attributes of its object that a method reads, itself or in the methods that it names; None where that is not known.
+    """The attributes of ``self`` that a method reads, directly or through methods it names; None if unknown.
 
     A class that holds several models has a node for each, as a rule.
     """
@@ -330,7 +330,7 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
 
 @functools.lru_cache(maxsize=4096)
 def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
-    """Each name that code loads, with the attributes that are read right behind it: ``("agents", "writer", "invoke")``."""
+    """Each name that code loads, with the attributes read right after it: ``("agents", "writer", "invoke")``."""
     found: list[tuple[str, ...]] = []
     chain: list[str] = []
     for one in dis.get_instructions(code):
@@ -348,7 +348,7 @@ def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
 
 
 def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
-    """What is used of a value of which these attributes are read; the value itself where that is not known.
+    """The parts of a value that are used, given the attributes read; the whole value if unknown.
 
     An object of the application's that holds a model for each of its nodes (``self.agents.writer``) is not used whole.
     """
@@ -389,5 +389,5 @@ def code_names(code: CodeType) -> Iterator[str]:
 
 
 def file_of(kind: type) -> str:
-    """Return the file that a class is written in; empty if there is none."""
+    """Return the file that defines a class; empty if there is none."""
     return getattr(sys.modules.get(kind.__module__), "__file__", None) or ""

@@ -1,4 +1,4 @@
-"""The tools that a graph's nodes hold; no node runs."""
+"""The tools that a graph's nodes hold, found without running a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The template that a compiled graph implies, and what a given one does not agree on with its graph."""
+"""The template that a compiled graph implies, and how a given template differs from the graph."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> T
 
 
 def template_differences(template: Template, graph: Graph, stage_of: Mapping[str, str]) -> list[str]:
-    """Return a line for each arm that only the graph or only the template has; none where the graph does not say enough."""
+    """Return a line for each branch that only the graph or only the template has; empty if the graph is unclear."""
     names = {stage.name for stage in template.stages}
     if names != set(stage_of.values()):
         return []
@@ -73,7 +73,7 @@ def template_differences(template: Template, graph: Graph, stage_of: Mapping[str
 
 
 def teach_routes(graph: Graph, stage_of: Mapping[str, str]) -> None:
-    """Tell every ``vine.route`` of the graph which stages each of its places leads to."""
+    """Tell every ``vine.route`` of the graph which stages its places lead to."""
     nodes = NodeGraph(root_ways(graph, stage_of))
     for branches in graph.builder.branches.values():
         for branch in branches.values():
@@ -93,7 +93,7 @@ def _remedy(before: str, after: str) -> str:
 
 
 def _leads_back(pairs: set[tuple[str, str]], before: str, after: str) -> bool:
-    """True if the second stage comes before the first on some way."""
+    """True if the second stage comes before the first on some path."""
     waiting = [after]
     for at in waiting:  # grows while it is read
         waiting += [then for here, then in pairs if here == at and then not in waiting]

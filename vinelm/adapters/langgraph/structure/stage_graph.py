@@ -1,4 +1,4 @@
-"""The stages that may follow each stage, read off a compiled graph: tools are passed through, nothing runs."""
+"""The stages that may follow each stage in a compiled graph, passing through tools; runs nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StageGraph:
 
     @property
     def pairs(self) -> set[tuple[str, str]]:
-        """Every two stages of which the second may be the next choice after the first; "" stands for the start."""
+        """Every pair of stages in which the second may follow the first; "" is the start."""
         found = {("", self.sorted(first)[0]) for first in self.start if first}
         for stages, following in self.after.items():
             ordered = self.sorted(stages)
@@ -48,7 +48,7 @@ class StageGraph:
         return sorted(stages, key=self.order.index)
 
     def reordered(self, order: Iterable[str]) -> StageGraph:
-        """Return the same graph with its stages in another order, as far as that names them."""
+        """Return the same graph with its stages reordered, as far as ``names`` mentions them."""
         return StageGraph(self.start, self.after, tuple(dict.fromkeys((*order, *self.order))), self.unclear)
 
 
@@ -103,7 +103,7 @@ class NodeGraph:
         return not any(node in self.unclear for node in self._passed([place]))
 
     def _passed(self, nodes: Iterable[str]) -> Iterator[str]:
-        """The nodes and the tools behind them, up to the next stages."""
+        """The nodes, and the tools after them, up to the next stages."""
         waiting = list(nodes)
         for node in waiting:  # grows while it is read
             yield node
@@ -111,7 +111,7 @@ class NodeGraph:
             waiting += [t for t in targets if t not in waiting and t != END and t not in self._stage_of]
 
     def _outcomes(self, nodes: Collection[str]) -> dict[Together, frozenset[Bound]]:
-        """The places that may follow nodes that run together. Of several ways to the same superstep, all bounds."""
+        """The places that may follow nodes that run together. If several ways lead to one superstep, all bounds are kept."""
         sets = [self._behind(node, 0, frozenset()) for node in nodes]
         if len(nodes) > 1 and len({self._stage_of.get(node) for node in nodes}) == 1:  # one stage in several nodes: one of them
             merged: dict[_Timed, frozenset[Bound]] = {}
@@ -130,7 +130,7 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """The places that may follow one node: all of its edges fire, each of its choices takes one way."""
+        """The places that may follow a node: all of its edges fire, each choice takes one way."""
         sets: list[dict[_Timed, frozenset[Bound]]] = []
         for choice in self._choices.get(node, ()):
             ways: dict[_Timed, frozenset[Bound]] = {}
@@ -160,7 +160,7 @@ def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[
 
 
 def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
-    """One of each set, in every combination."""
+    """All combinations of one item from each set."""
     found: dict[_Timed, frozenset[Bound]] = {}
     n_ways = 1
     for one in sets:

@@ -49,7 +49,7 @@ def template_of(graph: StageGraph, undeclared: int = UNDECLARED_TIMES) -> Templa
 
 
 def _is_exact(template: Template, graph: StageGraph) -> bool:
-    """True if it allows the ways of the graph and no others. A loop of one turn may lack the way back."""
+    """True if it allows exactly the ways of the graph. A loop of one turn may lack the way back."""
     if longest(template.steps) > _DEEP:
         return False
     found = template.flow.follows | {("", stage.name) for stage in template.first_stages}
@@ -117,13 +117,13 @@ class _Writer:
 
     @staticmethod
     def _core(part: Part, region: Region) -> Together | None:
-        """What every turn of a loop runs, where all else in it comes before that or is left out, as the hooks of an agent."""
+        """What every turn of a loop runs; the rest is optional or precedes it, such as an agent's hooks."""
         found = [at for at in part if all(list(region.successors[other]) == [at] for other in part - {at})]
         return found[0] if len(part) > 1 and len(found) == 1 and part <= set(region.successors[found[0]]) else None
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """The targets that share a later superstep with another one; the other arms run to the end on their own."""
+        """The targets that share a later superstep with another target; other branches run to the end alone."""
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
 
@@ -166,7 +166,7 @@ class _Writer:
     def _turn(
         self, head: Together, part: Part, region: Region, outside: list[Together], stop: Part | None
     ) -> tuple[tuple[Step, ...], bool] | None:
-        """The steps of one turn, and whether other steps follow the loop; None if it cannot be written so."""
+        """The steps of one turn, and whether other steps follow the loop; None if it cannot be expressed."""
         again = frozenset((_BACK + min(head),))
         in_arms = bool(outside) and self._ends_in_arms
         leavers = [at for at in part if set(region.successors[at]) & set(outside)]
@@ -249,19 +249,19 @@ class Region:
         return list(dict.fromkeys(then for at in part for then in self.successors.get(at, ()) if then not in part))
 
     def reached(self, at: Together) -> set[Part]:
-        """The parts that come at or behind a superstep."""
+        """The parts at or after a superstep."""
         waiting = [self.part(at)]
         for part in waiting:  # grows while it is read
             waiting += [p for p in map(self.part, self._onward(part)) if p not in waiting]
         return set(waiting)
 
     def join(self, targets: Collection[Together]) -> Part | None:
-        """The first part that every one of the targets comes to unless the request ends before; None if there is none."""
+        """The first part that all targets reach, unless the request ends before; None if there is none."""
         common = frozenset.intersection(*(self.always(self.part(target)) for target in targets))
         return max(common, key=lambda part: len(self.always(part)), default=None)
 
     def always(self, part: Part) -> frozenset[Part]:
-        """The parts that every request comes to that goes through ``part`` and does not end before them, itself included."""
+        """The parts that every request through ``part`` reaches unless it ends before them, including ``part``."""
         known = self._always.get(part)
         if known is None:
             behind = [self.always(self.part(then)) for then in self._onward(part)]

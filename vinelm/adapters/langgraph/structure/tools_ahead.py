@@ -1,5 +1,5 @@
-"""The tools that may be called ahead at a node of a running graph: those that the graph itself holds, and that nothing of the
-application may still refuse or change before the call that they stand in for.
+"""The tools that may be prefetched at a node: those that the graph itself holds, and that no application code may refuse or
+change before the real call.
 
 LangGraph does not say which graph a node runs in, so it is read off the loop that runs it. Where that is hidden, nothing is
 called ahead.
@@ -54,14 +54,14 @@ _ASKS = frozenset({"interrupt", "NodeInterrupt", "GraphInterrupt"})
 
 
 class ToolsAhead:
-    """Finds the tools that may be called ahead at a node. Each run is looked at once: what a node refers to may change."""
+    """Finds the tools that may be prefetched at a node. Each run is inspected once, since a node's references may change."""
 
     def __init__(self, box: ToolBox) -> None:
         self._box = box
         self._seen: WeakKeyDictionary[Any, _GraphTools] = WeakKeyDictionary()
 
     def at(self, config: RunnableConfig) -> Mapping[str, DeclaredTool]:
-        """Return the tools that a model may ask for which is called with ``config``, LangGraph's of a node, by name."""
+        """Return the tools, by name, that a model called with a node's ``config`` may ask for."""
         loop = _loop_of(config)
         nodes, node = getattr(loop, "nodes", None), config.get("metadata", {}).get("langgraph_node")
         if loop is None or not isinstance(nodes, Mapping):
@@ -74,7 +74,7 @@ class ToolsAhead:
 
     @staticmethod
     def outside(tools: Mapping[str, DeclaredTool]) -> Mapping[str, DeclaredTool]:
-        """Return which of these tools may be called ahead without a graph."""
+        """Return which of these tools may be prefetched without a graph."""
         is_asked = refuses_tools(var_child_runnable_config.get() or {})
         return {name: one for name, one in tools.items() if _may_run(one, is_asked=is_asked)}
 
@@ -86,7 +86,7 @@ def _may_run(declared: DeclaredTool, *, is_asked: bool) -> bool:
 
 
 def refuses_tools(config: RunnableConfig) -> bool:
-    """Return whether a callback handler of a call may refuse the tools that are called in it, by raising."""
+    """Return whether a callback handler of a call may refuse its tools by raising."""
     callbacks: Any = config.get("callbacks") or ()
     return any(_may_refuse(one) for one in getattr(callbacks, "handlers", callbacks))
 
@@ -97,7 +97,7 @@ def _may_refuse(handler: Any) -> bool:
 
 
 def can_run_ahead(declared: DeclaredTool) -> bool:
-    """Return whether a tool's own code can run beside the request that it stands in for. Found once for each tool object.
+    """Return whether a tool's code can run in parallel to its request. Cached for each tool object.
 
     It cannot on another thread where it asks which one it is, by which it may know its caller; nor where it refers
     to a lock, which the request may hold: the call ahead would wait for it, perhaps with another one held that the request's
@@ -126,7 +126,7 @@ def _is_lock(item: Any) -> bool:
 
 
 def is_checked_by_itself(tool: BaseTool) -> bool:
-    """Return whether the class of a tool, or a handler of its own, looks at a call before the tool's code runs."""
+    """Return whether the tool's class, or a handler of it, checks a call before the tool's code runs."""
     callbacks = getattr(tool, "callbacks", None)
     own = getattr(callbacks, "handlers", callbacks) or ()
     known = {getattr(kind, name) for kind in (BaseTool, StructuredTool, Tool) for name in _STEPS}
@@ -162,7 +162,7 @@ class _GraphTools:
         self._found: dict[tuple[str, bool], Mapping[str, DeclaredTool]] = {}
 
     def at(self, node: str, *, is_asked: bool) -> Mapping[str, DeclaredTool]:
-        """The tools that may be called ahead at a node, by name; ``is_asked``: only those that nobody need be asked for."""
+        """The tools that may be prefetched at a node, by name; ``is_asked``: only those that need no person's approval."""
         key = node, is_asked
         if key not in self._found:
             self._found[key] = self._at(node, is_asked=is_asked)
@@ -189,7 +189,7 @@ class _GraphTools:
         return found
 
     def _is_open(self, node: str, holders: set[str]) -> bool:
-        """Whether nothing is between a node and each of those that may call a tool, and one of them comes right after."""
+        """Whether nothing stands between a node and the nodes that may call a tool, one of which comes right after."""
         if node not in self._held:  # a task of LangGraph's functional API: its entrypoint is the only node
             return len(self._held) == 1
         if any(self._held[name].wraps for name in holders):
@@ -203,7 +203,7 @@ class _GraphTools:
         return {one for one in self._reached(node, without=around) if holder in self._reached(one, without=frozenset({node}))}
 
     def _reached(self, node: str, *, without: frozenset[str]) -> set[str]:
-        """The nodes that may follow a node, on ways that do not lead through some."""
+        """The nodes that may follow a node on paths that avoid some nodes."""
         found: set[str] = set()
         waiting = [node]
         while waiting:
@@ -213,7 +213,7 @@ class _GraphTools:
         return found
 
     def _goes_to(self, node: str) -> set[str]:
-        """The nodes that may come right after one; all where an edge does not say where it leads."""
+        """The nodes that may come right after a node; all nodes if an edge does not say where it leads."""
         channels: set[str] = set()
         for writer in self._nodes[node].writers:
             static = ChannelWrite.get_static_writes(writer)
@@ -248,7 +248,7 @@ def _node_of(name: str, node: Any) -> _Node:
 
 
 def _checks(item: Any) -> bool:
-    """Whether an object is a middleware of LangChain's agents that overrides more than VineLM's own does."""
+    """Whether an object is a LangChain agent middleware that overrides more than VineLM's own."""
     kinds = type(item).__mro__
     if not _is_middleware(item):
         return False
@@ -262,7 +262,7 @@ def _is_middleware(item: Any) -> bool:
 
 
 class _Reach(ObjectSearch):
-    """What the code of a node can reach.
+    """What a node's code can reach.
 
     Too much is followed rather than too little: of an object of the application every method, whichever is called. Where the
     code chooses by a text what it calls, which no search can follow, every module of the application counts as reached.
@@ -289,7 +289,7 @@ class _Reach(ObjectSearch):
         return self._asks or id(interrupt) in self._seen or len(self._seen) >= MOST_OBJECTS
 
     def _add_graph(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
-        """A graph inside has tools of its own, and a run of its own; but it may ask a person before it returns."""
+        """Add a subgraph: it has its own tools and runs, but may ask a person before it returns."""
         inner = _Reach(self._node)
         inner._seen[id(graph)] = graph
         for node in graph.nodes.values():
@@ -312,7 +312,7 @@ class _Reach(ObjectSearch):
             yield from _methods(kind)
 
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
-        """What the code of a function refers to; of the application's objects only what the code names of them."""
+        """What a function's code refers to; of the application's objects only what the code names."""
         names, owner = frozenset(code_names(function.__code__)), function.__globals__
         is_imported = any(name.partition(".")[0] == "langgraph" for name in names)
         self._asks |= (is_imported and bool(names & _ASKS)) or any(owner.get(name) is interrupt for name in names)
@@ -368,14 +368,14 @@ def _may_ask(module: str, filename: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _uses_langgraph(package: str, _loaded: int) -> bool:
-    """Whether a module of an installed package has something of LangGraph's, as far as its modules are loaded."""
+    """Whether a module of an installed package imports LangGraph, as far as its modules are loaded."""
     known = [one for name, one in list(sys.modules.items()) if name == package or name.startswith(f"{package}.")]
     return any(_origin(value) == "langgraph" for one in known for value in list(vars(one).values()))
 
 
 @lru_cache(maxsize=1)
 def _asks_somewhere(_loaded: int) -> bool:
-    """Whether a loaded module of the application has what asks a person."""
+    """Whether a loaded module of the application may ask a person."""
     for name, module in list(sys.modules.items()):
         known = list(getattr(module, "__dict__", {}).values())
         kinds = (one for one in known if isinstance(one, type))
@@ -391,7 +391,7 @@ def _origin(value: Any) -> str:
 
 
 def _methods(kind: type, called: Container[str] | None = None) -> Iterator[Any]:
-    """The functions of an application's class, those of properties too, and what else it holds; those of some names only."""
+    """The functions of a class, including properties, and its other attributes; optionally restricted to some names."""
     for base in kind.__mro__:
         if _may_ask(base.__module__, file_of(base)):
             for name, member in list(vars(base).items()):
@@ -403,7 +403,7 @@ def _methods(kind: type, called: Container[str] | None = None) -> Iterator[Any]:
 
 
 def _imported(function: FunctionType) -> Iterator[ModuleType | None]:
-    """The modules that a function imports when it runs; None for one that is not loaded yet, so that nobody knows it."""
+    """The modules that a function imports when it runs; None for a module that is not loaded, so unknown."""
     parents = str(function.__globals__.get("__package__") or "").split(".")
     for level, asked in _imports(function.__code__):
         name = ".".join(filter(None, [*(parents[: len(parents) - level + 1] if level else ()), asked]))
@@ -428,7 +428,7 @@ def _imports(code: CodeType) -> tuple[tuple[int, str], ...]:
 
 
 def _loop_of(config: RunnableConfig) -> Any:
-    """LangGraph's loop that runs the node of a config; None where it hides it."""
+    """The LangGraph loop that runs a config's node; None if hidden."""
     call = config.get("configurable", {}).get("__pregel_call")
     if isinstance(call, FunctionType):  # around it, for a node with a timeout
         cells = [cell.cell_contents for cell in call.__closure__ or ()]

@@ -1,4 +1,4 @@
-"""The places of a graph and where each leads, with the stages of its subgraphs and of its edges at their own places."""
+"""The places of a graph and their successors, including the stages of its subgraphs and edges at their own places."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Choice = dict[str, frozenset[Bound]]
 
 @dataclass(slots=True)
 class Ways:
-    """Where each place of a graph leads.
+    """The successors of each place of a graph.
 
     Attributes:
         stage_of: the stage of each place that runs one, in the order of the graph's nodes. All other places are tools.
@@ -88,7 +88,7 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
 
 
 def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
-    """Return the ways where each of these places, if it runs a stage, may run it again before it is left."""
+    """Return the ways in which each of these places, if it runs a stage, may run it repeatedly before it is left."""
     choices = dict(ways.choices)
     for place in ways.stage_of.keys() & set(places):
         choices[place] = [{place: frozenset(), f"{place}/done": frozenset()}]
@@ -103,7 +103,7 @@ class _Whole:
         self._paths: dict[str, str] = {}  # place of a stage that is named by its node to that node, behind those around it
 
     def told_apart(self) -> Ways:
-        """The ways, where nodes that share a name have stages of their own."""
+        """The ways, with separate stages for nodes that share a name."""
         named = Counter(path.rpartition(WITHIN)[2] for path in dict.fromkeys(self._paths.values()))
         named.update({stage for place, stage in self.ways.stage_of.items() if place not in self._paths})
         for place, path in self._paths.items():
@@ -124,7 +124,7 @@ class _Whole:
         prefix: str = "",
         leaves: Iterable[str] = (),
     ) -> None:
-        """Add a graph. Names of its places begin with ``prefix``; ``leaves`` are places outside that its tools may go to."""
+        """Add a graph. Names of its places begin with ``prefix``; ``leaves`` are outside places that its tools may go to."""
         for source in (START, *graph.builder.nodes):
             found = held.get(source, HeldStages())
             is_graph = source != START and isinstance(graph.builder.nodes[source].runnable, CompiledStateGraph)
@@ -146,7 +146,7 @@ class _Whole:
             self._add_node(path, place, own, found, behind, inside)
 
     def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
-        """The choices behind a node: those of its edges, with the models before them that the edges call."""
+        """The choices after a node: those of its edges, including models that the edges call."""
         for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
             self.ways.choices[edge] = onward
@@ -176,7 +176,7 @@ class _Whole:
         self._add_any(path, place, own, found, behind)
 
     def _add_any(self, path: str, place: str, own: list[str], found: HeldStages, behind: list[Choice]) -> None:
-        """A node that runs several things in any order, or perhaps nothing."""
+        """A node that runs several things in any order, or nothing."""
         ways, parts, done = self.ways, list[str](), f"{place}/done"
         for number, stage in enumerate(own):
             parts.append(part := f"{place}/stage-{number}")
@@ -203,13 +203,13 @@ def _edges(graph: Graph, source: str) -> list[Choice]:
 
 
 def _ends(graph: Graph, source: str) -> list[Choice]:
-    """Where a node's ``Command(goto=...)`` may lead, by its annotation or its ``destinations``."""
+    """The possible targets of a node's ``Command(goto=...)``, by its annotation or ``destinations``."""
     ends = None if source == START else graph.builder.nodes[source].ends
     return [dict.fromkeys(ends, frozenset())] if ends else []
 
 
 def _commands(graph: Graph, source: str) -> list[Choice]:
-    """Where a node that returns ``Command`` without saying where may lead: what its code names, else anywhere."""
+    """The possible targets of a node that returns ``Command`` without annotation: what its code names, else anywhere."""
     runnable = None if source == START else graph.builder.nodes[source].runnable
     code = _code(runnable)
     if code is None or "Command" not in code.co_names:
@@ -218,7 +218,7 @@ def _commands(graph: Graph, source: str) -> list[Choice]:
 
 
 def _named(graph: Graph, runnable: Any) -> list[str]:
-    """The nodes that a function's code names, and the end if it names it; empty where it names no node."""
+    """The nodes, and the end, that a function's code names; empty if it names none."""
     code = _code(runnable)
     said = set() if code is None else set(_said(code))
     named = [node for node in graph.builder.nodes if node in said]
@@ -226,7 +226,7 @@ def _named(graph: Graph, runnable: Any) -> list[str]:
 
 
 def _said(code: CodeType) -> Iterator[Any]:
-    """The names and the texts of code, and of what is defined in it."""
+    """The names and texts in code, including nested definitions."""
     yield from code.co_names
     for one in code.co_consts:
         yield from _said(one) if isinstance(one, CodeType) else one if isinstance(one, tuple | frozenset) else (one,)
@@ -238,7 +238,7 @@ def _code(runnable: Any) -> CodeType | None:
 
 
 def _is_unclear(graph: Graph, source: str) -> bool:
-    """True if an edge says nowhere where it leads: neither by its map and its annotation, nor by its code."""
+    """True if an edge says where it leads neither by its map or annotation nor by its code."""
     return any(not branch.ends and not _named(graph, branch.path) for branch in graph.builder.branches.get(source, {}).values())
 
 
