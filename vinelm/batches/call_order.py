@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from vinelm.batches.slot_order import SlotOrder
@@ -112,6 +112,9 @@ class CallOrder:
             path.append(number)
         _forget(self._first)
         call = WaitingCall(position, depth, points, tokens, tuple(path), slots=slots)
+        if slots is not None:
+            slots.waits(call)
+            self.version += slots.is_used
         call.rank = self.rank(call)
         return call
 
@@ -123,8 +126,21 @@ class CallOrder:
             return (call.depth, *call.path) if self._is_across else (call.depth, call.position)
         return call.path if self._is_across else (call.position, call.depth)
 
+    @staticmethod
+    def is_held(call: WaitingCall) -> bool:
+        """Return whether a call is to wait even if its engine has a place."""
+        return call.slots is not None and call.slots.is_held(call)
+
+    def given_up(self, call: WaitingCall) -> None:
+        """Note that a call has left the line without being sent."""
+        if call.slots is not None:
+            call.slots.left(call)
+            self.version += call.slots.is_used
+
     def sent(self, call: WaitingCall) -> None:
         """Record that a call has left the line."""
+        if call.slots is not None:
+            call.slots.left(call)
         if call.position not in self._under_way:
             self._under_way[call.position] = _Request()
             self._left -= 1
@@ -153,8 +169,11 @@ class CallOrder:
             total = call.tokens[-1] if call.tokens else 0
             found.sums.add(_Sums(total, call.own, expected, min(cached or 0, expected)))
 
-    def ended(self, position: int) -> None:
+    def ended(self, position: int, slots: Iterable[SlotOrder] = ()) -> None:
         """Record that a request has ended."""
+        for one in slots:
+            one.forget(position)
+            self.version += one.is_used
         found = self._under_way.pop(position, None)
         if found is None:  # it sent nothing
             self._left -= 1

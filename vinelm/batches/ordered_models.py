@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
@@ -37,14 +38,16 @@ class OrderedModels(ModelResolver):
         models: The catalog.
         backends: By provider.
         requests: Ids of those that have no answer yet, in the order in which they begin.
+        workers: How many of them are under way at a time.
     """
 
-    def __init__(self, models: Catalog, backends: Mapping[str, Backend], requests: Sequence[str]) -> None:
+    def __init__(self, models: Catalog, backends: Mapping[str, Backend], requests: Sequence[str], workers: int = 1) -> None:
         super().__init__(models, backends)
         self._limiters = rate_limiters_of(models, backends)
-        self._slots = _slots_of(models, self._limiters)
+        self._slots = _slots_of(models, self._limiters, min(workers, len(requests)))
         self._positions = {name: position for position, name in enumerate(requests)}
         self._calls, self._version = CallOrder(len(requests)), 0
+        self._has_moved = False  # since the limiters were told to ask again
         self._line: list[tuple[tuple[int, ...], int, WaitingCall]] = []  # sorted
         self._lock = threading.Lock()  # a limiter asks for priorities while it holds its own: never the other way round
 
@@ -60,8 +63,10 @@ class OrderedModels(ModelResolver):
         position = self._positions.get(request)
         if position is not None:
             with self._lock:
-                self._line = [one for one in self._line if one[-1].position != position]  # calls that were refused
-                self._calls.ended(position)
+                for _, _, refused in [one for one in self._line if one[-1].position == position]:
+                    self._remove(refused)
+                    self._calls.given_up(refused)
+                self._calls.ended(position, set(self._slots.values()))
             self._rank_again()
 
     def wait(self, position: int, depth: int, parts: Sequence[str], slots: SlotOrder | None = None) -> WaitingCall:
@@ -73,14 +78,26 @@ class OrderedModels(ModelResolver):
         self._rank_again(always=True)  # those behind it have moved
         return waiting
 
+    def granted(self, waiting: WaitingCall) -> None:
+        """Note that a call has its place at the engine, whose limiter puts those that wait in order again."""
+        with self._lock:
+            self._remove(waiting)
+            self._calls.sent(waiting)
+            self._has_moved |= self._sort()
+
+    def settled(self) -> None:
+        """Have the other engines' limiters do so, too."""
+        if len(set(self._limiters.values())) > 1:
+            self._rank_again()
+
     def leave(self, waiting: WaitingCall, *, is_sent: bool) -> None:
         """Take a call out of the line, because it is sent or given up."""
         with self._lock:
-            place = self._place(waiting)
-            if place in self._line:
-                self._line.remove(place)
+            self._remove(waiting)
             if is_sent:
                 self._calls.sent(waiting)
+            else:
+                self._calls.given_up(waiting)
         self._rank_again()
 
     def over(self, waiting: WaitingCall, cached: float | None) -> None:
@@ -95,35 +112,48 @@ class OrderedModels(ModelResolver):
             self._calls.answered(waiting, cached)
 
     def priority(self, waiting: WaitingCall) -> float:
-        """The priority of a call in the line."""
+        """The priority of a call in the line; -inf if it is to wait for a slot that is under way."""
         with self._lock:
+            if self._calls.is_held(waiting):
+                return -math.inf
             return -FAR * bisect_left(self._line, self._place(waiting))
+
+    def _remove(self, waiting: WaitingCall) -> None:
+        place = self._place(waiting)
+        if place in self._line:
+            self._line.remove(place)
 
     def _place(self, waiting: WaitingCall) -> tuple[tuple[int, ...], int, WaitingCall]:
         """The sort key of a call; unique."""
         return waiting.rank, id(waiting), waiting
 
+    def _sort(self) -> bool:
+        """Rank the calls in the line again, if anything has changed; with the lock held."""
+        has_changed = self._version != self._calls.version
+        if has_changed:
+            self._version = self._calls.version
+            for _, _, waiting in self._line:
+                waiting.rank = self._calls.rank(waiting)
+            self._line = sorted(map(self._place, (waiting for _, _, waiting in self._line)))
+        return has_changed
+
     def _rank_again(self, *, always: bool = False) -> None:
         with self._lock:
-            has_changed = self._version != self._calls.version
-            if has_changed:
-                self._version = self._calls.version
-                for _, _, waiting in self._line:
-                    waiting.rank = self._calls.rank(waiting)
-                self._line = sorted(map(self._place, (waiting for _, _, waiting in self._line)))
+            has_changed = self._sort() or self._has_moved
+            self._has_moved = False
         if has_changed or always:
             for limiter in set(self._limiters.values()):
                 limiter.reorder()
 
 
-def _slots_of(models: Catalog, limiters: Mapping[str, Any]) -> dict[str, SlotOrder]:
+def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> dict[str, SlotOrder]:
     """Slots of the owner's own engines, by model; models on one engine share them. Other engines count as one common cache."""
     found: dict[int, SlotOrder] = {}
     slots: dict[str, SlotOrder] = {}
     for name, limiter in limiters.items():
         concurrency = getattr(limiter.limits, "concurrency", None)
         if concurrency and concurrency <= MOST_SLOTS and getattr(models[name], "api_base", None):
-            slots[name] = found.setdefault(id(limiter), SlotOrder(concurrency))
+            slots[name] = found.setdefault(id(limiter), SlotOrder(concurrency, under_way))
     return slots
 
 
@@ -147,6 +177,13 @@ class _Place:
         waiting = self._waiting
         return float(self._call.priority) if waiting is None else self._models.priority(waiting)
 
+    def granted(self) -> None:
+        """Note that the call has its place: whoever is next is judged by it."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._models.granted(waiting)
+            self._sent = waiting
+
     def _on_prompt(self, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:
         if self._call.on_prompt is not None:
             self._call.on_prompt(messages, tools)
@@ -164,12 +201,15 @@ class _Place:
             self._call.on_gate(waits, *what)
         if not waits:
             self._leave(is_sent=True)
+            self._models.settled()
 
     def _on_usage(self, usage: Usage) -> None:
         self._leave(is_sent=False)  # it failed before it was sent
         sent, self._sent = self._sent, None
-        if sent is not None and usage.failure is None:
-            self._models.answered(sent, usage.tokens_cached)
+        if sent is not None:
+            self._models.over(sent, None)  # of one that was never begun; else it is known already
+            if usage.failure is None:
+                self._models.answered(sent, usage.tokens_cached)
         self._call.on_usage(usage)
 
     def _leave(self, *, is_sent: bool) -> None:

@@ -82,10 +82,10 @@ class Served:
         )
         return cls(workflow, vine, build_graph(workflow, vine), Purses(vine.adapter))
 
-    def order_calls(self, requests: Sequence[str]) -> OrderedModels:
+    def order_calls(self, requests: Sequence[str], workers: int) -> OrderedModels:
         """Let calls that wait for an engine's limits go in the order of these request ids; returns the listener."""
         models = self.vine.models
-        self.vine.adapter.models = ordered = OrderedModels(models.catalog, models.backends, requests)
+        self.vine.adapter.models = ordered = OrderedModels(models.catalog, models.backends, requests, workers)
         ordered.equal = models.equal
         return ordered
 
@@ -249,7 +249,7 @@ class BatchRun:
             KeyboardInterrupt: After the requests under way have ended.
         """
         if self._orders_calls:
-            self._ordered = self._app.order_calls([self._found.first[key].id for key in reversed(self._left)])
+            self._ordered = self._app.order_calls([self._found.first[key].id for key in reversed(self._left)], self._workers)
         with self._ledger.ahead(lambda: len(self._left)):
             try:
                 with _HeapAtRest() as heap:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from vinelm.prompts.radix import known_tokens
 from vinelm.prompts.shape import BLOCK_TOKENS
@@ -18,6 +19,9 @@ COMMON = 0.5
 """Engines that had a larger part cached of what only other slots should hold have a common cache."""
 WARM_PART = 0.5
 """A slot is warm for a call if it holds at least this part of its prompt."""
+
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Prompted(Protocol):
@@ -35,6 +39,7 @@ class _Slot:
 
     points: frozenset[int] = frozenset()
     call: Prompted | None = None  # under way
+    depth: int = 0  # of the last one
     own: int = 0  # tokens of its prompt that the slot held already
     other: int = 0  # those beyond, which another slot held
     used: int = 0
@@ -51,25 +56,31 @@ class _Seen:
     calls: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class SlotOrder:
     """A model of what the slots of one engine have cached, from what they were sent. Pure; not thread-safe.
 
-    A freed slot goes on with the calls that begin as its prompt does. Then come those that begin as nothing under way does. A
-    call that begins as one under way waits for the slot of that one, if there is another call to send: side by side each slot
-    would compute the same. Among alike, requests are finished in the order in which they began.
+    A freed slot takes the calls that begin as its prompt does, the longest part first, and of these those of its own stage,
+    which may share more than is seen. Then come those that begin as nothing under way does. A call that begins as one under way
+    waits for the slot of that one: side by side each slot would compute the same. A slot stays free for that, unless so large a
+    part of the calls begins alike that more slots are its fair share. Among alike, requests are finished in the order in which
+    they began.
 
     Args:
         slots: How many calls the engine serves at a time.
+        under_way: How many requests are under way at a time.
     """
 
     slots: int
+    under_way: int = 0
     is_used: bool = True
     _slots: list[_Slot] = field(default_factory=list)
     # How many slots hold each prefix: each waiting call is ranked again whenever a call is sent or ends, so that a rank looks
     # its prompt up once, not once a slot.
     _idle: Counter[int] = field(default_factory=Counter)
     _busy: Counter[int] = field(default_factory=Counter)
+    _waiting: Counter[int] = field(default_factory=Counter)
+    _stages: Counter[tuple[int, int]] = field(default_factory=Counter)  # of free slots, with the place of what they held last
     _clock: int = 0
     _seen: _Seen = field(default_factory=_Seen)
 
@@ -79,8 +90,30 @@ class SlotOrder:
     def rank(self, call: Prompted) -> tuple[int, ...]:
         """Return the sort key of a waiting call, lowest first; valid until a call is sent or ends."""
         idle, busy = self._held(call)
-        is_cold = idle < WARM_PART * call.tokens[-1] if call.tokens else True
-        return busy - idle >= BLOCK_TOKENS, is_cold, call.position, call.depth
+        if not call.tokens or idle < WARM_PART * call.tokens[-1]:
+            return busy - idle >= BLOCK_TOKENS, True, 0, 0, call.position, call.depth
+        last = call.points[bisect_left(call.tokens, idle)]
+        is_other = not self._stages[last, call.depth]
+        return busy - idle >= BLOCK_TOKENS, False, -idle, is_other, call.position, call.depth
+
+    def waits(self, call: Prompted) -> None:
+        """Note that a call waits."""
+        self._waiting.update(call.points)
+
+    def left(self, call: Prompted) -> None:
+        """Note that it waits no more."""
+        _take(self._waiting, call.points)
+
+    def is_held(self, call: Prompted) -> bool:
+        """Return whether a call that waits is to wait for a slot under way, although another one may be free."""
+        if not (self.is_used and self._busy and call.tokens):
+            return False
+        idle, busy = self._held(call)
+        half = WARM_PART * call.tokens[-1]
+        if busy < half or busy - idle < max(half, BLOCK_TOKENS):
+            return False
+        alike = next(point for point, tokens in zip(call.points, call.tokens, strict=True) if tokens >= half)
+        return self._waiting[alike] * self.slots <= self._busy[alike] * max(self.under_way, self.slots)
 
     def _held(self, call: Prompted) -> tuple[int, int]:
         """Tokens of a prompt cached in a free slot, and in a busy one."""
@@ -95,6 +128,8 @@ class SlotOrder:
         slot = max(free, key=lambda one: (known_tokens(call.points, call.tokens, one.points), -one.used))
         self._clock += 1
         _take(self._idle, slot.points)
+        _take(self._stages, ((point, slot.depth) for point in slot.points))
+        slot.depth = call.depth
         slot.points, slot.call, slot.used = frozenset(call.points), call, self._clock
         self._busy.update(slot.points)
         slot.own, slot.other = idle, max(busy - idle, 0)
@@ -107,6 +142,7 @@ class SlotOrder:
         slot.call = None
         _take(self._busy, slot.points)
         self._idle.update(slot.points)
+        self._stages.update((point, slot.depth) for point in slot.points)
         if cached is None or not call.tokens:
             return
         tokens, seen = round(cached * call.tokens[-1]), self._seen
@@ -118,8 +154,14 @@ class SlotOrder:
         if seen.calls >= EVIDENCE_CALLS:
             self.is_used &= seen.own_cached >= NO_USE * seen.own and seen.other_cached <= COMMON * max(seen.other, BLOCK_TOKENS)
 
+    def forget(self, position: int) -> None:
+        """Note that no call of a request is under way any more, whatever became of it."""
+        for slot in self._slots:
+            if slot.call is not None and slot.call.position == position:
+                self.ended(slot.call, None)
 
-def _take(held: Counter[int], points: Iterable[int]) -> None:
+
+def _take(held: Counter[Key], points: Iterable[Key]) -> None:
     """Drop these prefixes from one slot."""
     for point in points:
         if held[point] == 1:

@@ -64,7 +64,9 @@ class RateLimiter(Protocol):
             tokens: the most that the attempt may use; it counts until the attempt settles.
             sleep: waits so many seconds.
             priority: attempts of a higher one go first, but never before one that has waited long enough. One whose
-                ``float()`` changes while the attempt waits is asked again by ``reorder()``, where the limiter has it.
+                ``float()`` changes while the attempt waits is asked again by ``reorder()``, where the limiter has it; while it
+                is -inf, the attempt waits although there is room. Its method ``granted()``, if it has one, is called as the
+                attempt gets its place, before another one does.
         """
 
     def aadmit(

@@ -1,6 +1,7 @@
 """Who goes first among the calls that wait for rate limits."""
 
 import asyncio
+import math
 import time
 
 import pytest
@@ -86,6 +87,53 @@ def test_nobody_is_passed_by_a_call_that_came_too_late(arrivals):
         for before in left[:place]:
             late_s = came[before] - came[number]
             assert late_s <= STEP_S * (arrivals[before][1] - arrivals[number][1]) + 1e-6
+
+
+class Held:
+    """A priority that waits while it is held, and notes when it was granted."""
+
+    def __init__(self, name, granted, *, held=False, then=None):
+        self.name, self.held, self._granted, self._then = name, held, granted, then
+
+    def __float__(self):
+        return -math.inf if self.held else 0.0
+
+    def granted(self):
+        self._granted.append(self.name)
+        if self._then is not None:
+            self._then.held = True
+
+
+def test_a_call_that_is_held_leaves_its_slot_free_until_it_is_asked_again():
+    gate, told = EngineRateLimiter(RateLimits(concurrency=2)), []
+    third = Held("third", told)
+    first, second = Held("first", told, then=third), Held("second", told, held=True)
+    slots = [gate._take(one) for one in (first, second)]
+    assert told == ["first"]
+    slots.append(gate._take(third))
+    assert [slot.done() for slot in slots] == [True, False, False], "the second place is free for another"
+    assert gate._take(Held("fourth", told)).done()
+    gate._give(slots[0])
+    assert told == ["first", "fourth"]
+    second.held = False
+    gate.reorder()
+    assert slots[1].done()
+    assert told == ["first", "fourth", "second"]
+    third.held = False
+    gate.reorder()
+    assert not slots[2].done(), "there is no place"
+
+
+def test_nobody_is_granted_a_place_between_a_grant_and_what_it_changes():
+    gate, told = EngineRateLimiter(RateLimits(concurrency=1)), []
+    last = Held("last", told)
+    slots = [gate._take(one) for one in (Held("first", told), Held("second", told, then=last), last)]
+    gate._give(slots[0])
+    gate._give(slots[1])
+    assert told == ["first", "second"]
+    last.held = False
+    gate.reorder()
+    assert told == ["first", "second", "last"]
 
 
 @pytest.mark.parametrize("shared", [False, True])

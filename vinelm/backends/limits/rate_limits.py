@@ -104,10 +104,14 @@ class EngineRateLimiter:
 
     def reorder(self) -> None:
         """Put the calls that wait in order again: priorities have changed. Those that were given a time keep it."""
+        heirs = []
         with self._lock:
-            self._queue = [one._replace(key=turn_key(one.arrived_s, one.priority)) for one in self._queue]
-            heapq.heapify(self._queue)
+            self._sort()
+            while self._free and (heir := self._heir()) is not None:  # it waited although a slot was free
+                heirs.append(heir)
             share = self._share
+        for heir in heirs:
+            heir.set_result(None)
         if share is not None:
             share.reorder()
 
@@ -209,13 +213,37 @@ class EngineRateLimiter:
             return None
         slot: Future[None] = Future()
         with self._lock:
-            if self._free:
+            now_s = self._clock.now()
+            key = turn_key(now_s, priority)
+            if self._free and key < math.inf:
                 self._free -= 1
                 slot.set_result(None)
+                self._note_granted(priority)
             else:
-                now_s = self._clock.now()
-                heapq.heappush(self._queue, _Waiting(turn_key(now_s, priority), next(self._numbers), slot, now_s, priority))
+                heapq.heappush(self._queue, _Waiting(key, next(self._numbers), slot, now_s, priority))
         return slot
+
+    def _note_granted(self, priority: SupportsFloat) -> None:
+        """Tell a call that it has its slot, and put those that wait in order again, before another slot is given."""
+        granted = getattr(priority, "granted", None)
+        if granted is not None:
+            granted()
+            self._sort()
+
+    def _sort(self) -> None:
+        self._queue = [one._replace(key=turn_key(one.arrived_s, one.priority)) for one in self._queue]
+        heapq.heapify(self._queue)
+
+    def _heir(self) -> Future[None] | None:
+        """Grant a slot that is free to the first in the queue; None, and it stays free, if none is to have it now."""
+        while self._queue and self._queue[0].key < math.inf:
+            first = heapq.heappop(self._queue)
+            # A waiter that was cancelled meanwhile is passed over, and the slot goes to the next in line.
+            if first.slot.set_running_or_notify_cancel():
+                self._free -= 1
+                self._note_granted(first.priority)
+                return first.slot
+        return None
 
     def _take_now(self) -> bool:
         """Take a slot if one is free."""
@@ -238,17 +266,11 @@ class EngineRateLimiter:
         # cancel() succeeds only for a waiter that was never granted a slot; it stays in the heap and is skipped below.
         if slot is None or slot.cancel() or slot.cancelled():
             return
-        while True:
-            with self._lock:
-                if not self._queue:
-                    self._free += 1
-                    return
-                heir = heapq.heappop(self._queue).slot
-            # Outside of the lock: callbacks of the future may ask for a slot themselves. A waiter that was cancelled meanwhile
-            # is passed over, and the slot goes to the next in line.
-            if heir.set_running_or_notify_cancel():
-                heir.set_result(None)
-                return
+        with self._lock:
+            self._free += 1
+            heir = self._heir()
+        if heir is not None:  # outside of the lock: callbacks of the future may ask for a slot themselves
+            heir.set_result(None)
 
 
 def _nobody() -> None:
