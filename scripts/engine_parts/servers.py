@@ -24,7 +24,6 @@ VLLM_SETTINGS = {
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_SERVER_DEV_MODE": "1",  # for /reset_prefix_cache
     "VLLM_TARGET_DEVICE": "cpu",
 }
 
@@ -106,11 +105,6 @@ class Engine:
             asked, hit = (_number(text, rf"vllm:prefix_cache_{name}_total{{[^}}]*}}") for name in ("queries", "hits"))
             return asked - hit, hit
         return _number(text, "llamacpp:prompt_tokens_total"), _number(text, "llamacpp:prompt_tokens_cached_total")
-
-    def empty(self) -> None:
-        """Empty vLLM's cache of prefixes."""
-        with urllib.request.urlopen(urllib.request.Request(f"{self.url}/reset_prefix_cache", b""), timeout=60):
-            pass
 
     def _get(self, page: str) -> str:
         with urllib.request.urlopen(f"{self.url}{page}", timeout=60) as answer:

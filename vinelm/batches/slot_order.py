@@ -60,7 +60,7 @@ class _Seen:
 class SlotOrder:
     """A model of what the slots of one engine have cached, from what they were sent. Pure; not thread-safe.
 
-    A freed slot takes the calls that begin as its prompt does, the longest part first, and of these those of its own stage,
+    A freed slot takes the calls that begin as its prompt does, the longest part first, and of these those of the same stage,
     which may share more than is seen. Then come those that begin as nothing under way does. A call that begins as one under way
     waits for the slot of that one: side by side each slot would compute the same. A slot stays free for that, unless so large a
     part of the calls begins alike that more slots are its fair share. Among alike, requests are finished in the order in which
