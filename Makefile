@@ -74,10 +74,11 @@ lint: $(VENV)/.dev ## ruff: style and mistakes
 farm:
 	@rm -rf $(TYPING)/vinelm $(TYPING)/examples && mkdir -p $(TYPING)/vinelm
 	@ln -s "$(CURDIR)/examples" $(TYPING)/examples
+	@ln -sf "$(CURDIR)/tests/kit/front_door_types.py" $(TYPING)/front_door_types.py
 	@for item in vinelm/* controller estimator profiler traces workflows; do ln -s "$(CURDIR)/$$item" "$(TYPING)/vinelm/$$(basename $$item)"; done
 
-types: $(VENV)/.dev farm ## mypy --strict over a link farm that shows the parts as vinelm.*, and over examples/
-	@cd $(TYPING) && MYPYPATH=. "$(CURDIR)/$(BIN)/python" -m mypy --config-file "$(CURDIR)/pyproject.toml" -p vinelm -p examples
+types: $(VENV)/.dev farm ## mypy --strict over a link farm that shows the parts as vinelm.*, over examples/, and what users see of vinelm
+	@cd $(TYPING) && MYPYPATH=. "$(CURDIR)/$(BIN)/python" -m mypy --config-file "$(CURDIR)/pyproject.toml" -p vinelm -p examples -m front_door_types
 
 $(DOCS)/.installed: pyproject.toml $(VENV)/.demo requirements/docs.txt
 	@echo "installing the tools of the documentation into $(DOCS) ..."

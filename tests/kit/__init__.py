@@ -79,6 +79,7 @@ Servers and processes:
 
 The rest:
     ``house``: the source as `scripts/house.py` sees it
+    ``front_door_types``: the types of the public names, for `make types`
     ``gold_queries``: whether a gold query has one answer
     ``optional``: the skip of a test file without a library
     ``outside_world``: the pytest plugin behind `make test-fast` and `make test-times`
