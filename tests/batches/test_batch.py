@@ -523,10 +523,10 @@ def assert_undisturbed(output, whole):
         assert len(keys) == len(set(keys)) == 60
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(200, marks=pytest.mark.long)])
-def test_kill_9_at_any_point_and_the_same_line_again_ends_as_undisturbed(app, kills):
+@pytest.mark.long  # in short: tests/attacks/test_kill_verbs.py
+def test_kill_9_at_any_point_and_the_same_line_again_ends_as_undisturbed(app):
     run(output="whole.jsonl")
-    assert killed(kills, 100.0, "a.jsonl", 0.75) >= kills
+    assert killed(200, 100.0, "a.jsonl", 0.75) >= 200
     assert_undisturbed("a.jsonl", answers("whole.jsonl"))
 
 
@@ -544,17 +544,18 @@ def test_no_kill_breaks_the_budget(app, kills):
 # -- files that are not the batch's own ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["t.vine", "questions.jsonl", "models.toml", "my_app.py", "other.jsonl", "link", "hard"])
-def test_an_existing_file_that_the_batch_has_not_written_is_never_replaced(app, name):
+def test_an_existing_file_that_the_batch_has_not_written_is_never_replaced(app):
     run()
     run(output="other.jsonl", finish="good")  # of another batch, for all that this one knows
     Path("link").symlink_to("t.vine")
     os.link("questions.jsonl", "hard")
-    before, kept = Path(name).read_bytes(), Path("a.jsonl").read_bytes()
-    with pytest.raises(ConfigError, match=r"is not what this batch has written|exists, and no batch") as caught:
-        run(output=name, store="a.db", seed=0) if name != "other.jsonl" else run(output=name, store="third.db")
-    assert "\n" not in str(caught.value)
-    assert Path(name).read_bytes() == before
+    kept = Path("a.jsonl").read_bytes()
+    for name in ("t.vine", "questions.jsonl", "models.toml", "my_app.py", "other.jsonl", "link", "hard"):
+        before = Path(name).read_bytes()
+        with pytest.raises(ConfigError, match=r"is not what this batch has written|exists, and no batch") as caught:
+            run(output=name, store="a.db", seed=0) if name != "other.jsonl" else run(output=name, store="third.db")
+        assert "\n" not in str(caught.value)
+        assert Path(name).read_bytes() == before
     Path("a.jsonl").write_bytes(kept + b"mine\n")
     with pytest.raises(ConfigError, match="is not what this batch has written"):  # changed since
         run()

@@ -1,6 +1,7 @@
 """Equal calls of a batch are bought once: counted by the server, stated in dollars, under caps and after kills."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -222,22 +223,40 @@ def test_simulated_models_clusters_and_batches_of_providers_have_no_cache(tmp_pa
             run(tmp_path, catalog, "b", cache=tmp_path / "not-there" / "calls.db")
 
 
+FORKS = """
+import os, sys
+here, folder, *paths = sys.argv[1:]
+sys.path[:0] = [here, *paths]
+from pathlib import Path
+import test_equal_calls
+from vinelm.backends import create_backends
+from vinelm.catalog import Catalog
+for backend in create_backends(Catalog.of(folder + "/models.toml")).values():
+    backend.preload()  # the forks need not
+for _ in sys.stdin:
+    pid = os.fork()
+    if not pid:
+        test_equal_calls.run(Path(folder), Catalog.of(folder + "/models.toml"), workers=4)
+        os._exit(0)
+    print(pid, flush=True)
+    print(os.waitpid(pid, 0)[1], flush=True)
+"""
+
+
 def test_kill_9_buys_nothing_again_but_what_was_under_way(tmp_path):
     with world(tmp_path, latency_s=0.15) as (catalog, counts):
-        code = (
-            f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}; from pathlib import Path\n"
-            f"import test_equal_calls as t; from vinelm.catalog import Catalog\n"
-            f"t.run(Path({str(tmp_path)!r}), Catalog.of({str(tmp_path / 'models.toml')!r}), workers=4)"
-        )
+        line = [sys.executable, "-c", FORKS, str(Path(__file__).parent), str(tmp_path), *sys.path]
         rounds = 0
-        for calls in (3, 7, 11):
-            child = subprocess.Popen([sys.executable, "-c", code])
-            until_s = time.monotonic() + 120
-            while sum(counts().values()) < calls and child.poll() is None and time.monotonic() < until_s:
-                time.sleep(0.01)
-            child.send_signal(signal.SIGKILL)
-            child.wait()
-            rounds += 1
+        with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as forks:
+            for calls in (3, 7, 11):
+                forks.stdin.write("one more\n")
+                forks.stdin.flush()
+                child, until_s = int(forks.stdout.readline()), time.monotonic() + 120
+                while sum(counts().values()) < calls and time.monotonic() < until_s:
+                    time.sleep(0.01)
+                os.kill(child, signal.SIGKILL)
+                assert int(forks.stdout.readline()) == signal.SIGKILL
+                rounds += 1
         before = sum(counts().values())
         found = run(tmp_path, catalog, workers=4)
         assert found.is_complete

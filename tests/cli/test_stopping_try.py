@@ -73,7 +73,7 @@ def started(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_try_whose_application_never_ends_its_import(started, number):
     process, importing = started()
     assert importing == process.pid
@@ -91,7 +91,7 @@ def test_ctrl_c_ends_one_that_ignores_other_signals(started):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_a_signal_ends_the_process_that_changes_the_application_too(started, number):
     process, importing = started("", "app_that_waits", "--dataset", "q.csv", "--apply")
     assert importing != process.pid
@@ -108,7 +108,7 @@ def _row_count(folder):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sends signals to a process group")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_try_that_is_stopped_while_it_buys_keeps_what_it_bought_and_the_same_line_goes_on(tmp_path, number):
     shutil.copy(MODELS, tmp_path)
     shutil.copy(MODELS.with_name("questions.jsonl"), tmp_path)

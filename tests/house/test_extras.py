@@ -100,6 +100,13 @@ COMMANDS = """
 import contextlib, io, json
 from vinelm.cli.main import main
 loaded, found = [*sys.modules], []
+from dataclasses import replace
+from vinelm.demo import recorded
+subject = recorded.SUBJECTS["code"]
+def few():
+    whole = subject.workflow()
+    return replace(whole, requests=whole.requests[:48])
+recorded.SUBJECTS["code"] = replace(subject, workflow=few)  # the demo on an eighth of its requests
 for line in {lines!r}:
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):

@@ -10,7 +10,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 SUITE = """
-import socket, subprocess, sys, threading, time
+import socket, subprocess, sys, threading
 import pytest
 
 @pytest.fixture(scope="module")
@@ -40,19 +40,29 @@ def test_starts_a_process_in_a_thread():
     assert done
 
 def test_is_slow():
-    time.sleep(1.1)
+    "two seconds"
 
 def test_stays_inside():
     assert True
 """
-WORKERS = pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["one process", "two workers"])
+CONFTEST = """
+import pytest
+pytest_plugins = ("kit.outside_world",)
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):  # the clock of a machine that is busy says nothing
+    report = yield
+    report.duration = 2.0 if item.function.__doc__ == "two seconds" else 0.0
+    return report
+"""
+WORKERS = ("-p", "xdist", "-n", "2")
 
 
 @pytest.fixture
 def suite(tmp_path):
     (tmp_path / "kit").mkdir()
     shutil.copy(TESTS / "kit" / "outside_world.py", tmp_path / "kit")
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ("kit.outside_world",)\n')
+    (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_some.py").write_text(SUITE)
     (tmp_path / "test_all.py").write_text("import os\n\ndef test_forks():\n    assert os.system('true') == 0\n")
     (tmp_path / "test_none.py").write_text("def test_adds():\n    assert 1 + 1 == 2\n")
@@ -67,15 +77,14 @@ def suite(tmp_path):
     return run
 
 
-@WORKERS
-def test_each_test_runs_once_and_what_was_slow_is_left_to_the_rest_the_next_time(suite, workers):
-    said = suite("--stay-inside", "-rs", *workers)
+def test_each_test_runs_once_and_what_was_slow_is_left_to_the_rest_the_next_time(suite):
+    said = suite("--stay-inside", "-rs", *WORKERS)
     assert "3 passed, 6 skipped" in said
     assert "opens a socket" in said
     assert "starts a process" in said
-    assert "6 passed" in suite("--left-out", *workers)
-    assert "2 passed, 6 skipped" in suite("--stay-inside", *workers)
-    assert "7 passed" in suite("--left-out", *workers)
+    assert "6 passed" in suite("--left-out", *WORKERS)
+    assert "2 passed, 6 skipped" in suite("--stay-inside", *WORKERS)
+    assert "7 passed" in suite("--left-out", *WORKERS)
 
 
 def test_what_became_of_a_test_is_noted_when_it_runs(suite, tmp_path):

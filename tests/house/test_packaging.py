@@ -10,6 +10,7 @@ import tomllib
 import venv
 import zipfile
 from collections import defaultdict
+from functools import cache
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def pins_of(text):
     return pins
 
 
+@cache
 def locked(name):
     return pins_of((ROOT / "requirements" / f"{name}.txt").read_text())
 
@@ -189,13 +191,11 @@ def test_the_wheel_holds_the_data_of_the_workflows(wheel):
 def test_the_wheel_runs_in_a_fresh_environment_from_an_empty_folder(wheel, tmp_path):
     """A fresh venv gets the wheel alone; the libraries it needs are lent by the running environment's site-packages."""
     home = tmp_path / "venv"
-    venv.create(home, with_pip=True)
+    venv.create(home)  # without pip: another environment's can install there
     python = home / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python)]
     installed = subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], capture_output=True, text=True, check=False
     )
     assert installed.returncode == 0, installed.stderr
     lent = [path for path in sys.path if path.endswith("site-packages")]

@@ -170,5 +170,5 @@ def test_memory_does_not_grow_with_calls_requests_steps_or_models(monkeypatch):
         return found
 
     peak(100)  # what is imported and kept
-    small, large = peak(8_000), peak(32_000)
+    small, large = peak(4_000), peak(16_000)
     assert large < 1.5 * small

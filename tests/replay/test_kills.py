@@ -38,6 +38,7 @@ def told(record):
     return [json.loads(line) for line in lines]
 
 
+@pytest.mark.long  # in short: tests/attacks/test_crash_replay.py
 def test_a_killed_replay_asks_nothing_again_that_is_paid(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCAL_KEY", "no-key")
     record = tmp_path / "record.jsonl"

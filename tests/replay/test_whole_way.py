@@ -44,6 +44,7 @@ def served(tmp_path, monkeypatch):
         server.wait()
 
 
+@pytest.mark.long  # `make pages` types the lines of the page
 def test_from_a_trace_to_a_verdict_with_few_labels(served, capfd):
     line = ["replay", "traces.jsonl.gz", "--models", "models.toml", "--budget-usd", "2", "--max-loss", "4", "--json"]
     assert main(line) == 0

@@ -1,9 +1,10 @@
 """Python processes of a test's own that need not import anything first: forks of one that has everything loaded.
 
 Real processes all the same: they are killed, interrupted and waited for by their pid. Started once per test session, as
-``python -m kit.servers.loaded_python FD``.
+``python -m kit.servers.loaded_python FD [MODULE ...]``.
 """
 
+import importlib
 import json
 import os
 import select
@@ -19,13 +20,13 @@ PATHS = [str(TESTS), str(TESTS.parent / "scripts")]
 
 
 class LoadedPython:
-    """Starts them. Linux and macOS."""
+    """Starts them; ``modules`` are imported in place of what a profile needs. Linux and macOS."""
 
-    def __init__(self):
+    def __init__(self, *modules):
         self._control, theirs = socket.socketpair()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS), "OPENBLAS_NUM_THREADS": "1"}
         with theirs:
-            command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+            command = [sys.executable, "-m", __name__, str(theirs.fileno()), *modules]
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, start_new_session=True)
 
     def start(self, code, *arguments):
@@ -154,10 +155,9 @@ def _run(order, stdout):
 
 
 if __name__ == "__main__":
-    import bench_profiler  # noqa: F401
-
-    from kit.toys import profiling  # noqa: F401
-    from vinelm.profiler.execution import unit
-
-    unit.warm_up()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    number, *modules = sys.argv[1:]
+    for name in modules or ("bench_profiler", "kit.toys.profiling", "vinelm.profiler.execution.unit"):
+        importlib.import_module(name)
+    if not modules:
+        sys.modules["vinelm.profiler.execution.unit"].warm_up()
+    serve(socket.socket(fileno=int(number)))

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from kit.servers.loaded_python import LoadedPython
 
 from vinelm.errors import StoreError
 from vinelm.requests.workflow import Request
@@ -22,7 +23,7 @@ from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.traces.testing import a_row, an_identity
 
 RUNNING = """
-import sys
+import signal, sys
 from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.requests.workflow import Request
@@ -31,24 +32,29 @@ store.register([Request(f"q{i}", {}) for i in range(9)])
 with store.exclusive():
     for i in range(5):
         store.add(a_row(f"q{i}"), b"state", reservation=store.reserve(f"q{i}", ("small",), 1.0))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     print("written", flush=True)
-    sys.stdin.read()
+    signal.sigwait({signal.SIGUSR1})
+store.close()
 """
 ROWS = [a_row(f"q{i}") for i in range(5)]
 
 
+@pytest.fixture(scope="module")
+def python():
+    made = LoadedPython("vinelm.traces.store.store", "vinelm.traces.testing")
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def live(tmp_path):
+def live(python, tmp_path):
     """A store in a folder of its own, in the hands of a run that has written five rows."""
     path = tmp_path / "live" / "s.db"
     path.parent.mkdir()
-    with subprocess.Popen(
-        [sys.executable, "-c", RUNNING, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
+    with python.start(RUNNING, str(path)) as child:
         assert child.stdout.readline() == "written\n"
         yield path, child
-        child.kill()
 
 
 def copied(path, folder, *endings):
@@ -90,8 +96,7 @@ def test_a_killed_run_leaves_every_row(live):
 
 def test_a_run_that_ends_in_good_order_leaves_no_mark(live):
     path, child = live
-    assert child.stdin is not None
-    child.stdin.close()
+    child.send_signal(signal.SIGUSR1)
     child.wait()
     assert not mark(path)
 
@@ -356,7 +361,7 @@ def test_a_store_is_read_where_nothing_may_be_written(tmp_path, live, state):
     elif state == "old":
         path = Path(__file__).parents[1] / "data" / "v1.sqlite-fixture"
     else:
-        child.stdin.close()
+        child.send_signal(signal.SIGUSR1)
         child.wait()
     copy = copied(path, folder, *endings)
     copy.chmod(0o444)
