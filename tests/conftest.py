@@ -2,7 +2,9 @@
 
 import gc
 import os
+import ssl
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,14 @@ def pytest_collection():
         gc.freeze()
         gc.enable()
         gc.set_threshold(10_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_tls_context():
+    """Every SDK's client reads all root certificates anew, 20 ms each: no test speaks TLS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
+        yield
 
 
 @pytest.fixture

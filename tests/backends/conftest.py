@@ -1,9 +1,7 @@
 """A small workflow's worth of requests over one database, and calls to make on it."""
 
 import sqlite3
-import ssl
 from contextlib import closing
-from functools import cache
 
 import pytest
 
@@ -96,14 +94,6 @@ def make_call():
 @pytest.fixture(scope="session")
 def requests():
     return make_requests(240)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_tls_context():
-    """Every SDK's client reads all root certificates anew, 20 ms each, and no test here speaks TLS."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
-        yield
 
 
 @pytest.fixture(scope="module")

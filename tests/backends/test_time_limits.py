@@ -79,6 +79,20 @@ CASES = [
     if (kind is keep_alive or name not in ("azure", "vertex", "sglang")) and (name, kind) != ("bedrock", informational)
 ]
 """Azure, Vertex and SGLang speak OpenAI's and Gemini's wire format, through the same packages."""
+ORDER = list(PROVIDERS)
+
+
+def is_sampled(name, kind, way):
+    """Half of the ways of each case: every provider and every kind is tried in all four ways."""
+    mode, streams = way
+    return (ORDER.index(name) + KINDS.index(kind) + (mode == "ainvoke") + streams) % 2 == 0
+
+
+CALLS = [
+    pytest.param(name, kind, *way, marks=() if is_sampled(name, kind, way) else pytest.mark.long)
+    for name, kind in CASES
+    for way in WAYS
+]
 
 
 @pytest.fixture(params=PROVIDERS)
@@ -121,8 +135,9 @@ class Watched:
         return False
 
 
-@pytest.mark.parametrize(("mode", "streams"), WAYS)
-@pytest.mark.parametrize(("provider", "kind"), CASES, ids=lambda part: getattr(part, "__name__", part), indirect=["provider"])
+@pytest.mark.parametrize(
+    ("provider", "kind", "mode", "streams"), CALLS, ids=lambda part: getattr(part, "__name__", str(part)), indirect=["provider"]
+)
 def test_a_server_that_trickles_for_ever_is_left(provider, transport, client, kind, mode, streams):
     server = Watched(kind, provider)
     transport.answers(server)
@@ -151,7 +166,13 @@ class Tail:
         pass
 
 
-@pytest.mark.parametrize("mode", MODES)
+def sampled(*modes):
+    """Every provider with these modes, where every other one of them is left to the long tests."""
+    pairs = [(at + ORDER.index(name), name, mode) for name in ORDER for at, mode in enumerate(modes)]
+    return [pytest.param(name, mode, marks=pytest.mark.long if number % 2 else ()) for number, name, mode in pairs]
+
+
+@pytest.mark.parametrize(("provider", "mode"), sampled(*MODES), indirect=["provider"])
 def test_a_complete_answer_is_used_though_its_stream_does_not_end(provider, transport, client, mode):
     transport.answers(Tail(provider.words, chunk_of(idle_of(provider))))
     made = client(timeout_s=1.0)  # enough for the answer itself on a machine that is busy
@@ -160,7 +181,7 @@ def test_a_complete_answer_is_used_though_its_stream_does_not_end(provider, tran
     assert (usage.retries, usage.failure, usage.tokens_estimated, len(transport.asked)) == (0, None, False, 1)
 
 
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+@pytest.mark.parametrize(("provider", "mode"), sampled("invoke", "ainvoke"), indirect=["provider"])
 def test_a_prompt_that_is_not_read_is_left(provider, transport, client, mode):
     """The server accepts the connection and reads nothing: sending the prompt would block for ever."""
     import socket

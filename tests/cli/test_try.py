@@ -15,6 +15,7 @@ from vinelm.cli.main import main
 from vinelm.cli.try_app import command
 from vinelm.errors import ConfigError
 from vinelm.evaluation.judging.judge import Judge
+from vinelm.profiler import ExecutionConfig
 from vinelm.trying import Trial, trial
 from vinelm.trying.project import note_today
 
@@ -36,21 +37,29 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_the_whole_way_ends_in_one_verdict_and_goes_on(project, capfd, times):
-    line = ["try", "workflow.py:build", "--budget-usd", "0.03", "--quiet", "--json"]
-    assert main([*line, "--max-loss", "7"]) == 0
-    first = json.loads(capfd.readouterr().out)
+def test_the_whole_way_ends_in_one_verdict_and_in_python_the_same_steps_give_the_same_trial(project, capfd):
+    assert main(["try", "workflow.py:build", "--budget-usd", "0.03", "--json", "--max-loss", "7"]) == 0
+    said = capfd.readouterr()
+    first, lines = json.loads(said.out), said.err.splitlines()
+    steps = ("reading workflow.py:build", "checking workflow.py", "asking 2 models", "estimating")
+    places = [lines.index(step) for step in steps]
+    assert places == sorted(places)
+    assert lines[0] == "reading workflow.py:build"
+    assert lines[places[-1] - 1].endswith("calls/s")  # the progress of the profile, before the next step begins
     assert trial.kept_max_loss(Path("app.vine")) == first["verdict"]["max_loss"] == pytest.approx(0.07)
     assert first["verdict"]["advice"] in ("switch", "keep", "undecided", "not enough data")
     assert first["verdict"]["models"] == {"solve": "large", "fix": "large"}
     assert first["is_simulated"]
     assert Path(first["report"]).is_file()
-    for _ in range(times - 1):
-        assert main(line) == 0  # what is left of the budget may have room for a cheaper call
-        again = json.loads(capfd.readouterr().out)
-        assert first["spent_usd"] <= again["spent_usd"] <= 0.03
-        assert again["verdict"]["max_loss"] == pytest.approx(0.07)  # as the first line said
+    steps, notes = [], []
+    again = vinelm.try_app("workflow.py:build", budget_usd=0.03, on_step=steps.append, on_note=notes.append)
+    assert steps == ["checking workflow.py", "asking 2 models", "estimating", "writing the report"]
+    assert notes[0].startswith("With 10 labelled requests a loss below 25.9 points cannot be excluded")
+    assert capfd.readouterr().out == ""
+    assert again.report == project / "report" / "report.html"
+    assert vinelm.load_trie(project / "app.vine").verdict == again.verdict
+    assert json.loads(json.dumps(again.to_dict())) == first  # a loss of 7 points, as the first line said
+    assert Path.cwd() == project
 
 
 def a_trial(advice, **options):
@@ -90,30 +99,6 @@ def test_the_command_and_the_function_have_the_same_options(tmp_path):
         assert parameter.default == ctx.params[option.name], option.name
         value = option.type.convert(str(given) if option.name == "dataset" else "1", option, ctx)
         assert isinstance(value, types[option.name]), option.name  # what the command hands on is what the function takes
-
-
-def test_in_python_the_same_steps_give_the_same_trial(project, capfd):
-    steps, notes = [], []
-    found = vinelm.try_app("workflow.py:build", budget_usd=0.03, on_step=steps.append, on_note=notes.append)
-    assert steps == ["checking workflow.py", "asking 2 models", "estimating", "writing the report"]
-    assert notes[0].startswith("With 10 labelled requests a loss below 25.9 points cannot be excluded")
-    assert capfd.readouterr().out == ""
-    assert found.report == project / "report" / "report.html"
-    assert found.report.is_file()
-    assert vinelm.load_trie(project / "app.vine").verdict == found.verdict
-    assert main(["try", "workflow.py:build", "--budget-usd", "0.03", "--quiet", "--json"]) == 0
-    assert json.loads(capfd.readouterr().out) == json.loads(json.dumps(found.to_dict()))
-    assert Path.cwd() == project
-
-
-def test_each_step_and_what_is_asked_are_said_as_they_begin(project, capfd):
-    assert main(["try", "workflow.py:build", "--budget-usd", "0.03"]) == 0
-    said = capfd.readouterr().err.splitlines()
-    steps = ("reading workflow.py:build", "checking workflow.py", "asking 2 models", "estimating")
-    places = [said.index(step) for step in steps]
-    assert places == sorted(places)
-    assert said[0] == "reading workflow.py:build"
-    assert said[places[-1] - 1].endswith("calls/s")  # the progress of the profile, before the next step begins
 
 
 def test_a_dry_run_buys_nothing(project, capfd):
@@ -255,6 +240,8 @@ def test_a_file_without_a_verdict_keeps_no_loss(tmp_path):
 
 
 def test_without_labels_the_verdict_says_that_todays_answers_count(project, capfd, monkeypatch):
+    threads = lambda **given: ExecutionConfig(isolation="thread", workers=given["workers"])  # noqa: E731
+    monkeypatch.setattr("vinelm.profiler.ExecutionConfig", threads)  # the same rows, without a fork server to start
     judged, verdict_of = [], Judge.verdict
     monkeypatch.setattr(Judge, "verdict", lambda own, **settings: judged.append(len(own.rows)) or verdict_of(own, **settings))
     text = (project / "workflow.py").read_text(encoding="utf-8")

@@ -1,13 +1,18 @@
-"""The demo on recorded answers: served exactly, judged by plans of the other half, whatever the seed."""
+"""The demo on recorded answers: served exactly, judged by plans of the other half, whatever the seed; on one screen."""
 
 import csv
 import gzip
+import json
 import math
 import sys
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 
+import vinelm
+from vinelm.cli.main import main
 from vinelm.demo.recorded import against_today, run_recorded
 from vinelm.demo.recorded_page import recorded_page, table_rows
 from vinelm.demo.recorded_result import ServedPolicy, mean_over_groups
@@ -22,9 +27,18 @@ def run(name, folder, seed):
     return run_recorded(name, folder, seed=seed, advance=lambda *_: None)
 
 
+DEMOS = pytest.mark.parametrize("name", ["code", pytest.param("exams", marks=pytest.mark.long)])
+
+
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    return run("code", tmp_path_factory.mktemp("code"), 3)
+def runs(tmp_path_factory):
+    """Returns what a demo has found; each is run once."""
+    return cache(lambda name: run(name, tmp_path_factory.mktemp(name), 0))
+
+
+@pytest.fixture(scope="module")
+def found(runs):
+    return runs("code")
 
 
 def test_a_model_alone_is_served_exactly_what_the_table_has(found):
@@ -79,7 +93,7 @@ def saves(found):
     return plan.saved_usd > 0.8 * found.found.cost_usd and plan.gain > 0.0 and found.found.advice in ("switch", "undecided")
 
 
-def test_another_seed_saves_as_well(found):
+def test_it_saves(found):
     assert saves(found)
 
 
@@ -120,3 +134,79 @@ def test_requests_of_one_group_count_as_what_they_are():
     together = mean_over_groups(values, np.repeat(list("abcdef"), 10).tolist())
     assert alone.value == together.value == 0.5
     assert (together.high - 0.5) / (alone.high - 0.5) == pytest.approx(math.sqrt(6 / 5 * 10 / (60 / 59)))
+
+
+# -- what the command prints ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lines(runs, capsys, monkeypatch):
+    """Returns what is printed of a demo that finds in no time what it found the first time."""
+    monkeypatch.setattr("vinelm.demo.run_recorded", lambda name, folder, **_: replace(runs(name), page=folder / "report.html"))
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def printed(*args):
+        assert main(["demo", *args, "--no-open", "--quiet"]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return printed
+
+
+@DEMOS
+def test_it_fits_18_lines_of_80_columns(lines, name):
+    said = lines(name)
+    assert len(said) <= 18
+    assert max(map(len, said)) <= 80
+
+
+def test_the_first_screen_says_what_is_replayed_then_the_figures_then_what_is_real(lines, runs):
+    said = "\n".join(lines())
+    order = [
+        "Replayed: 376 methods of ClassEval", "gpt-4-turbo on every call (today)", "gemini-pro on every call",
+        "gpt-3.5-turbo on every call", "deepseek-coder-6.7b on every call", "best fixed plan",
+        "VineLM, for a tenth of the dollars",
+        "VineLM costs ", "(95 %: ", "Plan: write ", "Real: ", "Computed: dollars", "Chosen because it pays",
+        "`vinelm demo exams`", "Report: ",
+    ]  # fmt: skip
+    places = [said.find(words) for words in order]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert "imulated" not in said
+    today = next(line for line in said.splitlines() if "(today)" in line)
+    assert f"{100 * runs('code').today.accuracy:.1f} %" in today
+
+
+@pytest.mark.long
+def test_the_second_demo_is_a_no_with_what_is_open_and_real_seconds(lines, runs):
+    found = runs("exams")
+    said = " ".join(lines("exams"))
+    assert found.found.advice == "keep"
+    assert found.found.served.best_high < 0.0
+    assert "KEEP: VineLM costs" in said
+    assert said.index("KEEP: ") < said.index("Open: the cheapest plan that promises gpt-4's accuracy") < said.index("Real: ")
+    assert "seconds" in said
+    assert found.today.seconds == pytest.approx(11.95, abs=0.01)
+    assert found.today.usd == pytest.approx(0.02162, abs=0.00001)
+    assert said.index("Where it pays: `vinelm demo`") > 0
+    assert len(json.loads("\n".join(lines("exams", "--json")))["policies"]) == 11
+
+
+def test_its_json_has_every_policy_and_the_verdict(lines, runs):
+    found = json.loads("\n".join(lines("--json")))
+    assert [one["policy"] for one in found["policies"]] == [
+        "gpt-4-turbo", "gemini-pro", "gpt-3.5-turbo", "deepseek-coder-6.7b", "best fixed plan", "VineLM",
+    ]  # fmt: skip
+    assert found["against_today"]["verdict"] == LEADS[runs("code").found.advice]
+    assert (found["is_simulated"], found["requests"], found["open"]) == (False, 376, None)
+
+
+@DEMOS
+def test_it_writes_the_files_of_an_application_and_a_page_without_a_chart_library(runs, name):
+    found = runs(name)
+    trie = vinelm.load_trie(found.trie)
+    assert trie.meta["is_simulated"] is False
+    page = found.page.read_text()
+    assert "imulated models" not in page
+    assert f"<strong>{LEADS[found.found.advice]}</strong>" in page
+    assert page.count('<svg class="') == 2
+    assert str(found.page.parent) not in page

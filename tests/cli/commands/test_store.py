@@ -2,10 +2,9 @@
 
 import json
 import random
+import resource
 import shutil
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
@@ -194,12 +193,12 @@ def test_bad_input_is_one_line_with_code_2_and_nothing_is_written(capsys, folder
     assert [word for word in words if word not in line] == [], line
 
 
-FULL_DISK = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))
-from vinelm.cli.main import main
-sys.exit(main(sys.argv[1:] if sys.argv[1] == "export" else ["store", *sys.argv[1:]]))
-"""
+@pytest.fixture
+def full_disk():
+    """Makes a disk on which no file can be longer than 40 kB."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +213,7 @@ sys.exit(main(sys.argv[1:] if sys.argv[1] == "export" else ["store", *sys.argv[1
     ],
     ids=" ".join,
 )
-def test_on_a_full_disk_nothing_is_left(capsys, folder, args):
+def test_on_a_full_disk_nothing_is_left(capsys, folder, full_disk, args):
     if "x.parquet" in args:
         pytest.importorskip("pyarrow")
     with ObservationStore.create(folder / "big.db", an_identity()) as store:
@@ -222,11 +221,12 @@ def test_on_a_full_disk_nothing_is_left(capsys, folder, args):
         store.add_many(a_row(f"q{i}", ("large",), detail=random.Random(i).randbytes(300).hex()) for i in range(200))
     run(capsys, "export", "big.db", "-o", "big.csv")
     before = sorted(p.name for p in folder.iterdir())
-    done = subprocess.run([sys.executable, "-c", FULL_DISK, *args], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert done.stderr.count("\n") == 1
-    assert "x." in done.stderr
-    assert ".draft" not in done.stderr
+    full_disk()
+    code, said = main(args if args[0] == "export" else ["store", *args]), capsys.readouterr()
+    assert (code, said.out) == (2, ""), said.err
+    assert said.err.count("\n") == 1
+    assert "x." in said.err
+    assert ".draft" not in said.err
     assert sorted(p.name for p in folder.iterdir()) == before
 
 
