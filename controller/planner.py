@@ -92,8 +92,8 @@ class Planner:
             load: Extra seconds per invocation by engine, or an array in the order of ``annotated.engines``.
             candidates: Nodes that the request may end at, shape (n + 1,); None for all.
             may_stop: Whether the request may end at ``node`` itself.
-            stage: On a trie that branches, the stage that comes next; or several of which one comes, where the request has to
-                go on or end before it is seen which. None: any may come, and it is seen which before the request goes on.
+            stage: On a branching trie, the stage that comes next; or several, if the request has to continue or end before it
+                is known which. None: any may come, and it is known before the request continues.
             without: Models that must not run next.
 
         On a trie that branches the result is a :class:`ContingentDecision`: a model for each arm.

@@ -1,7 +1,7 @@
 """Brings a store up to date with a changed workflow, dataset or catalog before a run, and reports what that means.
 
-What rows showed (their signals, answers and classes) decides none of them: when ``signal``, ``answer`` or ``agree`` changes, it
-is made anew from the states that are kept, without a call. See docs/profiling.md#growing-a-store.
+Rows' outcomes (their signals, answers and classes) decide none of them: when ``signal``, ``answer`` or ``agree`` changes, they
+are recomputed from the stored states, without a call. See docs/profiling.md#growing-a-store.
 """
 
 from __future__ import annotations

@@ -41,7 +41,9 @@ text { fill: var(--ink); font: 13px system-ui, sans-serif; text-anchor: middle; 
 </style>
 """
 BOUND_USD = 0.001
-WIDTH, HEIGHT = 132, 64
+WIDTH, HEIGHT = 88, 60
+ROOM = 400
+"""Width of a picture of the concepts: its small print is read on a phone."""
 
 
 @dataclass(frozen=True)
@@ -94,19 +96,20 @@ def text(x: int, y: int, words: str, look: str = "faint") -> str:
 
 def graph() -> str:
     """The graph of the example: two stages, a tool, and an end."""
-    solve, check = Box(190, 60, "solve", ("an LLM stage",)), Box(390, 60, "check", ("a tool",), "tool")
-    finish, fix = Box(610, 60, "finish", ("the answer",), "tool"), Box(390, 170, "fix", ("an LLM stage",))
+    solve, check = Box(60, 76, "solve", ("an LLM stage",)), Box(200, 76, "check", ("a tool",), "tool")
+    finish, fix = Box(344, 76, "finish", ("the answer",), "tool"), Box(200, 186, "fix", ("an LLM stage",))
     parts = [box.drawn() for box in (solve, check, finish, fix)]
-    parts += [text(50, 64, "question"), arrow((84, 60), (124, 60)), arrow((256, 60), (324, 60)), arrow((456, 60), (544, 60))]
-    parts += [text(500, 50, "a number"), text(536, 148, "not a number,"), text(536, 166, "at most twice")]
-    parts.append('<path class="line" d="M440 92C486 120 486 150 464 166"/>\n<path class="tip" d="M466 159L456 170L469 171Z"/>')
-    parts.append('<path class="line" d="M324 170C280 160 290 116 334 97"/>\n<path class="tip" d="M330 92L340 92L336 101Z"/>')
-    return picture(700, 220, "The graph of the example: solve, check, and fix until the answer is a number", parts)
+    parts += [text(60, 18, "question"), line((60, 24), (60, 38)), '<path class="tip" d="M55 38L60 46L65 38Z"/>']
+    parts += [arrow((104, 76), (156, 76)), arrow((244, 76), (300, 76))]
+    parts += [text(272, 38, "a number"), text(308, 150, "not a number,"), text(308, 168, "at most twice")]
+    parts.append('<path class="line" d="M233 106C264 136 264 166 249 182"/>\n<path class="tip" d="M251 175L244 186L253 187Z"/>')
+    parts.append('<path class="line" d="M156 186C127 176 133 132 163 111"/>\n<path class="tip" d="M160 106L167 106L164 116Z"/>')
+    return picture(ROOM, 226, "The graph of the example: solve, check, and fix until the answer is a number", parts)
 
 
-PLACES = {(): (390, 36), ("small",): (200, 130), ("large",): (580, 130)}
+PLACES = {(): (200, 28), ("small",): (104, 116), ("large",): (296, 116)}
 PLACES |= {
-    (first, then): (PLACES[(first,)][0] + (-80 if then == "small" else 80), 232)
+    (first, then): (PLACES[(first,)][0] + (-47 if then == "small" else 47), 218)
     for first in ("small", "large")
     for then in ("small", "large")
 }
@@ -114,11 +117,11 @@ PLACES |= {
 
 def trie_boxes(found: AnnotatedTrie) -> dict[tuple[str, ...], Box]:
     """A box for each node of the first two invocations, with its estimated accuracy and dollars."""
-    boxes = {(): Box(*PLACES[()], "a request", (), "tool", height=36)}
+    boxes = {(): Box(*PLACES[()], "a request", (), "tool", height=32)}
     for prefix, (x, y) in PLACES.items():
         if prefix:
             node = found.trie.node(prefix)
-            figures = (f"{found.accuracy[node]:.1%} right", f"${1000 * found.path_cost_usd[node]:.2f} per 1,000")
+            figures = (f"{found.accuracy[node]:.1%} right", f"${1000 * found.path_cost_usd[node]:.2f}")
             boxes[prefix] = Box(x, y, prefix[-1], figures)
     return boxes
 
@@ -134,13 +137,13 @@ def tree(boxes: dict[tuple[str, ...], Box], taken: tuple[str, ...] = ()) -> list
     return [*lines, *(box.drawn() for box in boxes.values())]
 
 
-SIDE = [text(8, 130, "solve", "faint start"), text(8, 232, "fix", "faint start")]
+SIDE = [text(8, 120, "solve", "faint start"), text(8, 176, "fix", "faint start")]
 
 
 def trie(found: AnnotatedTrie) -> str:
     """The first two levels of the trie."""
     title = "The trie: a node for each sequence of models, with its estimated accuracy and cost"
-    return picture(740, 280, title, tree(trie_boxes(found)) + SIDE)
+    return picture(ROOM, 258, title, tree(trie_boxes(found)) + SIDE)
 
 
 def plan(found: AnnotatedTrie) -> str:
@@ -154,7 +157,7 @@ def plan(found: AnnotatedTrie) -> str:
         elif prefix and found.path_cost_usd[found.trie.node(prefix)] > BOUND_USD:
             boxes[prefix] = replace(box, look="out")
     title = "A plan: the most accurate path among those that cost at most $1.00 per 1,000 requests"
-    return picture(740, 280, title, tree(boxes, chosen) + SIDE)
+    return picture(ROOM, 258, title, tree(boxes, chosen) + SIDE)
 
 
 def rerooted(found: AnnotatedTrie) -> str:
@@ -165,11 +168,11 @@ def rerooted(found: AnnotatedTrie) -> str:
             boxes[prefix] = replace(box, look="out", lines=())
         elif len(prefix) == 2:
             node = found.trie.node(prefix)
-            figures = (f"{abs(found.success[node]):.0%} right now", f"+ ${1000 * found.cost_usd[node]:.2f} per 1,000")
+            figures = (f"{abs(found.success[node]):.0%} right now", f"+ ${1000 * found.cost_usd[node]:.2f}")
             boxes[prefix] = replace(box, lines=figures, look="chosen" if prefix[1] == "large" else "box")
-    boxes[("small",)] = replace(boxes[("small",)], lines=("has answered;", "the check failed"), look="tool")
+    boxes[("small",)] = replace(boxes[("small",)], lines=("has answered:", "check failed"), look="tool")
     title = "Planning again: only the part below the request's own position is left"
-    return picture(740, 280, title, tree(boxes, ("small", "large")) + SIDE)
+    return picture(ROOM, 258, title, tree(boxes, ("small", "large")) + SIDE)
 
 
 LARGE = """<style>

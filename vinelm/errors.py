@@ -116,7 +116,7 @@ class MissingExtra(ConfigError, ImportError):
 
 
 class NotPicklable(ConfigError, TypeError):
-    """An object of this process was to be pickled whose calls are counted here. A ``TypeError``, as pickle raises itself."""
+    """An object that counts this process's calls cannot be pickled. A ``TypeError``, as from pickle itself."""
 
     default_code = "not-picklable"
 

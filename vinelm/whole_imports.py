@@ -1,7 +1,7 @@
 """Imports that Ctrl-C does not cut in half: public names of a package on first use, and libraries of an extra.
 
-Python forgets a module whose import was interrupted, but what it had imported stays. A second try then fails in numpy, in
-langsmith and in asyncio itself until the process is started anew. So Ctrl-C waits for the end of an import of ours.
+Python forgets a module whose import was interrupted, but not what it had imported. A second try then fails in numpy, in
+langsmith and in asyncio itself until the process is restarted. So Ctrl-C waits for the end of our imports.
 """
 
 from __future__ import annotations

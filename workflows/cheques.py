@@ -56,7 +56,7 @@ def workflow(catalog: Catalog, *, today: str, seed: int, requests: int) -> Workf
 
     Args:
         catalog: The models.
-        today: The model of both steps where nobody has chosen: what runs today.
+        today: The model of both steps in the current setup.
         seed: Decides the amounts.
         requests: How many, at most 989; no amount comes twice.
     """

@@ -86,7 +86,7 @@ def load_workflow(
         columns: which columns of the dataset become inputs, labels and ids, where the callable does not read it itself; or
             texts that :meth:`vinelm.datasets.Columns.parse` reads.
         limit: read no more requests than that from the dataset, where the callable does not read it itself.
-        labelled: False where nobody scores the answers: rows then need no label, and may repeat where they have no id.
+        labelled: False if the answers are not scored: rows then need no label, and may repeat if they have no id.
 
     Raises:
         ConfigError: unknown name, or a dataset or columns that have no effect.

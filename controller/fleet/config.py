@@ -23,15 +23,14 @@ class FleetConfig:
     Args:
         url: the Redis that they share: ``redis://host:port/db``, ``rediss://...`` or ``unix://...``.
         name: the fleet's name; fleets of different names may share a Redis.
-        required: whether a Redis that cannot be reached at the start is an error; by default the process goes on alone.
+        required: whether an unreachable Redis at the start is an error; by default the process continues alone.
         daily_usd: tenant to the dollars that its requests may spend on a day (UTC), in all processes together; ``"*"`` caps
             each tenant that is not named. Needs ``journal``.
         journal: what keeps the leases of ``daily_usd``: a SQLite file on a local disk for the processes of one machine, or
-            ``postgresql://user@host/database`` (extra ``postgres``) for several.
-        conversation_id, tenant: how a run names its conversation and whose request it is: a key of LangGraph's
-            ``config["configurable"]``, or a function of that mapping. A hash of the one and the name of the other leave the
-            process. The tenant has to be whom the application has authenticated, never what a caller says of himself: each
-            tenant has dollars, conversations and requests of its own.
+            ``postgresql://user@host/database`` (extra ``postgres``) for several. conversation_id, tenant: how a run names its
+            conversation and its tenant: a key of LangGraph's ``config["configurable"]``, or a function of that mapping. A hash
+            of the first and the name of the second leave the process. The tenant must be authenticated by the application,
+            never taken from what a caller claims: each tenant has separate dollars, conversations and requests.
 
     Raises:
         ConfigError: a value is out of range, ``daily_usd`` has no ``journal``, or a label is neither a key nor a function.

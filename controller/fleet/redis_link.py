@@ -39,7 +39,7 @@ RUN = "local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')"
 class RedisLink:
     """Commands of the fleet on one Redis, under keys that begin with ``vinelm:{name}:``. For one thread.
 
-    Connects with the first command, and anew after a failure.
+    Connects with the first command, and reconnects after a failure.
 
     Args:
         url: ``redis://host:port/db``, ``rediss://...`` or ``unix://...``; may hold a password, which no error shows.

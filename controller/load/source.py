@@ -27,8 +27,8 @@ def load_source(
     Args:
         load: a function, a monitor, the path of a file that ``vinelm engine calibrate`` wrote, or None.
         engines: those of the catalog.
-        others: returns the calls that other processes have in flight, by engine; they count beside our own where the source
-            is our own calls. Functions and engines' reports see them already.
+        others: returns the calls that other processes have in flight, by engine; added to our own if these are the source.
+            Functions and engines' reports already include them.
         groups: replica group to its engines. A group without a curve has that of its engines, if all have one.
 
     Raises:

@@ -27,7 +27,7 @@ class MixedDecision(Decision):
 
     Attributes:
         low: The cheaper plan.
-        high: The dearer one.
+        high: The more expensive one.
         share: Of the requests that follow ``high``, in (0, 1).
     """
 

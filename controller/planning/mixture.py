@@ -26,8 +26,8 @@ class Mixture(NamedTuple):
 
     Args:
         low: The objective that leads to the cheaper plan.
-        high: The objective that leads to the dearer one.
-        share: Of the requests that follow the dearer one, in (0, 1).
+        high: The objective that leads to the more expensive one.
+        share: Of the requests that follow the more expensive one, in (0, 1).
         low_bound: The bound of ``low``, in dollars or as a fraction.
         high_bound: The bound of ``high``.
     """

@@ -39,7 +39,7 @@ def reads_of_a_step(
         settings: the request's.
         guard: of the request's cap, in which the rest of the plan comes first; None: no cap.
         wasted_usd: what the reads started so far waste in expectation.
-        running: reads under way that nobody has asked for.
+        running: prefetches in flight that have not been asked for.
     """
     at = _step_of(steps, prefix)
     plan = None if at is None else steps[at].decision

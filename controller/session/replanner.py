@@ -94,8 +94,8 @@ class Replanner:
     ) -> tuple[Decision | None, str]:
         """Return the plan for the invocation of ``stage`` after ``prefix`` and a note; or None and the reason.
 
-        ``stage`` may be several of which one will come; then the request ends or goes on before it is seen which. None of the
-        models ``tried`` runs next.
+        ``stage`` may be several of which one will come; then the request ends or continues before it is known which. None of
+        the models ``tried`` runs next.
 
         Raises:
             InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``; where plans are not

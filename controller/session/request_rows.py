@@ -61,7 +61,7 @@ class _Pending:
 class RequestRows:
     """The rows of one request. A row is emitted when complete: the request has continued or ended. Thread-safe.
 
-    A row says what a profile's row says, but for the success, which nobody knows, and the answer, which is not kept.
+    A row is like a profile's, without the success, which is unknown, and the answer, which is not kept.
 
     Attributes:
         run_id: what its caller calls the request.

@@ -69,11 +69,11 @@ class Session(StopRulePolicy):
         default: returns a stage's default model; by default what the template declares.
         template: the workflow's shape; by default the trie's.
         on_spent: called with the dollars of each recorded invocation, with the lock held.
-        rows: told of each invocation as it begins, waits and ends, for those who watch all requests; None if nobody does.
-        evidence: makes rows of the request, as a profile would have; None if nobody keeps them.
+        rows: notified of each invocation as it begins, waits and ends, for watchers of all requests; None without one.
+        evidence: makes rows of the request, as a profile would; None if none are kept.
         assigned: what the request was assigned. Without the plan it runs the defaults also in mode "enforce": caps and
             fallbacks still hold.
-        follower: told of all that comes of the request; None if nobody is.
+        follower: notified of all events of the request; None without one.
     """
 
     guard: SpendGuard | None

@@ -22,7 +22,7 @@ class Replayed:
     Args:
         calls: calls of any tool.
         reads: calls of tools that only read.
-        ready: reads whose result was there or under way: speculated, or read before and still true.
+        ready: reads whose result was there or in flight: speculated, or read before and still valid.
         repeats: those of ``ready`` that needed no speculation.
         speculations: reads that were started on a guess.
         used: those of them that were asked for while still true.
@@ -31,7 +31,7 @@ class Replayed:
         read_s: those of ``tool_s`` that reads take.
         hideable_s: seconds of reads that would be hidden if each was started when the model began to think before it.
         saved_s: seconds that speculation saves.
-        waste_usd: dollars of speculated reads that nobody asked for.
+        waste_usd: dollars of speculated reads that were not used.
     """
 
     calls: int = 0

@@ -1,8 +1,8 @@
 """Forecasts what a profile will execute and cost, and what it lacks to reach its coverage. Pure: no model is called.
 
 The whole run, round after round up to its limits, is simulated dozens of times, each time with rates, prices and times drawn
-anew from the store's rows (requests resampled whole), or from the catalog's price limits where there are none. The results are
-intervals, which are wide without pilot rows.
+from the store's rows (requests resampled whole), or from the catalog's price limits without rows. The results are intervals,
+which are wide without pilot rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The default sampler: cheap models are asked more often than expensive ones, first on the same requests.
 
-If every model were asked equally often, nearly all dollars of a profile would go to the dearest ones. Here a model is asked in
-proportion to ``max(price, 1 % of the median price) ** -alpha`` instead.
+If every model were asked equally often, nearly all dollars of a profile would go to the most expensive ones. Here a model is
+asked in proportion to ``max(price, 1 % of the median price) ** -alpha`` instead.
 """
 
 from __future__ import annotations

@@ -67,9 +67,9 @@ class SingleModels:
     def strongest(self) -> SingleModel | None:
         """The model that is most probably the most accurate, by the posteriors used for buying; None without rows.
 
-        Dear models, which are often the strongest ones, have few rows in a small profile: the mean of these, pulled towards
-        that of all models, names them too rarely. Never one with fewer than four requests where another has more: three right
-        answers of three say little.
+        Expensive models, often the strongest, have few rows in a small profile: their mean, pulled towards that of all models,
+        names them too rarely. Never a model with fewer than four requests if another has more: three right answers of three say
+        little.
         """
         least = min(LEAST_NAMED, max((one.requests for one in self.models), default=0))
         known = [one for one in self.models if one.requests and one.requests >= least]

@@ -140,7 +140,7 @@ class CanonicalCommit:
     Args:
         racing: the sampler, if it begins with a race of single models. Where it is known what runs today, the coverage does not
             stop the run before the race is over.
-        settings: who is told of the single models when the race is over.
+        settings: who is notified of the single models after the race.
     """
 
     def __init__(self, state: RunState, paths: ActivePaths, racing: DecidingSampler | None, settings: ProfileSettings) -> None:

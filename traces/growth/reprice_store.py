@@ -63,8 +63,8 @@ class Repriced:
 def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
     """Create the store at ``path`` from ``source``, with the dollars of all rows at new prices. All or nothing.
 
-    A row's dollars follow from the tokens that it recorded. What it was charged stays beside them. Neither ``source`` nor the
-    ledger changes. A failed call that cost nothing costs nothing at any price.
+    A row's dollars follow from its recorded tokens. What it was charged stays recorded, too. Neither ``source`` nor the ledger
+    changes. A failed call that cost nothing costs nothing at any price.
 
     Args:
         source: an existing store; it is only read.

@@ -88,7 +88,7 @@ class ServedStore:
     def set_success(self, request_id: str, success: bool | float, caller: str = "") -> bool:
         """Set whether the last answer of a request is right; False if the store has no row of it.
 
-        Who says so first has said it: the word of another caller changes nothing.
+        The first word counts: another caller's changes nothing.
         """
         with self.store.database.transaction() as connection:
             row_id = connection.execute(_LAST_ROW, {"request": request_id}).scalar()

@@ -122,8 +122,8 @@ class ObservationStore:
             identity: if given, the store must have this identity.
 
         Raises:
-            StoreError: there is no store, it is of a newer version or of another identity, or it is an incomplete copy made
-                during a run. Nothing is written then.
+            StoreError: there is no store, it has a newer version or another identity, or it is an incomplete copy made during a
+                run. Nothing is written then.
         """
         address = address_of(path)
         database, found = opening.opened(address, identity)

@@ -91,12 +91,11 @@ class VineLM(VineInterface, LongRunning):
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
             ``vinelm engine calibrate`` wrote, read with our own calls in flight. By default load is estimated from the
             latencies of our own calls, where they take real time. A source that is slow or hangs delays no decision.
-        correct_spend: where an objective bounds mean dollars, correct the bound by what requests really cost: slowly, and by at
-            most half (``vinelm.money.spend_control``). One correction for all requests of an objective, in
-            a fleet those of all processes. Never the bound of the plan that the trie's verdict is about, which is proven as it
-            is, nor so far that a plan is not proven any more; and not of labelled requests, which judge a promise.
-        signals: what an invocation shows, as the profiled workflow declares it (``workflow.signals``). Policies are told it; by
-            default nothing is.
+        correct_spend: correct an objective's bound on mean dollars by what requests really cost: slowly, and by at most half
+            (``vinelm.money.spend_control``), together for all requests of an objective, in a fleet of all processes. Never for
+            the plan of the trie's verdict, which is proven as it is, nor so far that a plan is no longer proven; and not for
+            labelled requests, which judge a prediction.
+        signals: what an invocation shows, as the profiled workflow declares it (``workflow.signals``); by default nothing.
         kind: what kind of request it is, as the profiled workflow declares it (``workflow.kind``): a function of the state with
             which a graph begins, or the name of a field of it. A request of an unknown kind is planned as ``"other"``.
         fleet: the Redis through which several processes share load, rate limits and budgets: its URL, or a
@@ -109,15 +108,15 @@ class VineLM(VineInterface, LongRunning):
         max_loss: accuracy, a fraction in [0, 1), that a cheaper plan may lose; None: as the trie was estimated (0.03 unless
             said otherwise). The intervals are those of the trie's file.
         canary: the share of requests, in [0, 1), that plans serve, proven or not; the others run the stages' defaults. Live
-            evidence then decides, and a plan that is worse is served no more (:attr:`canary`).
-        draw_secret: what only you know, at least 16 characters, the same in all processes that serve together: requests and
-            conversations that are divided between plans are drawn by a hash that begins with it, so that no caller can choose
-            his draw. None: that of the environment's ``VINELM_DRAW_SECRET``, else one that is made and kept in a file beside
-            the store of ``evidence``, else one that this process alone has.
+            evidence then decides, and a worse plan is no longer served (:attr:`canary`).
+        draw_secret: at least 16 characters known only to you, the same in all processes that serve together: requests and
+            conversations are divided between plans by a hash with it, so that no caller can choose the plan. None: the
+            environment's ``VINELM_DRAW_SECRET``, else one kept in a file next to the store of ``evidence``, else one of this
+            process alone.
         speculate: call read-only tools before the application asks for them (docs/tools.md); of requests whose context says
             nothing else. By default none is.
-        record_tools: what observers, and the store of tool calls, are told of a call: "digests" of its arguments, or the
-            "values" of arguments and results; the store then has the user's messages, too.
+        record_tools: what observers, and the store of tool calls, learn of a call: "digests" of its arguments, or the "values"
+            of arguments and results; the store then has the user's messages, too.
         tool_store: the store to which the calls of all tools are written, off the request path: its path, created if it does
             not exist. ``vinelm tools mine`` reads it. By default none are kept.
         autopilot: learns while the service runs which cheaper models may run, and serves what it has proven
@@ -335,8 +334,7 @@ class VineLM(VineInterface, LongRunning):
     def recommendation(self, objective: Objective) -> Verdict | None:
         """Return the verdict on the plan for this objective: the share of the requests that it serves, and why.
 
-        Returns:
-            None where the trie was not checked, so that nothing was compared.
+        Returns: None if the trie was not checked, so that nothing was compared.
 
         Raises:
             ConfigError: no trie is loaded.
@@ -476,7 +474,7 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _draws(self) -> Draws:
-        """Draws by callers' identifiers. Those of an evaluation are the owner's: repeated, it draws alike."""
+        """Draws by callers' identifiers; an evaluation uses the owner's, so that a repeated one draws alike."""
         kept: Any = self._kept
         store = None if kept is None else Path(getattr(kept, "store", kept))
         return Draws(b"") if self.labelled else Draws.of(self._given_secret, store)

@@ -1,4 +1,4 @@
-"""A plan on trial: served to a share of the requests, beside what runs today, until live evidence decides."""
+"""A canary: serves a plan to a share of the requests, next to the current setup, until live evidence decides."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class CanaryStatus:
             shown, and ``"not enough data"`` while no answer of one of the groups has feedback.
         reason: why, in a few words.
         requests: compared requests of (the plan, today), and ``labelled`` those with feedback.
-        means: by quantity, what was seen of (the plan, today): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions,
-            ``"dollars"`` and ``"seconds"`` per request; left out where a group has none.
+        means: by quantity, (the plan, today): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions, ``"dollars"`` and
+            ``"seconds"`` per request; left out if a group has none.
     """
 
     share: float
@@ -94,7 +94,7 @@ class CanaryStatus:
 class _Draw:
     """The draw of a key, which is a request or a conversation, and counts once: its requests are not independent.
 
-    ``caller`` is whose it is: the place of its tenant, or :data:`NOBODY`.
+    ``caller`` identifies its tenant's place, or is :data:`NOBODY`.
     """
 
     is_plan: bool
@@ -105,7 +105,7 @@ class _Draw:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Served:
-    """A request under way, its objective, and by how much its plan may be dearer than today's."""
+    """A request in progress, its objective, and by how much its plan may be more expensive than today's."""
 
     request: CanaryRequest
     draw: _Draw
@@ -210,9 +210,9 @@ class Canary:
         Args:
             planner: makes its plan.
             objective: that of the request.
-            key: decides the draw: what is the same whenever and wherever the request, or its conversation, goes on. A key of
+            key: decides the draw: the same for a request or conversation at any time and place. A key of
                 :class:`~vinelm.api.draws.Draws`, which no caller can choose.
-            run_id: what feedback calls the request: a name of its own among those of all tenants.
+            run_id: the request's name for feedback, unique among all tenants.
             clock: the request's.
             started_at: its arrival in seconds of ``clock``; None: now.
             caller: whose requests count together; "" if that is not known.
@@ -251,7 +251,7 @@ class Canary:
     def feedback(self, run_id: str, success: bool | float, caller: str = "") -> None:
         """Count whether an answer is right; once for each draw that this process remembers.
 
-        ``caller`` is who says so, where the request's own caller is not known.
+        ``caller`` gives the feedback, if the request's own caller is unknown.
         """
         self._count_gone()
         with self._lock:

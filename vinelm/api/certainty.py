@@ -34,10 +34,10 @@ class Shortfall:
     """The shortfall of an estimate that is not certain enough.
 
     Attributes:
-        half_width: Half the 90 % interval of the best path's accuracy, a fraction; None where nothing can be estimated yet.
+        half_width: Half the 90 % interval of the best path's accuracy, a fraction; None if nothing can be estimated yet.
         max_error: The half width that is asked for.
         times: How many times as much data is needed, by the square root law and a margin; > 1.
-        more_usd: Dollars of these rows; None where it is unknown, or where running everything would not do.
+        more_usd: Dollars of these rows; None if unknown, or if even running everything would not suffice.
         requests: Labelled requests that would do where running everything would not; else None.
     """
 
@@ -100,7 +100,7 @@ def profile_until_certain(
         max_loss: Accuracy that a cheaper plan may lose, a fraction, where the verdict is what is wanted: the run then ends
             where no plan can be proven, even if the estimate is not certain enough. None: only once it is, at
             :data:`~vinelm.trie.verdict.MAX_LOSS`.
-        keep_going: Go on even if no plan can be proven on these requests, whatever is bought.
+        keep_going: Continue even if no plan can be proven on these requests, whatever is bought.
         on_note: Called with one line before each further step, and why it stopped where nothing can be proven.
 
     Returns:
@@ -137,7 +137,7 @@ def profile_until_certain(
 
 
 def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
-    """Whether to switch by the rows so far; None where nobody knows what runs today."""
+    """Whether to switch by the rows so far; None if the current setup is unknown."""
     from vinelm.evaluation.judging.judge import Judge
 
     if evidence.template.today is None:

@@ -22,10 +22,10 @@ BUDGETS = 9
 def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None:
     """Return a function from rows to the plans whose whole runs decide.
 
-    Where it is known what runs today, these are the plans that are worth proving against it. A plan that requests have run
-    already is preferred to one that promises hardly more: whole runs then add up, where those of plans that change from round
-    to round prove nothing of any of them. A plan that leans on a model with few rows waits. Otherwise they are the most
-    accurate plans under nine budgets, from the cheapest plan's dollars to those of the dearest one that is worth its price.
+    If the current setup is known, these are the plans worth proving against it. A plan that requests have already run is
+    preferred to one that is predicted to be hardly better, so that whole runs add up: plans that change from round to round
+    prove nothing. A plan that relies on a model with few rows waits. Otherwise they are the most accurate plans under nine
+    budgets, from the cheapest plan's dollars to those of the most expensive one that is worth its price.
 
     None under the oracle's stop, where no plan can be served.
 

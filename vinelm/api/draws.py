@@ -42,7 +42,7 @@ class Draws:
         Args:
             data: the digest of the data set behind the trie: with another one, others are served by the cheaper plan.
             kind: "request", "conversation" or "tenant". An identifier of one kind is never one of another.
-            tenant: whose it is; "" if nobody's.
+            tenant: the owner; "" without one.
             name: its identifier, which the caller may have chosen.
         """
         text = json.dumps([data, kind, tenant, name])  # as a list: no part can pose as two
@@ -50,15 +50,14 @@ class Draws:
 
 
 def draw_secret(given: str | None, store: Path | None) -> bytes | None:
-    """Return the secret that draws begin with; None where none is kept.
+    """Return the secret with which draws begin; None if none is kept.
 
     Args:
         given: the operator's own; None: that of the environment's :data:`VARIABLE`.
-        store: the store of served rows. Without a secret of the operator, the one in a file beside it is taken, and made for
-            it if there is none.
+        store: the store of served rows. Without an operator's secret, the one in a file next to it is used, created if missing.
 
     Raises:
-        ConfigError: the operator's is too short, or the file beside the store can be neither read nor made.
+        ConfigError: the operator's is too short, or the file next to the store can be neither read nor created.
     """
     said = os.environ.get(VARIABLE, "") if given is None else given
     if said or given is not None:
@@ -72,7 +71,7 @@ def draw_secret(given: str | None, store: Path | None) -> bytes | None:
 
 
 def _beside(store: Path) -> bytes:
-    """The secret in the file beside a store. Of processes that make it at the same moment all take that of the first."""
+    """The secret in the file next to a store. Processes that create it at the same moment all get the first one."""
     path = Path(f"{store}{SUFFIX}")
     try:
         if not path.exists():

@@ -36,8 +36,8 @@ _EQUAL = 1e-9
 def repriced_trie(annotated: AnnotatedTrie, store: Path, prices: Catalog, *, where: str = "the trie") -> AnnotatedTrie:
     """Return a trie at other prices. Calls no model, and changes no file.
 
-    A trie holds no tokens. So the rows that it was estimated from are priced anew, in a temporary copy of the store, and
-    estimated in the same way. Accuracies and seconds stay as they are. ``meta["repriced"]`` names the models with a new price.
+    A trie holds no tokens. So its rows are repriced in a temporary copy of the store and estimated in the same way. Accuracies
+    and seconds stay the same. ``meta["repriced"]`` names the models with a new price.
 
     Args:
         annotated: The trie.

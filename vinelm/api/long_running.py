@@ -75,10 +75,10 @@ class LongRunning:
     def feedback(self, run_id: str, success: bool | float, *, tenant: str = "", caller: str = "") -> None:
         """Say whether the answer of a request was right, when that becomes known; the row of its last answer then says so.
 
-        Returns at once: the row is changed off the request path. A run of which there is no row is told in the log. A canary
-        counts it where this process has served the request, once, and weighs it by the tenant.
+        Returns at once: the row is changed off the request path. A run without rows is logged. A canary counts feedback once,
+        for requests served by this process, weighted by tenant.
 
-        Who says so first has said it: a later word on the same request counts only from the same tenant and caller, and changes
+        The first word counts: later feedback on the same request is only accepted from the same tenant and caller, and changes
         the row only.
 
         Args:
@@ -111,12 +111,12 @@ class LongRunning:
 
         Raises:
             ConfigError: the trie was not loaded from a file, or the new one cannot serve.
-            TrieFileError: the file is missing or damaged. The old trie goes on serving.
+            TrieFileError: the file is missing or damaged. The old trie keeps serving.
         """
         self._file().reload()
 
     def reload_on(self, number: int) -> None:
-        """Load the trie's file again whenever the process receives this signal; a broken file is told in the log.
+        """Load the trie's file again whenever the process receives this signal; a broken file is logged.
 
         Args:
             number: of a signal that nothing else handles, such as the one for a hang-up.
@@ -127,7 +127,7 @@ class LongRunning:
         self._file().on_signal(number)
 
     def watch(self, every_s: float = 5.0) -> None:
-        """Reload the trie's file when it has changed; it is looked at every so many seconds. A broken file is logged.
+        """Reload the trie's file when it has changed, checked periodically. A broken file is logged.
 
         Raises:
             ConfigError: the trie was not loaded from a file, or the time is not positive.
@@ -164,7 +164,7 @@ def _shown(value: object) -> str:
 class TrieReload:
     """Loads one ``.vine`` file again: on demand, on a signal, or when it has changed. Thread-safe.
 
-    A file that cannot be loaded changes nothing: the trie that serves goes on, and one line of the log says why.
+    A file that cannot be loaded changes nothing: the current trie keeps serving, and one log line says why.
 
     Args:
         load: makes it serve; raises a :class:`~vinelm.errors.VineLMError` if it cannot.
@@ -180,7 +180,7 @@ class TrieReload:
         """Load the file now.
 
         Raises:
-            VineLMError: it cannot be loaded; the old trie goes on serving.
+            VineLMError: it cannot be loaded; the old trie keeps serving.
         """
         with self._lock:
             self._version = self._seen()
@@ -212,7 +212,7 @@ class TrieReload:
             raise ConfigError("a signal can be handled in the main thread only: call it there, or use watch()") from error
 
     def watch(self, every_s: float) -> None:
-        """Look every so many seconds, > 0, whether the file has changed, and load it then.
+        """Check periodically (every > 0 seconds) whether the file has changed, and load it then.
 
         Raises:
             ConfigError: the time is not positive.

@@ -261,8 +261,7 @@ def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | N
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
         verdict: That of these rows; None: it is made now.
 
-    Returns:
-        None where there are too few rows to say anything.
+    Returns: None if there are too few rows for a verdict.
     """
     from vinelm.evaluation.judging.evidence import StoreEvidence
     from vinelm.evaluation.judging.judge import Judge
@@ -281,7 +280,7 @@ def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going:
     Args:
         result: How the profile ended.
         store: Its store, open.
-        keep_going: Whether it went on in spite of failures.
+        keep_going: Whether it continued in spite of failures.
 
     Raises:
         StageBroken: All first rows of a stage failed alike, or every row failed.

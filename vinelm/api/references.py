@@ -127,7 +127,7 @@ class References:
         return found, failed
 
     def _beside(self, request: str, one: _Answered, unit: int) -> dict[str, ReferredAnswer]:
-        """Each answer to a request beside that of what runs today."""
+        """Each answer to a request, paired with today's."""
         share, found = self.scorer.same.audit([one.message]), {}
         for digest, message in one.others.items():
             is_today = digest == one.digest
@@ -171,7 +171,7 @@ def forget(store: ObservationStore) -> None:
 
 
 def ask(store: ObservationStore, verdict: Verdict) -> Verdict:
-    """Let exactly the questions of a verdict be open, and return it with them put; where all requests have labels as it is."""
+    """Make exactly the questions of a verdict open, and return the verdict with them; unchanged if all requests have labels."""
     if verdict.by_today is None:
         return verdict
     known, referred = ReplayRows(store), ReferredRows.of_store(store)

@@ -33,11 +33,11 @@ OnDrift = Callable[[Moved], None]
 
 @dataclass(frozen=True)
 class EvidenceConfig:
-    """Where rows of planned requests are kept, and who is told of drift.
+    """Where rows of planned requests are kept, and who is notified of drift.
 
     Args:
         store: the store that the rows are written to, created if it does not exist. Its folder must exist.
-        on_drift: called with each annotation of the trie that the rows show to have moved, in a thread of its own.
+        on_drift: called with each annotation of the trie that has moved, in a separate thread.
     """
 
     store: str | Path
@@ -48,7 +48,7 @@ class ServedEvidence:
     """Keeps the rows of planned requests, and compares them with the trie if drift is watched. Thread-safe.
 
     Args:
-        kept: the store of the rows, and the function that is told of drift.
+        kept: the store of the rows, and the function that is notified of drift.
         annotated: the trie that serves.
         observers: notified of drift.
         drift: when something has moved; the rate of false alarms is that of this process alone.
@@ -119,7 +119,7 @@ class ServedEvidence:
                 self._finish(rows)
 
     def feedback(self, request_id: str, success: bool | float, caller: str = "") -> None:
-        """Say whether the last answer of a request is right: a score in [0, 1], and who says so."""
+        """Say whether the last answer of a request is right: a score in [0, 1], and its source."""
         with self._lock:
             running = list(self._running.get(request_id, ()))
         for rows in running:
@@ -194,7 +194,7 @@ def new_run_id() -> str:
 
 
 def calls_per_hour(run_ids: Collection[str]) -> float | None:
-    """Return how many requests came per hour, by the names of :func:`new_run_id`; None where they do not tell."""
+    """Return how many requests came per hour, by the names of :func:`new_run_id`; None if they do not tell."""
     try:
         at = [datetime.strptime(unscoped(run_id).partition("-")[0], _AT).replace(tzinfo=UTC) for run_id in run_ids]
     except ValueError:  # the application names its requests itself

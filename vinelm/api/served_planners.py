@@ -47,7 +47,7 @@ class ServedPlanners:
     def chosen(self, *, returns_earlier: bool | None = None) -> Planner:
         """Return the planner of a new request: over what it shows, where that is known, and within what the graph can do.
 
-        Where requests may go on below a passed check, the graph has to be able to end at every loop.
+        If requests may continue below a passed check, the graph has to be able to end at every loop.
 
         Args:
             returns_earlier: the run can return an earlier answer than its last; None: if every end of the graph is
@@ -69,9 +69,9 @@ class ServedPlanners:
         return Planner(self._within(signals if earlier else signals.returning_last()), available=self._catalog)
 
     def _within(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
-        """The trie whose plans end only where an edge of the graph, as it is wrapped now, can end the request.
+        """The trie with plans ending only where an edge of the graph, as wrapped now, can end the request.
 
-        If no edge asks whether to go on, all plans lead to the last invocation.
+        If no edge asks whether to continue, all plans lead to the last invocation.
         """
         if not self._adapter.can_end:
             return whole_paths(annotated)

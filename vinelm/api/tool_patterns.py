@@ -60,7 +60,7 @@ def mine_tools(
 
     Args:
         source: a store, or a log as :func:`vinelm.traces.tools.message_log.read_sessions` takes it.
-        read_only: names of tools that only read, or patterns of names (``get_*``), beside those that the store knows.
+        read_only: names of tools that only read, or patterns of names (``get_*``), in addition to those that the store knows.
         schemas: the JSON schema of the arguments of each tool, whose digest the patterns keep.
 
     Raises:
@@ -138,10 +138,10 @@ def import_sessions(log: Path, store: Path, read_only: Sequence[str]) -> tuple[i
 
 
 def named_tools(names: Sequence[str], known: set[str]) -> frozenset[str]:
-    """Return the tools that names, or patterns of names, stand for.
+    """Return the tools that match these names or patterns.
 
     Raises:
-        ConfigError: one stands for none.
+        ConfigError: one matches none.
     """
     found: set[str] = set()
     for name in names:

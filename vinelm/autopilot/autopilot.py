@@ -232,7 +232,7 @@ class Autopilot:
     # -- on the way of a request: nothing here raises or waits for the store -----------------------------------------------
 
     def state_of(self, step: str) -> StepState | None:
-        """Return the step as it stands; None for one that is not known yet."""
+        """Return the step's current state; None for an unknown step."""
         return self._states.get(step)
 
     def part_of(self, state: StepState, key: str) -> Part:
@@ -440,7 +440,7 @@ class Autopilot:
         return True
 
     def _let_go(self) -> None:
-        """Pilot no more."""
+        """Stop piloting."""
         pilot, self._pilot = self._pilot, None
         if pilot is not None:
             pilot.close()

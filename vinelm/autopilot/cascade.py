@@ -34,7 +34,7 @@ class PlanCall:
         today: The entry of today's model.
         make: Makes the chat model of an entry, for this invocation.
         is_same: Whether two answers are the same.
-        passes: Whether the application accepts an answer to a prompt; None where no plan asks.
+        passes: Whether the application accepts an answer to a prompt; None if no plan asks.
         ended: Told once a call has been answered: whether today's model had to.
     """
 

@@ -48,7 +48,7 @@ def today_utc() -> int:
 
 
 class Pilot:
-    """Goes on in rounds: each takes what the processes of the service have recorded since, and notes how it stands.
+    """Works in rounds: each processes what the service's processes have recorded since, and stores the state.
 
     A round asks models within the day's dollars; every call's upper bound is durable before the call, and everything that was
     decided is in the store when a round ends, so that whoever pilots next continues from there.
@@ -148,7 +148,7 @@ class Pilot:
     # -- what is proven ------------------------------------------------------------------------------------------------------
 
     def _run_of(self, work: ReplayRun, key: str, state: StepState) -> StepRun | None:
-        """The step as a replay has it: the units of the attempt, in the order in which they came; None if nothing is to do."""
+        """The step as a replay sees it: the attempt's units, in the order of arrival; None if there is nothing to do."""
         units = [unit for unit in self.kept.of_step(key) if unit.unit_id > state.since and unit.model == state.today]
         if state.ended:
             state.wants_units = state.plan is not None or len(units) < AGAIN_AFTER  # a plan is compared with today's model
@@ -182,7 +182,7 @@ class Pilot:
         return max(self.settings.labels - len(answered), 0)
 
     def _search(self) -> None:
-        """Ask, choose and race, as far as what has come allows."""
+        """Ask, choose and race, as far as the new records allow."""
         asker = self._asking()
         work = ReplayRun(
             self.kept, asker, self.catalog, self.same, self.follower, budget_usd=max(asker.spent_usd + asker.left_usd, 1e-9),

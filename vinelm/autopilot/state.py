@@ -26,7 +26,7 @@ class StepState:
         race_since: Units with larger numbers prove.
         attempt: Number of the attempt, of all steps together; 0 before plans are chosen.
         labels: Questions that persons may be asked in it.
-        dropped: By model: why it is asked no more.
+        dropped: By model: why it is no longer asked.
         candidates: Plans that race: name, share saved, share that differs.
         ended: Why nothing races; "" while something does, or may.
         plan: What is proven and on its way: ``kind`` and ``models``.
@@ -39,7 +39,7 @@ class StepState:
         proven: The smallest loss that its proof excludes, a fraction.
         entries: By model of the catalog: a digest of its entry, with its address and prices, as it was last seen.
         escalated, differing: What its proof has seen of it: how many of how many.
-        wants_units: Whether calls of today's model are to be recorded.
+        wants_units: Whether calls of today's model should be recorded.
         alarms: Why plans went back to today's model: the day and the reason.
     """
 

@@ -35,7 +35,7 @@ class Watches(Protocol):
     """What records calls and knows the plans. No method raises, and none waits for the store."""
 
     def state_of(self, step: str) -> StepState | None:
-        """Return the step as it stands; None for one that is not known yet."""
+        """Return the step's current state; None for an unknown step."""
 
     def part_of(self, state: StepState, key: str) -> Part:
         """Return what a request runs."""

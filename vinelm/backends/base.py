@@ -127,7 +127,7 @@ def estimate_tokens(chars: int) -> int:
 
 
 def counted(value: Any) -> int | None:
-    """Return a token count as a server states it; None if it is no count: negative, not whole, a text, true, ..."""
+    """Return a token count as a server states it; None if it is invalid: negative, not whole, a text, true, ..."""
     return value if type(value) is int and value >= 0 else None
 
 
@@ -187,9 +187,9 @@ class Counts:
     ) -> Counts | None:
         """Return the counts that a server states; None if its tokens of the prompt or the answer are invalid.
 
-        A part that is larger than the whole stands beside it: some servers count a prompt without what a cache had of it, or an
-        answer without its reasoning. Of parts that contradict each other the dearer one counts: written before read, and the
-        larger of a sum and its parts.
+        A part larger than the whole is added to it: some servers count a prompt without its cached part, or an answer without
+        its reasoning. If parts contradict each other, the more expensive reading counts: written before read, and the larger of
+        a sum and its parts.
         """
         whole_in, whole_out = counted(tokens_in), counted(tokens_out)
         if whole_in is None or whole_out is None:

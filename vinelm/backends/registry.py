@@ -88,7 +88,7 @@ def _check_cache_points(model: Model) -> None:
 
 
 def _check_tier(model: Model, live: Any) -> None:
-    """Refuse what is served faster, and dearer, at a price that was looked up, which is that of the ordinary service."""
+    """Refuse a faster, more expensive tier if the price was looked up, since list prices are for the ordinary tier."""
     if not has_list_price(model):
         return
     for settings in (model.options, {} if live is None else settings_of(live)):

@@ -73,8 +73,8 @@ def batch(
     """Answer every request of a data set with the application, each under the plan that the dollars and hours left allow.
 
     Calls the models, so it spends money unless they are simulated. Every call is reserved in the store before it is made, and
-    every answer is there before the next request begins: after a crash the same call continues, and repeats at most the
-    requests that were under way. Equal requests are answered once. A failed request is a result, and is not tried again.
+    every answer is stored before the next request begins: after a crash the same call continues, and repeats at most the
+    requests in progress. Equal requests are answered once. A failed request is a result, and is not tried again.
 
     Args:
         workflow: The workflow, the name of a bundled one, or ``"module:attribute"``.
@@ -90,7 +90,7 @@ def batch(
             cost money.
         deadline_s: When all should be answered, from the first start: 7h, 90m, 1h30m. In Python seconds.
         finish: Near the end of the money or the time: the cheapest plans finish all requests, or the rest stays unanswered.
-        workers: Requests under way at a time.
+        workers: Requests in progress at a time.
         store: Store of answers and dollars, or postgresql://...; the same line continues it. None: the output with .db.
         cache: Store of answers to calls, or postgresql://..., which several runs share one after the other: a call equal to an
             earlier one costs nothing (docs/batch.md#equal-calls). None: this batch's own store.
@@ -115,8 +115,8 @@ def batch(
         InfeasibleError: No plan meets the bounds, or all requests cannot be finished within money and time.
         StoreError: The store cannot be used, or another process holds it.
         StageBroken: The first requests all failed.
-        WorkerDied: No node is left, or there is no connection to the cluster any more. The same call continues.
-        VineLMError: A batch has not ended in time (code ``batches-left``): the same call goes on waiting.
+        WorkerDied: No node is left, or the connection to the cluster is lost. The same call continues.
+        VineLMError: A batch has not ended in time (code ``batches-left``): the same call continues to wait.
 
     Examples:
         >>> import vinelm
@@ -358,7 +358,7 @@ class _Batch:
         )
 
     def _clock(self, began_at: str) -> Callable[[], float] | None:
-        """Seconds since the batch was first started; None where time is virtual."""
+        """Seconds since the batch was first started; None in virtual time."""
         if all(backend.is_virtual_time for backend in self.backends.values()):
             return None
         began_s = datetime.fromisoformat(began_at).timestamp()

@@ -110,8 +110,8 @@ class _Begun:
 class BatchPricedRun(BatchRun):
     """Serves requests whose calls go in the providers' batches.
 
-    A request is in one of these places: left (not begun), ready (to be run from its start), active (a thread runs it), parked
-    (a call of it waits for its batch), put off (no room in the budget beside the parked ones), ended.
+    A request is in one of these states: left (not begun), ready (to be run from its start), active (a thread runs it), parked
+    (a call of it waits for its batch), put off (no room in the budget next to the parked ones), ended.
 
     Args:
         gate: Where calls wait; started.
@@ -253,7 +253,7 @@ class BatchPricedRun(BatchRun):
     def _require_room(self, key: str, unit: ParkedUnit) -> None:
         """Postpone the request if another may free money: meanwhile it gives back the reservation of its next call.
 
-        Not the last of the active ones, so that one of them gets on. The room that those leave who were put off comes first.
+        Not the last of the active ones, so that one of them progresses. Room freed by postponed requests is used first.
         """
         with self._lock:
             others = self._active > len(self._leaving | {key})

@@ -37,8 +37,8 @@ class OrderedModels(ModelResolver):
     Args:
         models: The catalog.
         backends: By provider.
-        requests: Ids of those that have no answer yet, in the order in which they begin.
-        workers: How many of them are under way at a time.
+        requests: Ids of the unanswered requests, in the order in which they begin.
+        workers: How many of them are in progress at a time.
     """
 
     def __init__(self, models: Catalog, backends: Mapping[str, Backend], requests: Sequence[str], workers: int = 1) -> None:

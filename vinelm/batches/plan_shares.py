@@ -74,7 +74,7 @@ class PlanShares:
 
     Args:
         planner: Over the trie.
-        objective: Its target, floor and bounds of each request; a budget of its own it must not have.
+        objective: Its target, floor and per-request bounds; it must not have a budget.
 
     Raises:
         ConfigError: The objective bounds dollars, or cannot be kept on average.

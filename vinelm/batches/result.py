@@ -40,8 +40,8 @@ class BatchResult:
         budget_usd: The most that it may cost; None: no limit.
         elapsed_s: Seconds since it was first started; with simulated models those of the requests, divided among the workers.
         deadline_s: Seconds that it may take; None: no limit.
-        forecast: What was expected before the first request; None where nothing was forecast.
-        in_batches: What batch prices save; None where no call goes in a batch, or nothing was forecast.
+        forecast: What was expected before the first request; None without a forecast.
+        in_batches: What batch prices save; None if no call goes in a batch, or without a forecast.
         shared: Share of the tokens of first prompts, in [0, 1], with which a prompt begins as the one before it does; None
             where that is not known.
         note: Why it is not known; empty where it is.

@@ -51,7 +51,7 @@ class Served:
         workflow: Makes the inputs, and names the keys of the answer.
         vine: Makes the policies.
         app: The compiled application.
-        purses: What each request under way pays with.
+        purses: The account of each request in progress.
     """
 
     workflow: Workflow
@@ -170,19 +170,19 @@ class BatchRun:
 
     Attributes:
         tally: What became of the requests, those of interrupted runs included.
-        because: Why some are left without an answer; None where all have one.
+        because: Why some are unanswered; None if all are answered.
 
     Args:
         app: The application.
-        server: Serves the requests: the application, or what stands in its place.
+        server: Serves the requests: the application, or its replacement.
         found: The requests.
         answers: Where answers are kept.
         ledger: In which every call is reserved.
         steering: Draws the plans.
-        elapsed_s: Returns the seconds since the batch was first started; None where time is virtual: the seconds of the
-            requests count, divided among the workers.
+        elapsed_s: Returns the seconds since the batch was first started; None in virtual time: then the seconds of the requests
+            count, divided among the workers.
         deadline_s: Seconds that it may take; None: no limit.
-        workers: Requests under way at a time, >= 1.
+        workers: Requests in progress at a time, >= 1.
     """
 
     _orders_calls = True
@@ -246,7 +246,7 @@ class BatchRun:
 
         Raises:
             VineLMError: Of the store, of the configuration, or of the first requests, which all failed.
-            KeyboardInterrupt: After the requests under way have ended.
+            KeyboardInterrupt: After the requests in progress have ended.
         """
         if self._orders_calls:
             self._ordered = self._app.order_calls([self._found.first[key].id for key in reversed(self._left)], self._workers)

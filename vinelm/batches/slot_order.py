@@ -60,11 +60,10 @@ class _Seen:
 class SlotOrder:
     """A model of what the slots of one engine have cached, from what they were sent. Pure; not thread-safe.
 
-    A freed slot takes the calls that begin as its prompt does, the longest part first, and of these those of the same stage,
-    which may share more than is seen. Then come those that begin as nothing under way does. A call that begins as one under way
-    waits for the slot of that one: side by side each slot would compute the same. A slot stays free for that, unless so large a
-    part of the calls begins alike that more slots are its fair share. Among alike, requests are finished in the order in which
-    they began.
+    A freed slot first takes the calls that begin like its prompt, longest match first, and among these calls of the same stage,
+    which may share more than is known. Then come calls that begin like nothing in flight. A call that begins like one in flight
+    waits for that slot, because in parallel each slot would compute the same. A slot stays free for that, unless calls with
+    one beginning are so frequent that they deserve more slots. Among equals, requests are finished in starting order.
 
     Args:
         slots: How many calls the engine serves at a time.

@@ -46,7 +46,7 @@ class DatasetForecast:
     """The expected outcome of a batch.
 
     Args:
-        requests: That are answered, if the budget has room for no more.
+        requests: The number answered within the budget.
         usd: Of all of them.
         seconds: From the first request to the last answer, at zero load.
         accuracy: Mean over those that are answered.
@@ -72,22 +72,22 @@ class Steering:
     Requests are planned in blocks. Bounds on the means of a block are what is left, over the requests left, corrected by the
     ratio of what ended requests took to what their plans promised. Which of its plans a request follows is drawn from its key.
 
-    Without a deadline the plans of a block depend on the results of all requests before the block before it, and on nothing
-    else: a batch that was interrupted goes on as it would have. See :meth:`waits`. With one they depend on the clock as well.
+    Without a deadline the plans of a block depend only on the results of requests up to the block before the previous one, so
+    that an interrupted batch continues as it would have. See :meth:`waits`. With a deadline they also depend on the clock.
 
-    Prompts that begin alike are best served by one model, whose cache is warm. Two plans of one mixture are worth the same at
-    its own price, so that to change between them gains nothing and costs a cold prefix: neighbours of one group follow one plan
-    as long as it is part of the mixture, for a block at most.
+    Prompts that begin alike are best served by one model, whose cache is warm. At a mixture's price both of its plans are worth
+    the same, so switching between them gains nothing and costs a cold prefix: neighbours of one group follow one plan while it
+    is part of the mixture, for a block at most.
 
     Args:
         planner: Over the trie.
-        objective: Without a budget of its own.
+        objective: Without a budget.
         budget_usd: The most that all requests may cost, in dollars > 0; None: any.
         deadline_s: Seconds from the start of the batch to the last answer; None: any.
         keys: Of the requests, in the order in which they begin.
         groups: Of each request, those whose prompts begin alike have the same; None: each request is its own.
-        workers: Requests under way at a time, >= 1.
-        finish: If dollars or seconds do not suffice for the plans of the start, ``"all"`` gives dearer plans up, down to the
+        workers: Requests in progress at a time, >= 1.
+        finish: If dollars or seconds do not suffice for the plans of the start, ``"all"`` gives up expensive plans, down to the
             cheapest, and answers all requests as long as that is possible; ``"good"`` keeps those plans, and the last requests
             stay unanswered.
 
@@ -141,7 +141,7 @@ class Steering:
         Args:
             key: One of the keys that has not ended.
             elapsed_s: Seconds since the batch was started.
-            reserved_usd: Upper bounds in dollars of the calls of the requests under way. Only a deadline looks at them.
+            reserved_usd: Upper bounds in dollars of the calls of the requests in progress. Only used with a deadline.
 
         Raises:
             InfeasibleError: ``on_infeasible="raise"``, and no plan meets the objective.
@@ -173,7 +173,7 @@ class Steering:
             key: Its key.
             cost_usd: Dollars that it has cost, all of them.
             seconds: That it kept a worker busy.
-            lost_usd: Dollars beyond these that count for it: of calls that nobody has heard of again.
+            lost_usd: Additional dollars that count for it: of calls with unknown outcome.
         """
         place = self._place[key]
         self._lost_usd[place] = lost_usd

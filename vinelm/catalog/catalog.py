@@ -38,7 +38,7 @@ class Catalog(Mapping[str, Model]):
     Entries that name the same ``group`` are one choice, a :class:`~vinelm.catalog.ReplicaGroup` under the group's name.
 
     Args:
-        models: The entries; at least one, each with a name of its own. As an attribute, the choices.
+        models: The entries; at least one, with unique names. As an attribute, the choices.
         backends: Settings by provider (``[backend.NAME]`` in a file).
         live: The chat models of entries that :meth:`from_chat_models` made. They belong to this process and are never
             written.
@@ -110,8 +110,8 @@ class Catalog(Mapping[str, Model]):
     def require_own(self) -> None:
         """Raise :class:`ConfigError` if calls were to be made by a catalog that came with a trie or a store.
 
-        Such a file may be anybody's: who wrote it must not say which server is sent the prompts, with which key. Simulated
-        models call nobody.
+        Such a file may come from anyone: its author must not decide which server gets the prompts, with which key. Simulated
+        models call no server.
         """
         named = [model.name for model in self.models if model.provider not in _HARMLESS] if self.is_embedded else []
         if named:
@@ -148,8 +148,8 @@ class Catalog(Mapping[str, Model]):
     def embedded(cls, plain: Mapping[str, Any], *, where: str) -> Catalog:
         """Return the catalog stored in a trie or store, as :meth:`from_dict`, without the settings that decide where calls go.
 
-        Which models there are, at which prices on which engines, is for plans and reports. Addresses, variables of keys,
-        options and settings of providers are left out, but for simulated models, and :meth:`require_own` refuses calls by it.
+        Plans and reports need the models, prices and engines. Addresses, key variables, options and provider settings are left
+        out, except for simulated models, and :meth:`require_own` refuses calls with it.
         """
         models, backends = tables_of(plain, where)
         kept = {name: table for name, table in backends.items() if name in _HARMLESS}

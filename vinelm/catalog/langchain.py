@@ -41,7 +41,7 @@ def entry_of_chat(chat: Any, listed: Iterable[Model], price: AnyPrice | None = N
     """Return the entry of a ready chat model, matched by provider and model id, or a new one.
 
     Raises:
-        ConfigError: it is no chat model, or a new one has no known price.
+        ConfigError: it is not a chat model, or a new one has no known price.
     """
     from langchain_core.language_models import BaseChatModel
 

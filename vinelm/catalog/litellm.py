@@ -83,9 +83,9 @@ _GIVE_A_PRICE = "for other prices, add input_cost_per_token and output_cost_per_
 def read_model_list(path: str | Path, text_of: Callable[[str | Path], str]) -> ModelList:
     """Read the ``model_list`` of a LiteLLM config and of the files that it includes.
 
-    Entries of the same name, which LiteLLM balances load between, become models of their own: the second is ``NAME-2``. One
-    that differs from another of its name in nothing but its key or its limits is left out with a note, and so is every entry
-    that is no chat model.
+    Entries of the same name, between which LiteLLM balances load, become separate models: the second is ``NAME-2``. An entry
+    that differs from another of its name only in its key or limits is left out with a note, and so is every entry that is not a
+    chat model.
 
     Args:
         path: The file, for errors and for the date of its prices.

@@ -1,6 +1,6 @@
 """The price of a LiteLLM ``model_list`` entry: its own rates, the list price, or nothing for a self-hosted server.
 
-Each rate of an entry is honoured, or refused in one line. Of one that no call meets a note says so.
+Each rate of an entry is honoured, or refused in one line. A note names rates that no call meets.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _refused(asked: Priced, key: str) -> ConfigError:
 
 
 def _check_batches(asked: Priced, standard: _Rates, batches: Mapping[str, float]) -> None:
-    """A batch is booked at half of input and output."""
+    """Check the rates of batches, which are booked at half of input and output."""
     for kind in ("input", "output"):
         ordinary = standard.get(0, {}).get(kind)
         if ordinary is not None and batches.get(kind, 0.0) > ordinary / 2 * (1 + 1e-9):

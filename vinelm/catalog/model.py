@@ -183,7 +183,7 @@ class Price(BaseModel):
         """Return the price of calls in a batch: half for input and output, long prompts included.
 
         ``halves_cache``: half for reading and writing a prompt cache, too. Otherwise those rates stay, named or not, but
-        reading is never dearer than plain input.
+        reading never costs more than plain input.
         """
         halved = {"input", "output"} | ({"cached", "cache_write", "cache_write_1h"} if halves_cache else set())
 
@@ -202,8 +202,8 @@ class Price(BaseModel):
     def cache_saves_usd(self, tokens_in: int, tokens: float) -> float:
         """Return how much less a call costs if ``tokens`` of its ``tokens_in`` are read from a prompt cache.
 
-        Without the hit they are charged as fresh ones, or as written ones where the price names a dearer rate for that: what
-        can be read was written.
+        Without the hit they are charged as fresh ones, or as written ones if the price names a higher rate for that: what can
+        be read was written.
         """
         rates = self._rates(tokens_in)
         cold = max(rates.input, rates.cache_write) if rates.names_write else rates.input

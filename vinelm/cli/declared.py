@@ -1,6 +1,6 @@
 """Options from the Python function of a verb: names and defaults from its signature, texts from its docstring.
 
-The source is read and not imported: a help must not load what the verb computes with.
+The source is read, not imported, so that a help loads no numerical libraries.
 """
 
 from __future__ import annotations

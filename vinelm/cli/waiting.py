@@ -28,7 +28,7 @@ class AtWork:
 
     Args:
         title: What is at work, such as ``vinelm estimate a.db``.
-        draw: Shows a text on a terminal in place of the last one; None where stderr is none.
+        draw: Replaces the last text on a terminal; None if stderr is not one.
         log: Writes a line to a log.
         clock: Seconds.
     """

@@ -77,7 +77,7 @@ class Sample:
 
     Args:
         calls: A stream; it is read once.
-        seed: Decides which requests are kept, their order, and which call of several stands for a request and step.
+        seed: Decides which requests are kept, their order, and which of several calls represents a request and step.
         requests: How many requests are kept of each step, at most.
     """
 
@@ -238,7 +238,7 @@ def kept(
     """Open the store of a replay, created for this sample if missing; the same line continues it.
 
     Args:
-        path: The file. Nobody but its owner can read it.
+        path: The file, readable by its owner only.
         sample: The trace.
         catalog: The models that are asked, with their prices.
         options: What else decides the result, by name.
@@ -272,7 +272,7 @@ def opened(path: str | Path | StoreAddress) -> Iterator[Kept]:
     """Open a store to read its questions and to add questions and labels, possibly by several persons.
 
     Raises:
-        StoreError: There is no store, or it is something else.
+        StoreError: There is no store, or the file is something else.
     """
     address = address_of(path)
     if isinstance(address, Path) and not address.exists():

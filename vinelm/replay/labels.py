@@ -44,8 +44,8 @@ def next_questions(store: Kept, n: int, who: str = "", *, now_s: float | None = 
     Args:
         store: Open, see :func:`vinelm.replay.kept.opened`.
         n: How many at most.
-        who: The person. A question that this person has answered is not given again, one that others have only when no other
-            is left: the mean of several persons counts.
+        who: The person. A question that this person has answered is not given again, one that others have only if no other is
+            left: the mean of several persons counts.
         now_s: Seconds since 1970, if not now.
     """
     now_s = time.time() if now_s is None else now_s
@@ -106,7 +106,7 @@ def undo_label(store: Kept, who: str = "") -> int | None:
 def scores(store: Kept) -> dict[tuple[int, str], tuple[int, float | None]]:
     """Return the labels by (unit, model): the question, and the other answer's score less the recorded one's.
 
-    In [-1, 1], the mean over persons, of each of whom the last word counts; None where all of them have skipped it.
+    In [-1, 1], the mean over persons, each one's last word; None if all of them have skipped it.
     """
     return {
         key: (one.question, None if one.today is None or one.other is None else one.other - one.today)

@@ -83,7 +83,7 @@ class PlanAnswer:
     Attributes:
         model: Whose answer it gives; None for today's.
         cost_usd: Dollars, with those of today's call where that is made.
-        latency_s: Seconds, one call after the other; None where those of today's call are not known.
+        latency_s: Seconds, one call after the other; None if those of today's call are unknown.
     """
 
     model: str | None
@@ -183,7 +183,7 @@ class PlanComparison:
         differing: Units whose answer differs from today's.
         seen: Units.
         followed: Units on which it gives today's answer because it falls back.
-        latency_s: Mean seconds; None where they are not known.
+        latency_s: Mean seconds; None if unknown.
         today_s: Mean seconds of today's calls.
     """
 

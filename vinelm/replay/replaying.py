@@ -75,12 +75,12 @@ class StepRun:
     """A step under study.
 
     Attributes:
-        models: Cheaper models, cheapest first; ``dropped``: why one of them is asked no more.
+        models: Cheaper models, cheapest first; ``dropped``: why a model is no longer asked.
         choosing: Units that choose the plans; the others are for the proof.
         done: By model: how many of the choosing units it was asked.
         labels: Its part of the labels; ``is_behind``: it might be proven with those that other steps get.
         forecast: Labels until ``max_loss`` is excluded, in half of all cases and in 80 %, as was thought before the first.
-        open: Questions that wait for persons: whose answer to a unit is to be compared with the recorded one.
+        open: Questions that wait for persons: whose answer to a unit to compare with the recorded one.
         is_stream: Units still come, in their own order, so that each of them counts, and no equal prompts are one.
         least_saved: Of its dollars: a plan that saves less does not race.
         max_slowdown: A plan does not race whose seconds are more than this multiple of today's; None: they do not matter.
@@ -158,9 +158,9 @@ def replay(
     differ.
 
     Calls the models, so it spends money unless they are simulated, and sends them recorded prompts. Every call's upper bound is
-    durable before the call: after a crash the same line continues, and asks nothing again that is paid. Where the proof waits
-    for persons it ends, with the questions in the store (:func:`~vinelm.replay.labels.next_questions`); after some answers the
-    same line goes on.
+    durable before the call: after a crash the same line continues, and pays for nothing twice. If the proof waits for persons,
+    it ends with the questions in the store (:func:`~vinelm.replay.labels.next_questions`); after some answers the same line
+    continues.
 
     Args:
         calls: The recorded calls; read once, in bounded memory.
@@ -182,11 +182,11 @@ def replay(
         workers: Calls at a time.
         seed: Decides the sample, its order, and which answer is shown on which side.
         judge: Model that compares answers that differ, in both orders: one of ``models``, or provider:model. It is measured on
-            the labels, and saves some where it is right; one that is not is switched off. It never decides. None: no judge.
+            the labels, and saves some if it is right; otherwise it is switched off. It never decides. None: no judge.
         batch_prices: Buy the calls in the providers' batches: half the price, up to a day for each wave of calls; plans are
             compared at ordinary prices all the same. In Python also how long to wait.
-        again: Begin the next attempt: plans are chosen anew from what is known, and get a smaller part of the error. Each call
-            with it begins one; the line that continues leaves it out.
+        again: Begin the next attempt: plans are chosen again from what is known, with a smaller part of the error. Each call
+            with it begins one; leave it out to continue.
         show_text: Give examples of answers that differ in the result.
         engine: Machines that make the calls: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one
             that this machine belongs to) or ray://local (starts one for this run). Each node needs the keys.

@@ -25,14 +25,14 @@ class StepResult:
         step: The step.
         advice: As of :class:`~vinelm.trie.verdict.Verdict`.
         today: The model that answered most of its recorded calls.
-        plan: The plan that the advice is about; None without any. ``kind``: what it does, see
-            :class:`~vinelm.replay.plans.AnswerPlan`; None where no plan raced.
+        plan: The advised plan; None without one. ``kind``: what it does, see :class:`~vinelm.replay.plans.AnswerPlan`; None if
+            no plan raced.
         usd: Dollars of the step: a month, or of the whole trace where it is too short to say (``is_monthly``).
-        saved: Share of them that the plan saves.
-        differing, seen: Sampled requests in which its answer differs from the recorded one, of those that were compared.
-        latency_s, today_s: Mean seconds of the plan, one call after the other, and of today's calls; None where not known.
+        saved: Share of them that the plan saves. differing, seen: Sampled requests in which its answer differs from the
+            recorded one, and those compared. latency_s, today_s: Mean seconds of the plan, one call after the other, and of
+            today's calls; None if unknown.
         noise: How many of today's model's own answers differ from the recorded ones, and of how many; None if not asked.
-        labels: Questions that persons have answered; ``skipped``: of them those that nobody could.
+        labels: Questions that persons have answered; ``skipped``: those among them that were skipped.
         waiting: Questions that wait for an answer now.
         proven: The smallest loss that is excluded (95 %, at any look), a fraction; None if none is.
         needed: By loss: how many labels more are expected to exclude it; without those that never will.
@@ -43,7 +43,7 @@ class StepResult:
         how: How answers are compared.
         why: Of an advice without a plan, or an open one: why, in a sentence.
         notes: Lines on models that failed or were dropped, and on what was left out.
-        paste: Lines to write where the advice is to switch.
+        paste: The lines that make the switch.
         table: Plans that were compared: name, saved, differing, seen.
         texts: Examples of answers that differ; empty unless asked for.
         plan_file: Of a switch to one model, where today's can be asked, too: the trie that a canary takes

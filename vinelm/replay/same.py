@@ -50,15 +50,14 @@ def _call(call: Message) -> dict[str, Any]:
 class Sameness:
     """Compares a recorded answer with another one: ``a(recorded, other)``; thread-safe if the given function is.
 
-    Tool calls: name and canonical arguments, in any order. Structured output: field by field. Labels and numbers: without case
-    and punctuation at the end, numbers by value. SQL: by its result where a database is given, else by its tree (or its words,
-    where sqlglot is not installed). Other text: by the function that is given, else exactly, but for white space at the ends of
-    lines and empty lines.
+    Tool calls: name and canonical arguments, in any order. Structured output: field by field. Labels and numbers: ignoring case
+    and final punctuation, numbers by value. SQL: by its result with a database, else by its tree (or its words, without
+    sqlglot). Other text: by the given function, else exactly, ignoring white space at line ends and empty lines.
 
     Args:
         text: ``function(recorded, other)`` for free text, both texts; or its place, ``module:function``.
         database: A SQLite file on which SQL is executed, read-only and within limits.
-        ignore: Fields of structured output that do not matter, such as a reasoning that nobody reads.
+        ignore: Fields of structured output that do not matter, such as reasoning.
         audit: Share of the same answers that are asked about, too; None: :data:`AUDIT` where being the same does not imply an
             equal score, else 0.
 

@@ -32,7 +32,7 @@ class PlanNode:
         stage: The workflow's stage; empty where the request ends.
         model: What runs.
         when: What tells this way from the others, in as few words as do; empty where its stage tells it.
-        seen: What the invocation before has shown, in full; several where the plan goes on alike.
+        seen: The outcomes of the previous invocation, in full; several if the plan continues alike.
         share: Of all requests, in [0, 1].
         children: The steps that may follow.
     """
@@ -97,7 +97,7 @@ class BudgetSlider:
         intro: What the plans are, and what their figures rest on.
         stops: At least one.
         start: The number of the stop that is shown first, and alone where no script runs.
-        beside: What the plan's bars are drawn beside, in one sentence; empty for nothing.
+        beside: The comparison of the plan's bars, in one sentence; empty for none.
         models: The models in the order of the page's colours.
     """
 

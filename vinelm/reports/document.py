@@ -99,7 +99,7 @@ class Dot:
     """A policy in a :class:`Scatter`.
 
     Attributes:
-        name: Written beside the dot.
+        name: The label of the dot.
         role: The dot's colour; that of role ``vinelm`` is a diamond.
         usd: Dollars per 1,000 requests, > 0.
         accuracy: A fraction; ``low`` and ``high`` are the ends of its line, equal to it for no line.
@@ -145,7 +145,7 @@ class Card:
         basis: What is compared with what, and on how many requests.
         measures: Dollars, accuracy and seconds.
         plan: The plan in one line, with the share of the requests that takes each branch; empty without a plan.
-        picture: Accuracy and dollars; None where they cannot be drawn.
+        picture: Accuracy and dollars; None if they cannot be drawn.
         code: The plan as lines of Python, to be copied; empty where there is none to switch to.
         command: The command line that prints the plan, to be copied.
         data: The verdict as JSON types, to be saved.

@@ -133,7 +133,7 @@ def kind_cells(found: Iterable[PlanOfKind]) -> list[tuple[str, ...]]:
 def template_words(template: Template) -> str:
     """Format a template: its invocations, or with branches its steps: ``router → (search → grade | end) → write``.
 
-    Where kinds of request are told apart, the application's own template and how many there are.
+    With request types, the application's own template and the number of types.
     """
     if template.kinds:
         return f"{template_words(template.base)}, for each of {len(template.kinds)} kinds"

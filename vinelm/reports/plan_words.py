@@ -21,8 +21,8 @@ MOST_STEPS = 6
 def plan_line(tree: PlanTree) -> str:
     """Return a plan in one line: each step with its model, and the share of all requests that takes each branch.
 
-    ``write a → retry b (38 %)``; ways that part stand in brackets: ``[search a (60 %) | reply b (40 %)]``. Of a long plan the
-    steps that fewest requests take are left out, which the line says.
+    ``write a → retry b (38 %)``; alternatives are in brackets: ``[search a (60 %) | reply b (40 %)]``. A long plan leaves out
+    the steps of the fewest requests, and says so.
     """
     steps = sorted((node.share for node in _steps(tree.roots)), reverse=True)
     least = steps[MOST_STEPS - 1] if len(steps) > MOST_STEPS else 0.0

@@ -23,8 +23,8 @@ def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
 def scoped(name: str, *scope: str) -> str:
     """Return a name that is unique to this name within its scope: a tenant, or a kind of things.
 
-    Outside of any scope it is the name itself, unless it looks as if it were in one. All names of one table are to be given
-    scopes of one length.
+    Outside of any scope it is the name itself, unless it looks like a scoped one. All names of one table must have scopes of
+    one length.
 
     Examples:
         >>> scoped("order-7", ""), scoped("order-7", "acme"), scoped("[order-7]", "")

@@ -33,7 +33,7 @@ class CallPermit(Protocol):
 class CallGuard(Protocol):
     """Authorizes every call of a model before it is made. Thread-safe.
 
-    One that may have to wait has a coroutine ``aauthorize`` as well, which is awaited where calls are asynchronous; see
+    A guard that may have to wait also has a coroutine ``aauthorize``, which is awaited for asynchronous calls; see
     :func:`vinelm.money.aauthorized`.
     """
 
@@ -63,10 +63,9 @@ class RateLimiter(Protocol):
         Args:
             tokens: the most that the attempt may use; it counts until the attempt settles.
             sleep: waits so many seconds.
-            priority: attempts of a higher one go first, but never before one that has waited long enough. One whose
-                ``float()`` changes while the attempt waits is asked again by ``reorder()``, where the limiter has it; while it
-                is -inf, the attempt waits although there is room. Its method ``granted()``, if it has one, is called as the
-                attempt gets its place, before another one does.
+            priority: higher ones go first, but never before an attempt that has waited long enough. If its ``float()`` changes
+                meanwhile, the limiter's ``reorder()`` reads it again; while it is -inf, the attempt waits although there is
+                room. Its method ``granted()``, if any, is called when the attempt gets its place, before another one does.
         """
 
     def aadmit(
@@ -91,22 +90,22 @@ class CallContext:
         request: the labelled request; None in an ordinary served call. Only offline backends need it.
         guard: asked to authorize each call; the permit is settled with the call's usage. None: no limit.
         rate_limiter: the rate limits that each attempt waits for; None for the backend's own.
-        on_exchange: receives the messages of each call, the answer as far as there is one, and the options with which the model
-            was asked (tools, formats, settings), by the names of its package; None unless somebody captures content.
+        on_exchange: receives the messages of each call, the answer so far, and the options with which the model was asked
+            (tools, formats, settings), by the names of its package; None unless content is captured.
         on_prompt: receives the messages and the bound tools of each call, before it is made; None unless somebody asks for
             the prompts' shapes. Must not raise.
-        on_gate: called with True as an attempt begins to wait for rate limits, with False as it leaves them and is sent, and
-            then with the engine of the replica that serves it, if a replica group does; None if nobody asks. Backends without
-            rate limits do not call it.
-        on_over: called as an attempt ends, before its place goes to another call, with the part of its prompt that was cached,
-            in [0, 1], or None; None if nobody asks. Must not raise.
+        on_gate: called with True when an attempt begins to wait for rate limits, with False when it leaves them and is sent,
+            and then with the engine of the replica that serves it, if a replica group does; None without a listener. Backends
+            without rate limits do not call it.
+        on_over: called when an attempt ends, before its slot goes to another call, with the cached part of its prompt, in [0,
+            1], or None; None without a listener. Must not raise.
         priority: of the call among those that wait for rate limits; finite, higher goes first. Its ``float()`` may change while
             the call waits. Its attribute ``engine``, if it has one, names the replica that is preferred; None for no matter.
-        on_tool_call: called with the name and the arguments of a tool call as soon as they are complete in a stream; None if
-            nobody asks. Backends that do not stream do not call it.
-        on_text: called as an attempt that streams begins; returns what is then called with each piece of its text, and does not
-            raise, or None. None if nobody asks.
-        key: names the request among those of all callers: the same for all of its calls. "" where nobody draws by it.
+        on_tool_call: called with a tool call's name and arguments as soon as they are complete in a stream; None without a
+            listener. Backends that do not stream do not call it.
+        on_text: called when an attempt that streams begins; returns a function for each piece of its text, which does not
+            raise, or None. None without a listener.
+        key: the request's name among those of all callers, the same for all of its calls; "" if unused.
         own: the application's own chat model that makes the call; None without one. Where it is the entry's model (``entry``),
             the object is called, with its own key.
         equal: answers repeatable calls once (:class:`vinelm.backends.remote.equal_calls.EqualCalls`); None: each call is made.
@@ -256,8 +255,8 @@ class RequestPath(NamedTuple):
     """One request and the models of its invocations. The profiler executes it cell by cell until the stop rule fires or the
     path ends, and pays only for cells without a row.
 
-    On a template that branches a path is contingent: the request decides which stage comes, and the path has a model for it. It
-    ends where it has none, or one that the stage does not allow.
+    On a branching template a path is contingent: the request decides which stage comes, and the path has a model for it. It
+    ends at a stage without a model, or one that does not allow it.
 
     ``goes_on``: execute the path to its end although the workflow's own check passes an answer before; under the oracle's rule
     without effect. ``probability``: of buying the path's last invocation, given what was known when it was proposed; None if
@@ -276,7 +275,7 @@ class Sampler(Protocol):
     """
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterable[RequestPath]:
-        """Return the request paths of a round, in the order in which they are to be admitted.
+        """Return the request paths of a round, in the order of their admission.
 
         Args:
             round_: the number of the round, from 0.

@@ -27,7 +27,7 @@ def untitled(rows: Iterable[Observation], template: Template) -> list[Observatio
 def titled(row: Observation, kind: str, base: Template) -> Observation:
     """Return the row by its kind's stages.
 
-    It says which stage came next: beside those of other kinds its own are no longer alone.
+    It says which stage came next: among the branches of other types its own is no longer the only one.
     """
     arm = row.arm
     if arm is None and row.failure is None and not row.ended(base.stop):

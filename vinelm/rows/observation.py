@@ -111,8 +111,8 @@ class Observation:
         answer_digest: Hash of the answer.
         answer_class: The class of equal answers within the request, from 0 in the order of its rows by depth and prefix; None
             without an answer.
-        is_continued: The request would have ended earlier, since the workflow's own check passed an answer before this one;
-            the path that bought the row went on all the same.
+        is_continued: The request would have ended earlier, since the workflow's own check passed an answer before this one, but
+            the path that bought the row continued.
         sampler: Who bought the row; None if it was not bought by a profile.
         round: The sampler's round, from 0.
         probability: Of proposing the path that bought the row, given what was known then, in (0, 1]; the same for all rows that

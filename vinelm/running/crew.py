@@ -20,19 +20,18 @@ class Crew(Generic[Job]):
     """Threads that run jobs until none is left, one fails, or they are stopped.
 
     Attributes:
-        changed: Guards the fields below, and those of whoever hands out the jobs; notified when the threads are to stop.
+        changed: Guards the fields below, and those of the job source; notified when the threads should stop.
         is_stopping: No job is begun any more.
-        is_left: Nobody waits for the jobs under way.
+        is_left: The running jobs are not waited for.
         error: What a job failed with first.
         failed_at_s: When that was, in monotonic seconds.
 
     Args:
-        take: Returns the next job, or None where none is to be begun any more; several threads call it.
+        take: Returns the next job, or None if no more are to begin; several threads call it.
         run: Runs a job. What it raises ends the others' work, too.
         size: Jobs at a time, >= 1.
         name: Of the threads.
-        on_cut: Called where Ctrl-C or a job that fails ends the work, before those under way are waited for: they may wait for
-            what takes hours.
+        on_cut: Called when Ctrl-C or a failing job ends the work, before running jobs are waited for: they may wait for hours.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class NodeWorkerMaker:
         parts: Digests of the workflow's parts.
         trie: The file of the trie.
         catalog: The models, as plain JSON.
-        folder: Of the catalog's file, whose ``.env`` names keys; None where there is none.
+        folder: Of the catalog's file, whose ``.env`` names keys; None without one.
         seed: Decides the answers of simulated models.
     """
 

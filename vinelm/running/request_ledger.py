@@ -30,14 +30,14 @@ _FADING = 0.99  # of the largest bound, from request to request: one long prompt
 class RequestLedger:
     """Serves requests within a budget, and stores their results with their price. Thread-safe; one process at a time.
 
-    While other requests are under way, a call that the budget has no room for waits until one of them has ended: what is
-    reserved for them is mostly more than they cost.
+    While other requests are in progress, a call without room in the budget waits until one of them has ended, since
+    reservations mostly exceed their cost.
 
     Args:
         store: Held by the caller. Calls that an interrupted run left open are charged at their upper bound.
         budget_usd: The most that all requests of the store may cost in dollars; None: no limit.
-        batches: The store's batches, where calls go in them: a request that is served again fetches what it has bought, and its
-            new entry replaces the one that an interrupted run left open.
+        batches: The store's batches, if calls use them: a request that is served again fetches what it has bought, and its new
+            entry replaces the one left open by an interrupted run.
     """
 
     def __init__(self, store: ObservationStore, budget_usd: float | None, batches: BatchRecords | None = None) -> None:
@@ -77,9 +77,9 @@ class RequestLedger:
     def ahead(self, left: Callable[[], int]) -> Iterator[None]:
         """Inside the block, a request's answer and the next request's reservation share one transaction.
 
-        The next request is whichever begins: it makes its calls under the entry that is there, and gives it its name when it
-        ends. What is reserved is the largest bound of late; a dearer call raises it, as it always does. A process that dies
-        leaves no more entries open than requests were under way.
+        The next request is whichever begins: it makes its calls under the existing entry, and names it when it ends. The
+        reservation is the largest recent bound; a more expensive call raises it, as always. A process that dies leaves no more
+        entries open than requests were in progress.
 
         Args:
             left: Returns how many requests have not begun.
@@ -109,8 +109,8 @@ class RequestLedger:
             name: The request, in the store's ledger.
             answer: Serves it; every call is asked of the guard, which makes its upper bound durable before it is made.
             keep: Writes what it returned, given the entry in the ledger; in the transaction that settles the price.
-            paying: Of a request that is served from its start for the next time, after ``answer`` raised what is no
-                ``Exception``: what is reserved stays until it has ended.
+            paying: Of a request that is served from its start again, after ``answer`` raised something other than an
+                ``Exception``: its reservation stays until it has ended.
 
         Raises:
             StoreError: The store failed.

@@ -120,15 +120,15 @@ class ServingRecord:
     def serve_all(self, tasks: Iterable[ServedTask], *, workers: int = 1, on_done: Callable[[int], None]) -> None:
         """Serve the missing requests, in order and several at a time, until the budget refuses a call or is used up.
 
-        Requests under way are waited for, whatever ends it. One whose call was refused does not count.
+        Requests in progress are always waited for. A request with a refused call does not count.
 
         Args:
             tasks: What to serve; an iterator is asked by one thread at a time.
-            workers: Requests under way at a time, >= 1.
+            workers: Requests in progress at a time, >= 1.
             on_done: Called with each number of kept requests, by the calling thread.
 
         Raises:
-            KeyboardInterrupt: After the requests under way have ended; a second one waits for nobody.
+            KeyboardInterrupt: After the requests in progress have ended; a second one does not wait.
             VineLMError: Of the store, or of the configuration.
         """
         left = iter([task for task in tasks if (task.policy, task.request_id) not in self.served])

@@ -125,22 +125,22 @@ class AppGraph:
         target: Where the graph, or the function, is.
         stages: Its stages, in the order in which the nodes were added.
         nodes: All nodes of the graph; none of a function.
-        template: Its stages, branches and loops; None where the graph does not say enough.
-        reason: Why there is no template; None where there is one.
+        template: Its stages, branches and loops; None if the graph does not say enough.
+        reason: Why there is no template; None if there is one.
         calls: The places where models are made that VineLM does not choose; empty if ``vine.around(...)`` is around all.
-        today: The models that each stage may run today, as ``provider:model``; none where neither source nor objects say it.
+        today: The models that each stage may run today, as ``provider:model``; empty if neither source nor objects say it.
         input_keys: Keys of the state that an input may have.
         output_keys: Keys that the final state may have.
         waiting: Nodes that wait for a person, and the code of an answer; see :func:`~vinelm.scaffold.interrupts.waiting_nodes`.
         mentioned: Models that texts of its source name; empty where its calls and its objects say all of them.
-        read: Returns the template with that many turns of each loop that has no bound of its own, and why there is none.
+        read: Returns the template with that many turns of each unbounded loop, and why there is none.
         context: The class of the context that its nodes are given (``context_schema``); None without one.
         wants_store: Whether nodes use LangGraph's store, and the graph is compiled without one, as its server gives it.
         repeating: Nodes that may call a model several times in one execution.
         turns: How many turns that is, where the author has said it.
         structured: The fields of the response that an agent of LangChain is asked for (``response_format``); empty without.
         calls_graphs: Nodes whose code calls another graph, inside of which no checkpoint can be resumed.
-        fields: What the keys of an input hold that are no plain values, as far as types and code say it.
+        fields: The non-plain values of an input's keys, as far as types and code tell.
         forces_tools: Whether its code makes a model call a tool, so that an answer may be the arguments of a call.
         writes_json: Whether its code writes JSON, so that an answer may be a field of one.
     """
@@ -192,7 +192,7 @@ class AppGraph:
 def read_application(spec: str | None, folder: Path) -> AppGraph:
     """Import the application that ``spec`` names and read its graph. No node runs and no model is called.
 
-    Of the application's functions only one is called: the one that makes the graph, where that is what ``spec`` names.
+    Of the application's functions only one is called: the one that makes the graph, if ``spec`` names it.
 
     Args:
         spec: See :func:`~vinelm.scaffold.target.find_target`.

@@ -1,7 +1,7 @@
 """Writes a project's files, including changes to the application's own, all or none, even if the process is killed.
 
-What is to be written goes into a journal beside the project first. Once that is there, the whole is as good as written: whoever
-comes next finishes it. Before that nothing has changed.
+A journal next to the project is written first. Once it exists, the whole counts as written, and the next process completes it.
+Before that nothing has changed.
 """
 
 from __future__ import annotations

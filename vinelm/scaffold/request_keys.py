@@ -30,12 +30,12 @@ class RequestKeys:
     Attributes:
         inputs: (key of the state, column) of each input.
         labels: The columns with the right answer; empty without one.
-        answer: The key of the state that holds the answer; None where no name says it.
+        answer: The key of the state that holds the answer; None if no name says so.
         shared: Keys of the state that are also labels, where there are several and all of them are; else empty.
         is_sure: Whether the names of columns and keys agree; else they were guessed.
         is_json: Whether the first label is a JSON object or list, so that right answers are equal to it as JSON.
         unlabelled: Whether some requests have no label, or all: what runs today is their reference.
-        field: The field of the structured response that is the answer; None where the answer is no such response.
+        field: The field of the structured response that is the answer; None if the answer is not such a response.
         fields: The field of its key that a column becomes, for keys that hold a dict or an object.
         lists: The keys that hold a list of those.
         missing: What the code reads of these keys besides, and no column has: ``model of task``.

@@ -41,7 +41,7 @@ class Label(NamedTuple):
     Args:
         passed: The workflow's own check has passed it.
         signal: The signal; None without one.
-        arm: The stage that the application goes on to; None where it has no choice, or the request ends.
+        arm: The stage to which the application continues; None if it has no choice, or the request ends.
     """
 
     passed: bool
@@ -66,11 +66,10 @@ class Signals:
         signal: ``signal(state)`` returns a label, a bool, a number to be put into bins, or None or "" where there is nothing to
             say; at most 8 labels in all. ``"status"``: the workflow's own check. None: no signal.
         edges: Edges of the bins, increasing. A number x is in bin ``k`` if ``k`` edges are <= x.
-        agree: ``agree(a, b)`` returns whether two answers are equal. It must be symmetric. An answer is the value of the one
-            key of ``answer``, or a dict where there are several, always as JSON gives it back (lists in place of tuples). One
-            that does not even agree with itself is no answer: that is how ``agree`` says so of an error. None: answers are
-            equal if their JSON is.
-        answer: Keys of the state that make an answer. An answer whose values are all None is no answer.
+        agree: ``agree(a, b)`` returns whether two answers are equal; symmetric. An answer is the value of the single key of
+            ``answer``, or a dict of several, always as JSON returns it (lists instead of tuples). A value that does not agree
+            with itself is not an answer, which is how ``agree`` marks an error. None: answers are equal if their JSON is.
+        answer: Keys of the state that make an answer. If all their values are None, there is no answer yet.
 
     Raises:
         ConfigError: The edges do not increase or are too many, or ``agree`` is given without ``answer``.
@@ -194,7 +193,7 @@ class Signals:
     def class_of(self, answer: Any, firsts: Sequence[Any]) -> int | None:
         """Return the class of an answer given the first answer of each earlier class; ``len(firsts)`` if it is a new class.
 
-        None if it is no answer: None, or one that does not agree with itself.
+        None if it is not an answer: None, or a value that does not agree with itself.
         """
         if answer is None or (self.agree is not None and not self.equal(answer, answer)):
             return None

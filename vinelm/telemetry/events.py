@@ -142,7 +142,7 @@ class ObserverGroup:
     """Notifies several observers. A failing observer only misses that event.
 
     Attributes:
-        observers: those that are notified. Callers check it first, so that an event that nobody receives costs nothing.
+        observers: those that are notified. Callers check it first, so that an unobserved event costs nothing.
     """
 
     __slots__ = ("observers",)
@@ -187,7 +187,7 @@ class ObserverGroup:
     def tool_ended(self, event: ToolEvent, ago_s: float) -> None:
         """Notify the observers that have a method ``tool_ended`` of a tool's call, which ended ``ago_s`` seconds ago.
 
-        A call that was started ahead is told when the application asks for it, or when it is known that nobody will.
+        A prefetched call is reported when the application asks for it, or when it is certain to stay unused.
         """
         for observer in self.observers:
             _safely(observer, "tool_ended", event, ago_s)

@@ -1,7 +1,7 @@
 """OpenTelemetry spans and metrics, by the semantic conventions for generative AI of version 1.41.0.
 
-https://github.com/open-telemetry/semantic-conventions/blob/v1.41.0/docs/gen-ai/README.md, the last version before they moved
-into a repository of their own.
+https://github.com/open-telemetry/semantic-conventions/blob/v1.41.0/docs/gen-ai/README.md, the last version before they moved to
+another repository.
 """
 
 from __future__ import annotations

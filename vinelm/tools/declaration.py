@@ -17,7 +17,7 @@ class ToolDeclaration:
 
     Args:
         name: the tool's name, by which models call it.
-        read_only: whether it changes nothing, so that a call whose result nobody uses does no harm.
+        read_only: whether it changes nothing, so that an unused call does no harm.
         writes: what a call makes stale: results read in this "session", or in "all". None for a read-only tool.
         cost_usd: dollars of one call, >= 0.
         ttl_s: seconds for which a result stays true, > 0; None: as long as the run.

@@ -55,8 +55,8 @@ class ToolCandidate(NamedTuple):
 class Candidates(Protocol):
     """Guesses the next calls of a request. Pure, and quick: it is asked before each call of a model.
 
-    One that has a method ``for_run()`` is asked for a guesser of each run, which may keep what it has read: it is given the
-    same events again, as the same objects, and those that have come since.
+    If it has a method ``for_run()``, each run gets a separate predictor, which may cache what it has read: it gets the same
+    events again, as the same objects, and the new ones.
     """
 
     def candidates(self, history: History) -> Sequence[ToolCandidate | tuple[str, Mapping[str, Any], float]]:

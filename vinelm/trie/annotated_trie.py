@@ -73,9 +73,9 @@ class AnnotatedTrie:
     ``tried`` says of each edge whether plans may run it, shape (edges,): where only plans that requests have run were compared
     with what runs today, no other is planned. None: every edge.
 
-    ``signals`` is the trie of what requests show, whose arms are outcomes; that trie has ``outcomes``. None where nothing is
-    declared, or it was not estimated. ``verdict`` says whether to serve its plans in place of what runs today; None where the
-    estimate was not checked.
+    ``signals`` is the trie of signals, whose branches are outcomes; that trie has ``outcomes``. None if no signals are declared
+    or estimated. ``verdict`` says whether to serve its plans instead of the current setup; None if the estimate was not
+    checked.
 
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
     ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
@@ -359,7 +359,7 @@ class AnnotatedTrie:
         ``full_cost_usd``, and what the estimator gives of ``count`` and the standard errors. Variances end in ``_usd2`` and
         ``_s2``, standard errors in their unit.
 
-        Where plans are contingent, the arms (:data:`ARM_ARRAYS`) stand in place of the path metrics and standard errors.
+        For contingent plans, the branches (:data:`ARM_ARRAYS`) replace the path metrics and standard errors.
 
         Raises:
             ConfigError: pandas is not installed.

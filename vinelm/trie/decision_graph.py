@@ -183,7 +183,7 @@ class DecisionGraph:
     def mixture(self) -> tuple[tuple[float, Self], ...]:
         """The share of each difficulty and the graph with its rates; the graph alone if difficulties are unknown.
 
-        A plan's choices do not see a request's difficulty, so its figures over all requests are the mean of those over each.
+        Plans do not see a request's difficulty, so figures over all requests are the mean of those over each difficulty.
         """
         known = self.annotated.difficulty
         if known is None:

@@ -17,7 +17,7 @@ class DifficultyRates:
     """The rates of every node for requests of each difficulty (docs/estimators.md).
 
     The annotations of a merged node are means over the requests that reach it in the profile. Under a plan others reach it:
-    where a strong model ran, the requests that go on are harder. With these rates a plan is evaluated for its own requests.
+    after a strong model, the continuing requests are harder. With these rates a plan is evaluated for its own requests.
 
     Args:
         weight: share of the requests that have each difficulty, shape (points,).

@@ -94,8 +94,8 @@ class Outcomes:
     def seen(self, node: int, outcome: Outcome, *, passed: bool, stage: int | None = None) -> Seen:
         """Return the trie's knowledge of outcomes after a node, optionally only of those that continue to ``stage``.
 
-        An outcome that the profile never saw stands for the most probable one that agrees with it in as much as possible: the
-        verdict of the check and the class, then the verdict, then the class.
+        An outcome that the profile never saw is replaced by the most probable one that agrees with it in most: check and class,
+        then check, then class.
         """
         low, high = (int(at) for at in np.searchsorted(self.node, (node, node + 1)))
         wanted = -1 if outcome.answer_class is None else outcome.answer_class

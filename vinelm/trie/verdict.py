@@ -68,7 +68,7 @@ class ComparedPlan:
         gain: Accuracy over the opponent's, a fraction; ``gain_low`` and ``gain_high`` each hold with 95 % for this plan.
         best_low, best_high: Ends that hold with 95 % for all compared plans together, so also for the best of them.
         saved_usd: Dollars per request below the opponent's; its ends each hold with 95 %.
-        latency_s: Seconds per request, judged; None where they are not known.
+        latency_s: Seconds per request, judged; None if unknown.
         answers: On how many requests both were run to the end, if these are all that were judged; else None.
         lost: How many of these the plan answered wrongly where the opponent was right; None likewise.
         followed: How many equally weighted requests tell as much as those whose rows follow the plan and the opponent: by what
@@ -166,8 +166,8 @@ class ByToday:
         digest: Of what persons said, and of the answers: another one means another verdict.
         plan: The next plan to be proven; empty if there is none, or if it was not looked for at this loss.
         differing: How many of its answers differ from today's and have no label: they count as lost.
-        questions: (request, digest of the answer) that persons are to be asked about; none if no label would prove the plan.
-            Such of other plans are among them where a gain of this one does not count before.
+        questions: (request, digest of the answer) to ask persons about; empty if no label would prove the plan. Includes other
+            plans' answers without which a gain of this one does not count.
         is_put: ``vinelm label`` asks these questions already.
         needed: How many requests would do, if no label would; 0 if that is not known.
     """
@@ -330,8 +330,8 @@ class Verdict:
     def _share(self, plan: ComparedPlan) -> float:
         """The share of requests that the plan may serve so that all together surely lose no more than allowed.
 
-        Of the first plan that failed, by its own interval: where the plan truly loses more than that end, and only there, the
-        ladder would have been wrong to pass it, so that both errors together are no more than 5 %.
+        For the first plan that failed, by its own interval: only if the plan truly loses more than that end would the ladder
+        have been wrong to pass it, so that both errors together are at most 5 %.
         """
         if not (plan.is_saving and plan.gain > -self.max_loss and plan.gain_low < 0.0):
             return 0.0
@@ -437,15 +437,14 @@ class Verdict:
     def on(self, cost_usd: float, policy: str) -> Verdict | None:
         """Return the verdict on another objective's plan, by compared plans that are a little cheaper and more expensive.
 
-        Such a plan is no best of several, so that its own interval counts: it passes if it surely saves and loses no more than
+        Such a plan is not the best of several, so its own interval counts: it passes if it surely saves and loses no more than
         ``max_loss``, or gains.
 
         Args:
             cost_usd: Dollars per request that the plan is expected to cost.
-            policy: What it depends on. Fixed plans of the same dollars stand for it, too: it promises no less.
+            policy: The kind of plan. Fixed plans of the same dollars count, too: it is predicted to be at least as good.
 
-        Returns:
-            None where nothing near was compared.
+        Returns: None if no similar plan was compared.
         """
         plans = sorted(
             (plan for plan in self.plans if plan.policy in (policy, "fixed") and plan.is_rung), key=lambda plan: plan.cost_usd
@@ -620,8 +619,8 @@ def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True)
 def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
     """Return in one line why this many labelled requests can prove no plan, whatever is bought; empty if they may.
 
-    The best that a plan can show is to lose no answer and to give the right one wherever the opponent is wrong. Serving it to
-    half of the requests would do, so that twice the allowed loss has to be excluded.
+    The best that a plan can show is to lose no answer and to be right wherever the baseline is wrong. Serving it to half of the
+    requests would do, so twice the allowed loss has to be excluded.
 
     Args:
         requests: How many are labelled.

@@ -107,9 +107,9 @@ def try_app(
     """Go the whole way with an application: read its graph, profile it, and say whether to switch.
 
     The options are those of ``vinelm try``. The first time this writes ``workflow.py`` and ``models.toml`` next to the
-    application; files that are there are kept. What is bought is kept in ``app.db``: the same call continues one that was
-    interrupted, and a larger budget adds to it. Writes ``app.vine`` and ``report/report.html``. The project's folder is the
-    working folder meanwhile. Ctrl-C and SIGTERM stop the buying.
+    application; existing files are kept. Results are stored in ``app.db``: the same call continues an interrupted one, and a
+    larger budget adds to it. Writes ``app.vine`` and ``report/report.html``. Changes to the project's folder while it runs.
+    Ctrl-C and SIGTERM stop the buying.
 
     Args:
         app: ``FILE.py:ATTRIBUTE``, as for ``vinelm init``.
@@ -133,7 +133,7 @@ def try_app(
         on_step: Called with a few words when a step begins, such as ``"estimating"``.
         on_progress: As :func:`vinelm.profile` takes it.
         on_single_models: As :func:`vinelm.profile` takes it.
-        on_note: Called with one line of what is to be known: what was changed, what is doubtful, what can be proven.
+        on_note: Called with one-line notes: what was changed, what is doubtful, what can be proven.
 
     Returns:
         The verdict, and where it is explained.

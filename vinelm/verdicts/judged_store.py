@@ -23,8 +23,8 @@ class JudgedStore:
     Attributes:
         evaluation: The verdict; None where nothing was judged.
         sweeps: By bound; those without any bound that all policies meet are left out.
-        signals_gain: Paired gain in accuracy of planning over what requests show, over planning paths, mean over the cost
-            budgets; None where the trie has no outcomes.
+        signals_gain: Paired gain in accuracy of planning over signals, compared with planning paths, mean over the cost
+            budgets; None if the trie has no outcomes.
         unjudged: Why nothing was judged, in one line; None if it was.
     """
 
@@ -49,7 +49,7 @@ def judge_store(
 ) -> JudgedStore:
     """Judge the policies over the rows of a store. Calls no model.
 
-    Where that is not possible, the result says why; it is no error.
+    If it is not possible, the result says why, without an error.
 
     Args:
         store: Path of the store.

@@ -75,7 +75,7 @@ def evaluate(
             trie.
         log: With ``serve``: store that keeps each served request; the same line continues it; by default STORE with
             .evaluate.db. In Python None keeps nothing.
-        workers: With ``serve``: requests under way at a time.
+        workers: With ``serve``: requests in progress at a time.
         engine: With ``serve``: machines that do the work: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT,
             ray://auto (the one that this machine belongs to) or ray://local (starts one for this run). In Python the workflow
             has to be named.

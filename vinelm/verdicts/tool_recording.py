@@ -88,7 +88,7 @@ def record_tools(
         store: The store, created if missing.
         vine: The object by which the application runs; None for a new one that the workflow is built with.
         record: "digests" of arguments, or the "values" of arguments and results and what users said.
-        read_only: Names of tools that only read, or patterns of names, beside those that are declared to.
+        read_only: Names of tools that only read, or patterns of names, in addition to those declared so.
         budget_usd: The most that it may cost in dollars, earlier runs included. Required for models that cost money.
         seed: Decides the answers of simulated models.
         on_done: Called as ``on_done(done, total)`` after each request.

@@ -95,7 +95,7 @@ def verify(
             False serves the best path.
         log: Store that keeps each served request; the same line continues it; by default TRIE with .verify.db. In Python None
             keeps nothing.
-        workers: Requests under way at a time.
+        workers: Requests in progress at a time.
         engine: Machines that do the work: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one
             that this machine belongs to) or ray://local (starts one for this run). In Python the workflow has to be named.
         ship: With ``engine=ray://...``: copy the current folder, without .env, to the nodes.

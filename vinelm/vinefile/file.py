@@ -101,7 +101,7 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
 def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> AnnotatedTrie:
     """Read an annotated trie that :func:`save_trie` wrote, in this version or an older one. Its arrays are read-only.
 
-    Changing or truncating the file afterwards does not affect the trie, but for ``mmap="file"``: what was read stays as it was.
+    Changing or truncating the file afterwards does not affect the trie, except with ``mmap="file"``.
 
     Args:
         path: The ``.vine`` file.

@@ -44,8 +44,8 @@ Facts = Mapping[str, Mapping[str, object]]
 class CatalogComparison(Chore):
     """Compares this process's settings with those of the others; a chore of the member's thread.
 
-    Processes that differ go on, each by its own: while a new catalog is rolled out they have to. For each other catalog there
-    is one warning, with the first thing that differs.
+    Differing processes continue, each with its own settings, as they must while a new catalog is rolled out. There is one
+    warning for each other catalog, with the first difference.
 
     Args:
         facts: what this process was given; plain JSON types.
@@ -102,7 +102,7 @@ LEAST_PART = 0.001
 class Fleet:
     """The fleet as one process sees it. Thread-safe. Starts a daemon thread, the only one that talks to Redis.
 
-    After a fork the child becomes a process of its own with the first request that it serves.
+    After a fork the child becomes a separate process with its first request.
 
     Raises:
         ConfigError: the URL, the name or the journal cannot be right; Redis may evict leases; or it cannot be reached and the
@@ -165,7 +165,7 @@ class Fleet:
         Args:
             planner: plans for the request.
             conversation: id of its conversation; only a hash of it leaves the process.
-            tenant: whose request it is; "" if nobody's. Shown to the fleet.
+            tenant: the request's tenant; "" without one. Shown to the fleet.
             deadline_s: its bound on seconds; None without one.
         """
         self._rejoin_after_fork()

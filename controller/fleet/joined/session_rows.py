@@ -21,10 +21,10 @@ class SessionRows(RequestWatcher):
 
     Args:
         session: number of the conversation; see :func:`~vinelm.controller.session_number`.
-        tenant: whose request it is; "" if nobody's.
+        tenant: the request's tenant; "" without one.
         deadline_s: the request's bound on seconds from its arrival; None without one.
         note: returns what the request's trace has to say of the fleet; empty if nothing.
-        orders: what the policy of the fleet says; None if nobody asks.
+        orders: the fleet's current orders; None if unused.
     """
 
     __slots__ = ("_deadline_s", "_engine_of", "_live", "_node", "_note", "_orders", "_session", "_slots", "_tenant")

@@ -79,9 +79,9 @@ class JournalDatabase:
         name: where it is, for messages; holds no password.
         error: base of what its driver raises.
         connect: opens a connection on which transactions are begun by hand, and makes the tables.
-        begin: statements that begin a transaction which no other process writes beside, from its first read on.
+        begin: statements that begin a transaction without concurrent writers, from its first read on.
         parameter: how its driver marks a parameter.
-        is_server: whether it is left alone for a while after a failure, and then connected anew.
+        is_server: whether it is left alone for a while after a failure, and then reconnected.
         hint: what to see to where it cannot be opened.
     """
 
@@ -172,7 +172,7 @@ class SpendJournal:
     def hold(self, generation: int, process: str, where: TenantDay, nano_usd: int) -> bool:
         """Record all that the process holds or has spent of a tenant's day, before it spends more.
 
-        The whole amount, so that it may be written again where nobody knows whether it was.
+        The whole amount, so that it can be written again if it is unknown whether it was.
 
         Returns:
             False, and nothing is written, if the generation is an earlier one.

@@ -54,8 +54,8 @@ class GlobalLoop:
 
     Args:
         link: the connection to the fleet's Redis; for this loop alone.
-        policy: from a view to orders. It is trusted as far as its code goes, and not with its time or its results: what it may
-            do wrong is a line in :attr:`LoopRound.problem`, and the last good orders stay.
+        policy: from a view to orders. Its code is trusted, but not its time or results: an error is a line in
+            :attr:`LoopRound.problem`, and the last good orders stay.
         period_s: seconds from one round to the next, and the longest that the policy may take.
 
     Raises:

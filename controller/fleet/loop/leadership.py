@@ -113,7 +113,7 @@ class Leadership:
     def install(self, fields: Mapping[str, bytes]) -> bool:
         """Replace the fleet's orders under the next version; without fields, prolong the existing orders.
 
-        Returns False if another loop leads by now: nothing was changed then, and this loop leads no more.
+        Returns False if another loop leads by now: then nothing was changed, and this loop no longer leads.
 
         Raises:
             FleetUnreachable: Redis does not answer; the orders may have been replaced or not.

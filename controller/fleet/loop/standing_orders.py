@@ -48,7 +48,7 @@ class CallStanding:
 class StandingOrders(Chore):
     """The orders for this process; a chore of the member's thread. Reading them takes no lock and next to no time.
 
-    Orders hold until others replace them, Redis has none any more, or none were heard of for ``ORDERS_FOR_S`` seconds.
+    Orders hold until others replace them, Redis has none any more, or none arrived for ``ORDERS_FOR_S`` seconds.
 
     Args:
         on_change: called in the thread of the fleet after other orders have come; must not block.

@@ -50,7 +50,7 @@ class FleetStatus:
         leader: name of the loop that leads; empty if none does.
         version: of the orders; 0 if there are none.
         catalogs: how many different ones the processes were given; 0 if none has said it.
-        engines: in alphabetical order, replicas beside each other.
+        engines: in alphabetical order, replicas together.
     """
 
     processes: int

@@ -64,8 +64,8 @@ def explained(options: list[Option]) -> list[Option]:
 class ContingentDecision(Decision):
     """A plan with a model for each branch. ``target`` is the request's node, since the plan has no single end.
 
-    Accuracy, dollars and seconds are those of a request that is at ``node`` and goes on there to one of the arms; from the root
-    on, those of every request.
+    Accuracy, dollars and seconds are those of a request that is at ``node`` and continues on one of the branches; from the
+    root, those of every request.
     """
 
     plan: Plan = field(compare=False, repr=False)

@@ -196,8 +196,8 @@ def _streams(model: BaseChatModel, options: Mapping[str, Any], *, asynchronously
 def name_model(generation: ChatGeneration, model: BaseChatModel) -> None:
     """Write the model's provider and name into its answer, or into the first chunk, unless they are set.
 
-    Without effect where LangChain is too old to read it: callers would find it in their messages. Never raises: what a tracer
-    shows is no reason to fail a call that was answered.
+    No effect if LangChain is too old to read it: callers would find it in their messages. Never raises, since tracing must not
+    fail a call that was answered.
     """
     with suppress(Exception):
         _write_name(generation, model)

@@ -36,11 +36,11 @@ BEGUN = "vinelm_begun"
 class VineChatModel(DelegatingChatModel):
     """For code that only holds a model object: each call is an invocation of ``stage``, on the model that the policy chooses.
 
-    Without ``stage`` it is the stage of the node that calls it. Calls inside one run of a graph, or inside one
-    ``with vine.request(...)``, are the invocations of one request, in order; calls under way at once share a place in its path.
-    Any other call is a request of its own, for ``objective`` if one is given. In the nodes of a root graph the path is in the
-    graph's own channel where it has one (a wrapped stage or a ``VineMiddleware`` brings it), else this process keeps it for the
-    graph's thread. The ``VineLM`` that made a run's context plans it, and the profiler what it runs, whichever made the model.
+    Without ``stage`` it is the stage of the calling node. Calls inside one run of a graph, or one ``with vine.request(...)``,
+    are the invocations of one request, in order; parallel calls share a place in its path. Any other call is a separate
+    request, for ``objective`` if one is given. In the nodes of a root graph the path is in the graph's own channel, if a
+    wrapped stage or a ``VineMiddleware`` brings one; else this process keeps it for the graph's thread. Plans come from the
+    ``VineLM`` of the run's context, or from the profiler, whichever object made the model.
 
     ``temperature``, ``stop``, ``max_tokens`` and ``timeout`` (seconds) hold for whichever model is chosen. After a failed call
     up to ``max_retries`` further invocations are made; the policy is asked again and may choose another model. Spends money.
@@ -310,11 +310,11 @@ class VineInterface(GraphInterface):
     def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
         """Return a LangChain chat model whose every call is an invocation of ``stage``, on the model that the plan chooses.
 
-        It may be made at module level, before the graph, and stand in chains, tools, ``bind_tools`` and
-        ``with_structured_output``. When the graph is profiled, the profiler takes charge of its calls.
+        It may be made at module level, before the graph, and used in chains, tools, ``bind_tools`` and
+        ``with_structured_output``. While the graph is profiled, the profiler makes its calls.
 
         Args:
-            stage: name of the stage; by default that of the node that makes the call, so that one object serves all nodes.
+            stage: name of the stage; by default that of the calling node, so that one object serves all nodes.
             **settings: fields of :class:`~vinelm.VineChatModel`, such as ``default``, ``temperature`` and ``max_tokens``.
 
         Raises:
@@ -325,9 +325,9 @@ class VineInterface(GraphInterface):
     def around(self, model: Any, stage: str | None = None, *, price: Any = None) -> Any:
         """Return a chat model that replaces the application's own. Without a plan the own model runs: it is the current setup.
 
-        The object is called as it is, with all its settings; so are its callbacks, tags, cache and rate limiter. Where a plan
-        chooses another model of the catalog, the settings that it shares with it hold there, too. A model with
-        ``bind_tools``, ``with_fallbacks``, ``with_retry`` or ``with_config``, or a chain, is wrapped where its models are.
+        The object is called unchanged, with all its settings, callbacks, tags, cache and rate limiter. If a plan chooses
+        another model of the catalog, the settings that both have apply to it, too. In a model with ``bind_tools``,
+        ``with_fallbacks``, ``with_retry`` or ``with_config``, or a chain, the models inside are wrapped.
 
         A client of the openai SDK becomes one whose every ``chat.completions.create`` is an invocation of the stage: the model
         that the call names is what runs without a plan, with the client's key, address, time limit and headers.

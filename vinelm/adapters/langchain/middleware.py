@@ -41,9 +41,9 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     """Each call of the agent's model is one invocation of the stage ``"model"``: a ReAct agent is the template
     ``Template((Loop((Stage("model"),), times=n),))``.
 
-    The policy's model replaces the agent's own; tools, tool choice, response format and settings stay as they are and are bound
-    to the chosen model by the agent. A retrying middleware inside counts within the invocation. ``default`` is the model that
-    runs when nothing is planned. An agent inside another graph takes a ``stage`` of its own name.
+    The policy's model replaces the agent's own; the agent binds its tools, tool choice, response format and settings to the
+    chosen model. Retries of a middleware inside belong to the same invocation. ``default`` is the model that runs without a
+    plan. An agent inside another graph needs its own ``stage`` name.
     """
 
     state_schema = RoutedAgentState

@@ -29,7 +29,7 @@ class OwnModel:
         inner: the object, to be called.
         entry: its name in the catalog.
         settings: what was set on it and other models may have, too.
-        max_tokens: its limit of an answer; None where the application sets none.
+        max_tokens: its limit of an answer; None if the application sets none.
     """
 
     inner: InnerChat
@@ -129,7 +129,7 @@ def _alternative(made: Any, wrap: Wrap) -> Any:
 def _configured(made: RunnableConfigurableFields[Any, Any], wrap: Wrap) -> Runnable[Any, Any]:
     """Return a model with configurable fields (such as ``model_name``), wrapped behind the configuration.
 
-    A chat model of VineLM has other fields: the application's own is made anew by LangChain, and what comes of it is wrapped.
+    A chat model of VineLM has other fields, so LangChain configures the application's own model, and the result is wrapped.
     """
 
     class Configured(RunnableConfigurableFields):  # type: ignore[type-arg]

@@ -121,7 +121,7 @@ class GraphInterface(OneProcess):
             state: the state's type; needed where ``fn`` does not annotate its first parameter.
             default: the model that runs where nothing is planned; by default what the template declares. ``"skip"`` leaves an
                 optional stage out.
-            optional: plans may skip the stage: ``fn`` is not called, the state stays as it is, and what comes after it runs.
+            optional: plans may skip the stage: ``fn`` is not called, and the state stays unchanged.
             eager: finds calls of read-only tools in the text that the model writes, such as a program, so that they start while
                 it still streams (docs/tools.md): called with the state as an answer begins, it returns a function that takes
                 the next piece and returns the ``(tool, arguments)`` that are complete with it. What it raises is passed over.
@@ -227,9 +227,9 @@ class GraphInterface(OneProcess):
 
         Args:
             fn: ``fn(state[, config, runtime])`` returns where to go: one of the places, a key of ``to``, or a list of them and
-                of Sends. For a loop it may return True where the workflow is finished; any other place must then be declared
-                by its return type ``Literal[...]`` and is followed as it is.
-            again: the node that the loop goes on with.
+                of Sends. For a loop it may return True when the workflow is finished; any other place must then be declared by
+                its return type ``Literal[...]``.
+            again: the node with which the loop continues.
             end: the place behind the loop or branch; the plan may lead there before ``fn`` does, if no stage follows it. For a
                 branch it is END by default if that is one of its places; without an end the plan never ends there.
             to: the places of a branch, as in ``add_conditional_edges``: names of nodes, or ``{verdict: name}``.
@@ -259,19 +259,19 @@ class GraphInterface(OneProcess):
     ) -> Any:
         """Return the tool with its owner's declaration: an ordinary LangChain tool, usable wherever tools are (docs/tools.md).
 
-        A call of a read-only tool may be answered by one that was started before it was asked for. A tool that writes makes
-        such reads stale, and so does one that nobody declared. Where the run has a cap, each call pays ``cost_usd`` by a
-        reservation, as a model's call does, and is refused where the cap does not allow it.
+        A prefetched result may answer a call of a read-only tool. Tools that write, and undeclared ones, make earlier
+        prefetches stale. Under a cap each call reserves and pays ``cost_usd`` like a model's call, and is refused if the cap
+        does not allow it.
 
         Args:
             fn: a function with a docstring, or a LangChain tool; without it a decorator is returned.
-            read_only: a call changes nothing, so that one whose result nobody uses does no harm.
+            read_only: a call changes nothing, so an unused one does no harm.
             writes: what a call makes stale: what was read in this run ("session"), or in all runs of this object ("all").
             cost_usd: dollars of one call, >= 0.
             ttl_s: seconds for which a result stays true, > 0; None: until a write.
-            ahead: where a node of the graph calls the tool: returns the arguments of that call from the state, by key, as it
-                is when the stage before begins; None where it does not tell them yet. Then the call may start meanwhile, as
-                likely as the plan says that ``before`` comes next.
+            ahead: for a tool that a node of the graph calls: returns that call's arguments, by key, from the state before the
+                preceding stage; None if they are not known yet. The call may then start during that stage, with the plan's
+                probability of ``before`` coming next.
             before: the stages that come right after the node that calls the tool, and after no other arm.
             unchecked: a call may run ahead although something of the application may still refuse or change it: an interrupt,
                 a middleware, a node between the model and the tool. Without it such a tool is not called ahead.
@@ -341,8 +341,8 @@ class GraphInterface(OneProcess):
             request: the labelled request, for offline backends and the oracle stop.
             started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
             request_id: distinguishes requests on one thread; by default the labelled request's own.
-            priority: of the request's calls where calls wait for rate limits, from -100 to 100: higher goes first. One step is
-                worth 10 s of waiting, so that nobody waits forever.
+            priority: of the request's calls when they wait for rate limits, from -100 to 100: higher goes first. One step is
+                worth 10 s of waiting, so that no request waits forever.
             kind: what kind of request it is, in place of what the application declares; needed where no graph has its inputs.
             speculate: call read-only tools before the application asks for them; by default what the application's object says.
 
@@ -376,7 +376,7 @@ class GraphInterface(OneProcess):
 class GraphAdapter(AdapterSettings, GraphInterface):
     """Wraps the LLM stages of a LangGraph application and asks one policy per run for their models.
 
-    Without a policy of its own a run uses the stages' default models. Safe under concurrent runs, threads and asyncio.
+    Without a policy, a run uses the stages' default models. Safe under concurrent runs, threads and asyncio.
 
     Its attributes are also those of :class:`~vinelm.adapters.langgraph.runs.settings.AdapterSettings`.
 
@@ -388,18 +388,18 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         finder: see :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
         finish_node: see :attr:`GraphInterface.finish`.
         reads_finder: finds what was read ahead in the run around a tool's call.
-        watch: tells the runs of calls of tools that nobody declared.
+        watch: notifies runs of undeclared tools' calls.
 
     Args:
         models: makes the chat models.
         template: the workflow's shape; says which stage begins a request.
-        new_policy: returns the policy of a new run whose context has none, with ``started_at`` filled in for real time;
-            None, or a result of None, stands for the defaults. Called once per run.
+        new_policy: returns the policy of a new run whose context has none, with ``started_at`` filled in for real time; None,
+            or a result of None, means the defaults. Called once per run.
         on_error: what follows a failure of VineLM itself while a graph runs; see :class:`vinelm.VineLM`.
         enforces: whether policies change what runs. If so and ``fallback``, runs without a policy fall back.
         fallback: whether another model of the stage answers after a failed call.
-        signals: what an invocation shows, which policies are told; None tells them nothing.
-        kind: what kind of request it is, which policies are told; None tells them nothing.
+        signals: the workflow's signals, which are reported to policies; None reports nothing.
+        kind: the request's type, which is reported to policies; None reports nothing.
     """
 
     def __init__(
@@ -464,8 +464,8 @@ class GraphAdapter(AdapterSettings, GraphInterface):
     def declared_defaults(self, stages: Iterable[str]) -> dict[str, str | None]:
         """Return each stage's declared default model, or None.
 
-        A stage that nothing declares is a node that calls a chat model without a stage of its own: it runs on that model's
-        default, if all of them have the same.
+        An undeclared stage is a node that calls a chat model without a stage name: it runs on that model's default, if all such
+        models have the same.
         """
         unnamed = next(iter(self._unnamed_defaults)) if len(self._unnamed_defaults) == 1 else None
         return {name: self.declared.get(name, unnamed) for name in stages}

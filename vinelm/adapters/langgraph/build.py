@@ -31,9 +31,9 @@ from vinelm.template.steps import walk
 def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = None) -> Any:
     """Return the compiled graph of ``workflow.build(vine)``, checked against the template. Runs no node and spends nothing.
 
-    Breakpoints of a graph (``interrupt_before=``) are taken out: nobody invokes a profiled request again to go on behind one.
-    An entrypoint of LangGraph's functional API is returned as it is, and a plain function as a :class:`FunctionApp`: both are
-    invoked like a graph.
+    Breakpoints of a graph (``interrupt_before=``) are removed, since a profiled request is not resumed at one. An entrypoint of
+    LangGraph's functional API is returned unchanged, and a plain function as a :class:`FunctionApp`: both are invoked like a
+    graph.
 
     Args:
         workflow: the workflow.
@@ -225,8 +225,8 @@ def refuse_unsupported(
 ) -> None:
     """Raise :class:`WorkflowError` for a graph that would lose or repeat a choice of model silently.
 
-    That is a cached stage, a stage in a subgraph that remembers its state by itself, an explicit input schema that hides the
-    path, or two stages that one edge source starts together and that are not ``joint`` in the template.
+    Unsupported are cached stages, stages in a subgraph with its own checkpointer, an explicit input schema that hides the path,
+    and two stages that one edge source starts together and that are not ``joint`` in the template.
     """
     held = chat_nodes(graph) if chats is None else chats
     for node, found in held.items():

@@ -51,7 +51,7 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
         graph: The compiled graph, with a node for each stage, or nodes that call its chat model; or a function.
 
     Raises:
-        WorkflowError: No stage that is declared answerable is one that a request can end after.
+        WorkflowError: A request can end after none of the stages declared answerable.
     """
     if not isinstance(graph, CompiledStateGraph):
         return template  # a function ends where it returns
@@ -82,8 +82,8 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
 
     Args:
         template: The workflow's shape.
-        adapter: Of the ``vine`` that the graph was built with. Where the application has a ``vine`` of its own and returns the
-            graph that it made with that, the adapter is found behind the graph.
+        adapter: Of the ``vine`` that the graph was built with. If the application returns a graph made with its own ``vine``,
+            the adapter is found through the graph.
         app: What :func:`~vinelm.adapters.langgraph.build.build_graph` returned.
     """
     can_end = adapter.can_end

@@ -24,7 +24,7 @@ def stated_configurable(workflow: Workflow, request: Request) -> dict[str, Any]:
     """Return the workflow's ``configurable`` for the request's runs; empty if it sets none.
 
     Raises:
-        WorkflowError: it is no mapping, or has a key that LangGraph keeps for itself.
+        WorkflowError: it is not a mapping, or has a key reserved by LangGraph.
     """
     if workflow.configurable is None:
         return {}

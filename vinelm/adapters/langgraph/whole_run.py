@@ -21,7 +21,7 @@ MOST_ANSWERS = 100
 def whole_run(workflow: Workflow, app: Any, request: Request, run: RunContext) -> Any:
     """Return the final state for a request. Spends money with real models; the application's exceptions pass through.
 
-    The application may have async nodes, a checkpointer, interrupts, a context and settings of its own.
+    The application may have async nodes, a checkpointer, interrupts, a context and settings.
 
     Args:
         workflow: Makes the inputs, states context and settings, and answers the interrupts.

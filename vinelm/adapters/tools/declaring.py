@@ -66,7 +66,7 @@ def declare_tool(
         unchecked: a call may run ahead of an interrupt, a middleware or a node that may still refuse or change it.
 
     Raises:
-        ConfigError: it is no tool, cannot be called ahead although it is said to read only, or shares another one's name.
+        ConfigError: it is not a tool, cannot be prefetched although declared read-only, or shares another tool's name.
     """
     plain = _tool_of(given)
     says = ToolDeclaration(

@@ -54,7 +54,7 @@ class Conversation:
     def history(self, messages: Sequence[BaseMessage]) -> History:
         """Return the user's messages and the answered calls; only new messages are read.
 
-        The events that are returned again are the same objects. A conversation that is not a longer one is read anew.
+        Repeated events are the same objects. A conversation that does not extend the last one is read from its start.
         """
         if not begins_with(messages, self._messages):
             self.__init__()  # type: ignore[misc]

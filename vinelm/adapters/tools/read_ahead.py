@@ -32,7 +32,7 @@ class Read:
     """One call, prefetched or not. Times are seconds of the run's clock; ``ended_s`` is None while it runs.
 
     Attributes:
-        of: the tool object that was called, held so that its id is not used again; None of a tool that nobody declared.
+        of: the called tool object, held so that its id is not reused; None for an undeclared tool.
         fields: those that it had when the call was started ahead; None of a call that the application makes.
         context: the context in which that was.
     """
@@ -64,18 +64,17 @@ class Read:
 class ReadAhead:
     """The prefetched reads of one run. Thread-safe.
 
-    Each answers one call of the very tool object that ran: one that is asked again is called again. A write makes all of them
-    stale at its start and at its end, and nothing is started between the two. A tool whose call ahead has failed is not called
-    ahead again in this run.
+    Each answers one call of the very tool object that ran; a repeated call runs again. A write makes all of them stale at its
+    start and at its end, and none is started in between. A tool whose prefetch has failed is not prefetched again in this run.
 
     Attributes:
         speculation: the request's settings; None: nothing is started.
         history: what the calls of this run have shown, with values; kept in memory where calls are guessed, else empty.
-        called: the declared tools that the run has called, by name; None where several objects of one name were.
+        called: the declared tools that the run has called, by name; None if several objects of one name were called.
 
     Args:
         box: of the adapter.
-        guard: returns what authorizes dollars of the run; None where nothing does.
+        guard: returns the guard of the run's dollars; None if there is none.
         clock: of the run.
         started_at: the request's arrival in seconds of ``clock``.
         request_id: of the request; empty if it has none.
@@ -178,7 +177,7 @@ class ReadAhead:
         """Start a prefetch; False if it is not allowed or no slot is free.
 
         Args:
-            tool: the object to call: one that the graph of this run holds.
+            tool: the object to call, held by the graph of this run.
             arguments: JSON values by name, as a model writes them.
             kind: why it is started.
             probability: that the application will ask for it in time, in [0, 1].
@@ -493,8 +492,8 @@ class Ahead:
     def hearing(self, begin: Callable[[], CallsInText]) -> Callable[[str], None]:
         """Return a listener that gets an answer's text piece by piece, and starts complete calls in it.
 
-        It never raises: ``begin`` and what it returns are the application's, and a model's answer must not fail by them. One
-        that has raised is not asked again: it has missed a piece.
+        It never raises: ``begin`` and the listener belong to the application, and must not fail a model's answer. A listener
+        that has raised is not called again, since it has missed a piece.
         """
         found: list[CallsInText] = []
 
@@ -542,8 +541,8 @@ def _call_of(
 ) -> tuple[tuple[Any, ...], dict[str, Any], str, dict[str, Any]] | None:
     """Return the arguments of the tool's function, the key of the call and its arguments as JSON values.
 
-    None where they are not the tool's arguments (the application will be told when it asks), or where its schema raises
-    what is no :class:`Exception`: nobody has asked for this call.
+    None if they are not the tool's arguments (the application gets the error when it calls), or if its schema raises something
+    other than an :class:`Exception`.
     """
     try:
         args, kwargs = tool.call_of(arguments)

@@ -275,7 +275,7 @@ def is_same_context(begun: Context, now: Context) -> bool:
     """Return whether the application's context variables, and LangChain's config of the caller, are the same as in the
     prefetch.
 
-    Values are compared by ``==``; one that cannot be compared is another one. Of OpenTelemetry's only the span may differ.
+    Values are compared by ``==``; incomparable ones count as different. Of OpenTelemetry's context only the span may differ.
     """
     passed_over = OURS | _tracing()
     if not _is_same_config(begun.get(var_child_runnable_config), now.get(var_child_runnable_config)):

@@ -41,9 +41,9 @@ class DeclaredTool:
     The object is what counts, not its name: an application may make one for each user, from one function.
 
     Attributes:
-        tool: returns the object that the application holds; None once nobody does.
+        tool: returns the object held by the application; None once it is released.
         fields: those that it was made with.
-        can_run_ahead: whether its code can run apart from the call that it stands in for; None: not looked at yet.
+        can_run_ahead: whether its code can run apart from its call; None: not checked yet.
     """
 
     says: ToolDeclaration
@@ -104,16 +104,16 @@ class ToolBox:
         outside: returns those of some tools that may be called ahead outside of a graph. The same.
         stuck: names of tools that could not be run ahead: the call ahead waited while the application's own call went through.
         candidates: guesses the next calls; None: only calls that a model is writing are started early.
-        speculation: of requests that bring none of their own; None: nothing is started early.
-        runs_ahead: False where nothing is to change, so that calls are counted and not started.
-        record: what observers and the recorder are told of a call.
+        speculation: of requests without settings; None: nothing is prefetched.
+        runs_ahead: False if nothing may change, so that calls are counted and not started.
+        record: what observers and the recorder learn of a call.
         recorder: keeps what runs show, of all tools, and with values the user's messages; None: nothing is kept.
         observers, on_error: those of the adapter.
         live: the memories of the runs in progress, each a ``ReadAhead``.
-        writing: writes under way that make the reads of all runs stale.
-        counts: calls by what became of them: "reads" (asked for), of them "ready" and "joined" (running then); "started"
-            ahead, of them "unused"; "withheld" where nothing is run ahead; "left" where a call waited ``join_s`` seconds for
-            one under way, and was made by itself.
+        writing: writes in flight that make the reads of all runs stale.
+        counts: calls by fate: "reads" (asked for), of them "ready" and "joined" (running then); "started" ahead, of them
+            "unused"; "withheld" if prefetching is off; "left" if a call waited ``join_s`` seconds for one in flight, and was
+            made normally.
     """
 
     def __init__(self, observers: ObserverGroup, on_error: OnError) -> None:

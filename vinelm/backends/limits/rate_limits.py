@@ -274,7 +274,7 @@ class EngineRateLimiter:
 
 
 def _nobody() -> None:
-    """Nobody else has a part of the limits."""
+    """The default share: no other process uses the limits."""
 
 
 class EngineTurn:
@@ -311,7 +311,7 @@ class EngineTurn:
         self._limiter._give_back()
 
     def close(self) -> None:
-        """Ask no more. Idempotent."""
+        """Stop asking. Idempotent."""
         if self._turn is not None:
             self._turn.__exit__()
 

@@ -1,7 +1,7 @@
 """This process's part of an engine's limits per minute, which several processes share.
 
-A share is a standing right: "at most so much in any minute". It may change at any time, so that a waiting call has no time at
-which it will start: it asks again, in the order of the line.
+A share is a standing right: "at most this many in any minute". It may change at any time, so a waiting call has no known start
+time: it asks again, in the order of the line.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ STEP_S = 10.0
 
 
 def turn_key(arrived_s: float, priority: SupportsFloat) -> float:
-    """Return what orders a line, least first. As all who wait grow older alike, it changes with the priority only, and nobody
-    starves.
+    """Return the sort key of a line, least first. Since all waiting calls age equally, it changes with the priority only, and
+    no call starves.
     """
     return arrived_s - STEP_S * float(priority)
 
 
 class RateAmounts(NamedTuple):
-    """So many requests and tokens; 0 for what has no limit."""
+    """Requests and tokens; 0 where there is no limit."""
 
     requests: int
     tokens: int
@@ -101,7 +101,7 @@ class RateShare:
         self._lock = threading.Lock()
 
     def renew(self, on_short: Callable[[], None]) -> None:
-        """Start again with no share and no calls: this process is a fork of the one that made them."""
+        """Start again with no share and no calls, in a forked process."""
         with self._lock:
             self._on_short, self._held, self._ceiling = on_short, RateAmounts(0, 0), self.limits
             self._log.clear()
@@ -146,12 +146,12 @@ class RateShare:
             return RateDemand(self._held, used, self._lacks, RateAmounts(one, tokens), waited_s)
 
     def grow(self, to: RateAmounts) -> None:
-        """Hold so much from now on, and at least what is held."""
+        """Hold this much from now on, and at least what is held."""
         with self._lock:
             self._held = RateAmounts(*map(max, self._held, to))
 
     def cut(self, to: RateAmounts) -> None:
-        """Hold no more than so much from now on: others hold the rest, however that came."""
+        """Hold no more than this from now on: others hold the rest."""
         with self._lock:
             self._held = RateAmounts(*map(min, self._held, to))
 
@@ -204,7 +204,7 @@ class RateShare:
         return HEAD_POLLS_S
 
     def _is_too_small(self, tokens: int) -> bool:
-        """True if a call of so many tokens would not even fit if no other had started within the window."""
+        """True if a call of this many tokens would not fit even into an empty window."""
         call = RateAmounts(1, min(tokens, self.limits.tokens))
         return any(limit and need > held for need, held, limit in zip(call, self._held, self.limits, strict=True))
 

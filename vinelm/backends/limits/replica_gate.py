@@ -163,7 +163,7 @@ class _Waiting:
     admitted: Future[ReplicaPermit] = field(compare=False, default_factory=Future)
 
     def withdraw(self) -> None:
-        """Stand in no engine's line any more."""
+        """Leave every engine's line."""
         for turn in self.turns:
             turn.close()
         self.turns = []
@@ -207,7 +207,7 @@ class ReplicaGate:
 
     @property
     def limits(self) -> RateLimits:
-        """The limits of all replicas together; none where one of them has none."""
+        """The limits of all replicas together; none if one of them has none."""
         return RateLimits(**{key: self._sum(key) for key in RateLimits.model_fields})
 
     @property
@@ -363,7 +363,7 @@ class ReplicaGate:
 
 
 def _seen(admitted: asyncio.Future[ReplicaPermit]) -> None:
-    """Look at a refusal, which the caller gets from the other future: asyncio complains of errors that nobody has seen."""
+    """Retrieve a refusal that the caller gets from the other future, because asyncio warns of unretrieved errors."""
     if not admitted.cancelled():
         admitted.exception()
 

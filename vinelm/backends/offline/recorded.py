@@ -52,8 +52,8 @@ class RecordedBackend:
     repeats that. The answers are real, so ``is_simulated`` is False. Token counts that the table does not have are estimated
     from the length of the text, and marked as estimates.
 
-    A table of outcomes need not hold the texts themselves: any column that tells the answers of a request apart may stand for
-    them, with ``chars_column`` for their length, and ``prompt_tokens`` where the prompts are not those that were sent.
+    A table of outcomes need not hold the texts: any column that distinguishes a request's answers will do, with
+    ``chars_column`` for their length, and ``prompt_tokens`` if the prompts are not those that were sent.
 
     Args:
         table: CSV with a header or JSON lines (plain or gzip), or Parquet. One row per pair; other columns are ignored.
@@ -66,7 +66,7 @@ class RecordedBackend:
         tokens_in_column: Column with the tokens of the prompt; None or an empty cell: not recorded.
         tokens_out_column: Column with the tokens of the answer; likewise.
         chars_column: Column with the characters of the recorded answer; None: those of the text.
-        prompt_tokens: Tokens of every prompt that the table has no count of; None: estimated from the prompt as it is sent.
+        prompt_tokens: Tokens of prompts without a recorded count; None: estimated from the prompt that is sent.
         real_time: Whether calls really take their seconds, on a wall clock.
 
     Raises:
@@ -171,7 +171,7 @@ class RecordedBackend:
 
 
 def _count(row: Row, column: str | None, where: str) -> int | None:
-    """A recorded count of tokens; None where there is none."""
+    """A recorded count of tokens; None without one."""
     return None if column is None or row[column] is None else as_count(row[column], column, where)
 
 

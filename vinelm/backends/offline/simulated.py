@@ -106,8 +106,8 @@ class SimulatedBackend:
     Of the prompt, only the length is used, for token counts and latency. The workflow runs and scores the text that ``writer``
     wrote. If the invocation before made a visible error, the next one is slightly more likely to be right.
 
-    Where the writer is a :class:`~vinelm.requests.workflow.StagedWriter`, each stage has a task of its own: a model that is
-    weak at one may be strong at another, but a hard request is hard for all of them.
+    With a :class:`~vinelm.requests.workflow.StagedWriter` each stage has a separate task: a model that is weak at one may be
+    strong at another, but a hard request is hard for all of them.
 
     A model's option ``cached_share`` simulates a prompt cache: this fraction of a prompt is cached if the request's previous
     invocation ran on the same model and engine. It takes no prefill time and is billed at the price for cached tokens.
@@ -343,7 +343,7 @@ def create(settings: ProviderSettings) -> SimulatedBackend:
     """Create the backend of the catalog's simulated models.
 
     Settings: ``seed``, ``real_time``, ``failure_rate``, and ``answer_key`` (the dataset's column with the right answer, for
-    workflows without a writer of their own).
+        workflows without a writer).
 
     Raises:
         ConfigError: A setting is invalid.

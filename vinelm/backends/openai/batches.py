@@ -153,7 +153,7 @@ def _turned_down(status: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class Refusal(Exception):
-    """An error of the API that stands in a file, with the attributes of the SDK's."""
+    """An error of the API in a results file, with the attributes of the SDK's errors."""
 
     def __init__(self, status: int, body: Mapping[str, Any]) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
 """A chat model of langchain-openai for servers that speak OpenAI's protocol and are not OpenAI.
 
-langchain-openai reads what OpenAI's own answers have, and nothing else. Other servers send thoughts beside the content, or in
-parts of it, and want them back with the results of tools (DeepSeek, Kimi); they may answer a streamed call with a whole answer
-or with an error in its place. A provider with a package of its own (``provider = "langchain"``, ``model = "deepseek:..."``) is
-better used through that.
+langchain-openai reads only what OpenAI's own answers have. Other servers send their reasoning next to the content, or in parts
+of it, and want it back with tool results (DeepSeek, Kimi); they may answer a streamed call with a whole answer, or with an
+error instead. A provider with its own package (``provider = "langchain"``, ``model = "deepseek:..."``) is better used through
+that.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _keep(message: BaseMessage, thoughts: str, choices: Sequence[Any]) -> None:
 def event_clients() -> tuple[type[Any], type[Any]]:
     """Return classes of HTTP clients, synchronous and not, that read a whole answer to a streamed call as its only event.
 
-    Otherwise the SDK finds no event in it, and neither the answer nor the error in its place is ever seen.
+    Otherwise the SDK finds no event in it, and neither the answer nor the error is ever seen.
     """
 
     class EventClient(openai.DefaultHttpxClient):

@@ -41,7 +41,7 @@ _RESOURCE = 'say where the resource is: "https://NAME.openai.azure.com"'
 
 
 class OpenAIProvider(Provider):
-    """OpenAI, by the class of langchain-openai; other servers by one that keeps what OpenAI's answers do not have.
+    """OpenAI through langchain-openai's class; other servers through one that keeps what OpenAI's answers do not have.
 
     A catalog entry's ``options`` are settings of the class (``temperature``, ``reasoning_effort``, ``service_tier`` ...); what
     the class does not know is added to the request's body unchanged, so that parameters of a server (``top_k``,
@@ -151,7 +151,7 @@ class AzureProvider(OpenAIProvider):
         return None
 
     def batches(self) -> None:
-        """None: Azure's batches need deployments of their own."""
+        """None: Azure's batches need separate deployments."""
         return None
 
     def keeps_by_key(self, model: Model) -> bool:

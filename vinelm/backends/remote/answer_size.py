@@ -1,4 +1,4 @@
-"""The size of an answer: an HTTP client reads or unfolds no more than :data:`MOST_BYTES` of one, compressed or not."""
+"""The size of an answer: an HTTP client reads or unpacks at most :data:`MOST_BYTES`, compressed or not."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class KeepsBatches(Protocol):
     """Durable records of batches; :class:`vinelm.traces.store.batches.BatchRecords` in a store."""
 
     def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
-        """Record a batch before it is submitted: of each call digest, cell and dollars at most."""
+        """Record a batch before it is submitted: each call's digest, cell and maximum dollars."""
 
     def submitted(self, batch_id: int, provider_id: str) -> None:
         """Record the provider's id."""
@@ -181,7 +181,7 @@ class _Polled:
 
 
 class BatchGate:
-    """Where the calls of units wait for their batches. Thread-safe; one thread of its own submits and polls.
+    """Where the calls of units wait for their batches. Thread-safe; a separate thread submits and polls.
 
     Args:
         models: those whose calls go in batches, by name, with the provider's batch API.
@@ -224,7 +224,7 @@ class BatchGate:
     def unit(self, cell: Cell, *, is_batched: bool, again: BatchedUnit | None = None) -> Iterator[BatchedUnit]:
         """Run a unit of a cell inside the block.
 
-        ``is_batched`` is False for one that is called at once, and so has seconds; ``again``: what an earlier run made of it.
+        ``is_batched`` is False for a call that is made directly, and so has seconds; ``again``: an earlier run's outcome of it.
         """
         unit = again or BatchedUnit(cell)
         token = UNIT.set(unit if is_batched else None)
@@ -456,7 +456,7 @@ class BatchGate:
             _settle(call, json.loads(texts[call.digest]))
 
     def _dearest(self, name: str, said: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Of what a provider says of one call, what it may be billed for: an answer before a failure, and the dearest one."""
+        """The most expensive of a provider's results for one call: an answer before a failure."""
         if len(said) == 1:
             return said[0]
         bodies = [answer["body"] for answer in said if "body" in answer]
@@ -521,7 +521,7 @@ def failure(kind: str, detail: str, *, may_be_billed: bool = False) -> dict[str,
 
 
 def unread(name: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what a line comes to that is no result of a call, by the name of that: it may be one that is billed."""
+    """Yield a line without a call's result, by its name, since it may be billed."""
     if isinstance(name, str):
         yield name, failure("malformed", "its line in the batch's results cannot be read", may_be_billed=True)
 
@@ -529,7 +529,7 @@ def unread(name: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any) -> list[tuple[str, Mapping[str, Any]]]:
     """Return what a batch says of its calls, given how many it counts as answered.
 
-    Where that are more than it has answers to, nobody knows which of the others are billed.
+    If more are missing than it has answers for, it is unknown which of the others are billed.
     """
     answered = {name for name, answer in found if "body" in answer}
     if not isinstance(succeeded, int) or succeeded <= len(answered):
@@ -538,7 +538,7 @@ def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any)
 
 
 def _read(api: BatchApi, model: Model, body: Mapping[str, Any]) -> float | None:
-    """What an answer costs, infinite where it does not say; None for what is no answer."""
+    """An answer's cost, infinite if not stated; None if it is not an answer."""
     try:
         message: Any = api.parsed(model, body).generations[0].message
         counts = counts_of(message.usage_metadata)

@@ -34,7 +34,7 @@ class AttemptBound:
         asks_for_an_hour: whether it asks to be kept for an hour.
         hears: whether a part of the prompt is sound.
         speaks: whether a part of the answer may be.
-        is_limited: whether the server is told the limit of the answer; else ``tokens_out`` is an assumption.
+        is_limited: whether the server gets the answer's limit; else ``tokens_out`` is an assumption.
     """
 
     tokens_in: int

@@ -1,4 +1,4 @@
-"""A chat model around a chat model: it meters what passes, and lets everything pass as it is."""
+"""A metering chat model around another chat model: everything passes through unchanged."""
 
 from __future__ import annotations
 
@@ -286,10 +286,10 @@ def request_of(
 ) -> ModelRequest:
     """Return the actual request to the model: with its limit, and without settings it is known to refuse.
 
-    ``own_limit`` is that of the application's own object, which is called as it is set.
+    ``own_limit`` belongs to the application's own object, which keeps its settings.
 
     Raises:
-        ConfigError: the call asks for more tokens than the entry allows, for another model, or for a dearer service.
+        ConfigError: the call asks for more tokens than the entry allows, for another model, or for a more expensive service.
         WorkflowError: the entry is that of several objects of the application, and this call was made by none of them.
     """
     if isinstance(inner.given, SeveralObjects):  # before anything is authorized
@@ -475,7 +475,7 @@ class _Account:
         return PromptPriority(bound.call.priority, *points_of(shape_of(parts, b"")))
 
     def _admission(self) -> tuple[RateLimiter, PromptCall]:
-        """What admits an attempt, and its prompt as far as a cache is asked to keep it."""
+        """The admission of an attempt, and its prompt if a cache should keep it."""
         bound = self._bound
         if bound.call.on_gate is not None:
             bound.call.on_gate(True)
@@ -607,7 +607,7 @@ class _Account:
     # -- equal calls: see vinelm.backends.remote.equal_calls ---------------------------------------------------------
 
     def _waited(self, *, leads: bool) -> str | None:
-        """What is kept of an equal call, once none is under way; None where this one is to be made."""
+        """The stored answer of an equal call, once none is in flight; None if this one must be made."""
         try:
             with self._joined_to(leads=leads) as future:
                 # Where an event loop runs in this thread, what is waited for may need it.
@@ -626,7 +626,7 @@ class _Account:
 
     @contextmanager
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
-        """Ask for an equal call; one that is not waited for to its end is forgotten."""
+        """Wait for an equal call; an abandoned wait is forgotten."""
         if self._equal is None or self._digest is None:
             yield None
             return

@@ -1,4 +1,4 @@
-"""SDK clients for what is no call of a model, such as batches: one for each server and key."""
+"""SDK clients for requests other than model calls, such as batches: one for each server and key."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What of a conversation may go to another provider: text, tool calls and results; not the thoughts of another one's model.
 
-A provider wants its own reasoning back, signed and complete, and refuses another's. So an answer of the provider that is asked
-stays as it is, whatever is in it, and of any other answer the text and the tool calls go along. LangChain's packages stamp
-answers with their provider; where there is no stamp, an answer is known by the kinds of its blocks.
+A provider wants its own reasoning back, signed and complete, and refuses another's. So the provider's own answers stay
+unchanged, and of other answers the text and the tool calls are kept. LangChain's packages mark answers with their provider;
+unmarked answers are recognized by the kinds of their blocks.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def carried_to(chat: BaseChatModel, messages: Sequence[BaseMessage]) -> list[Bas
 def must_not_think(chat: BaseChatModel, messages: Sequence[BaseMessage], options: Mapping[str, Any], limit: int) -> bool:
     """Return whether Anthropic's API would refuse this call with the thinking that the chat model asks for.
 
-    It refuses it beside a forced tool, beside a limit that leaves no room, and where the turn that it continues has tool calls
-    without thoughts of its own: another model has made them, or they were made without thinking.
+    It refuses thinking with a forced tool, with too small a limit, and in a turn whose tool calls have no thoughts of its own,
+    because another model made them or they were made without thinking.
     """
     thinking = setting_of(chat, "thinking")
     if not isinstance(thinking, Mapping) or thinking.get("type") in (None, "disabled") or _target(chat) != "anthropic":

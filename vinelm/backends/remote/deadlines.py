@@ -258,7 +258,7 @@ def _is_address(host: str) -> bool:
 
 
 def _beside(connect: Callable[[], Any], timeout_s: float) -> Any:
-    """Return the connection that is opened in a thread; one that comes too late is closed. ``TimeoutError`` after a time."""
+    """Return a connection opened in a thread; a late one is closed. ``TimeoutError`` after a time."""
     made = beside(connect, name="vinelm connection")
     try:
         return made.result(timeout_s)

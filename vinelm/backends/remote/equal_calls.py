@@ -1,4 +1,4 @@
-"""Equal calls are answered once: kept answers are found by digest, and a call under way is joined.
+"""Equal calls are answered once: stored answers are found by digest, and calls in flight are joined.
 
 The way of a repeatable call::
 
@@ -39,7 +39,7 @@ class KeepsCalls(Protocol):
     """Stores answers of calls; :class:`vinelm.traces.served.kept_calls.KeptCalls` in a store."""
 
     def find(self, digest: str) -> str | None:
-        """Return what is kept of a call; None where nothing is, or it is too old."""
+        """Return the stored answer of a call; None if there is none, or it is too old."""
 
     def keep(self, digest: str, said: str) -> None:
         """Store a call's answer, durably."""
@@ -112,8 +112,8 @@ class EqualCalls:
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
         """Return what is kept of a call, once it is known.
 
-        None: nothing is, and none that is under way was answered. With ``leads`` the caller makes the call then, and has to
-        :meth:`end` it.
+        None: there is none, and no call in flight was answered. With ``leads`` the caller then makes the call, and has to
+            :meth:`end` it.
         """
         future: Future[str | None] = Future()
         with self._lock:
@@ -219,8 +219,8 @@ def _class_of(inner: InnerChat) -> str:
 def _is_told(inner: InnerChat) -> bool:
     """Whether the settings as text say which model answers.
 
-    Those of LangChain's packages and of the catalog do. A class of the owner may hold what has no such form: a function, a
-    loaded model. Two of its objects are not the same model then, although all that is told of them is equal.
+    LangChain's packages and the catalog do. An owner's class may hold a function or a loaded model, which has no text form:
+    then two objects differ although their settings look equal.
     """
     home = _class_of(inner).partition(".")[0]
     if home == "vinelm" or (home.startswith("langchain_") and home != "langchain_core"):

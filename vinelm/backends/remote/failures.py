@@ -145,7 +145,7 @@ class SettingRefused(AttemptFailed):
 def end_failure(reason: str) -> FailureKind | None:
     """Return the failure that a finish reason states; None for a normal end.
 
-    A reason that nobody knows is a failure of the server: half an answer never counts as one.
+    An unknown reason is a failure of the server: half an answer never counts as one.
     """
     if reason in NORMAL_ENDS:
         return None

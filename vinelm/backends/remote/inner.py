@@ -44,10 +44,10 @@ class InnerChat:
     Args:
         chat: as its owner made it, or as the catalog says.
         remake: makes another one of the same settings, for another event loop; None if only its owner can.
-        like: the one that it is a copy of: what is learnt of one holds for both.
+        like: the model that it is a copy of: what is learnt of one holds for both.
 
     Attributes:
-        given: the chat model as it is.
+        given: the original chat model.
         kept: LangChain's own settings of it.
         is_asynchronous: whether synchronous calls are made on an event loop, where :meth:`in_time` has nothing for them. Not
             where the owner has set only a synchronous client.
@@ -59,7 +59,7 @@ class InnerChat:
         answers: how many answers each of its calls asks for.
         speaks: whether they may be sound.
         stored: how many parts of each prompt stand at the provider.
-        own: settings of its own that are sent with each call, or decide what it costs.
+        own: its own settings that are sent with each call, or decide its cost.
         body_limit: the limit of an answer that its owner states in the request's body, over any field; None without one.
         rate: times its price that its calls were seen to cost: what the next ones are reserved at.
         entry_max_tokens: the limit of its entry in the catalog; None if it is asked for by a call.
@@ -169,7 +169,7 @@ def _package_of(kind: type[BaseChatModel]) -> str:
 
 
 def setting_of(chat: BaseChatModel, name: str) -> Any:
-    """Return an attribute of a chat model; None where it has none, which pydantic takes long to find out."""
+    """Return an attribute of a chat model; None without it, which pydantic takes long to find out."""
     return getattr(chat, name, None) if _may_have(type(chat), name) else None
 
 
@@ -218,7 +218,7 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
 def with_own_connections(
     chat: BaseChatModel, *, is_async: bool, follow_redirects: bool = True
 ) -> tuple[BaseChatModel, Any | None]:
-    """Return a copy with an HTTP client of its own, where the package would share one; and that client, or None."""
+    """Return a copy with its own HTTP client if the package would share one; and that client, or None."""
     if getattr(chat, "root_async_client", None) is not None:
         root_name, leaf, given = ("root_async_client", "async_client", "http_async_client") if is_async else _SYNC_NAMES
         root = getattr(chat, root_name, None)
@@ -267,7 +267,7 @@ def _prepare(http: Any, *, is_async: bool) -> None:
 
 
 def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
-    """What closes the connections of a chat model that nobody else has."""
+    """Closes the connections of a chat model that is used here only."""
     if package_of(chat) == "langchain_google_genai" and (client := getattr(chat, "client", None)) is not None:
         close: Callable[[], Awaitable[None]] = client.aio.aclose
         return close
@@ -302,8 +302,8 @@ def _limits(library: Any) -> Any:
 def _bedrock_client(chat: Any) -> dict[str, Any]:
     """The owner's client without retries: a shallow copy whose endpoint has a copy of the events, without botocore's handler.
 
-    Its connections are the owner's, and its answers are bounded. A client made anew would need the owner's credentials, and
-    would no longer refresh them as the owner's does.
+    Its connections are the owner's, and its answers are limited. A new client would need the owner's credentials, and would not
+    refresh them as the owner's does.
     """
     client: Any = getattr(chat, "client", None)
     if not hasattr(client, "_endpoint"):

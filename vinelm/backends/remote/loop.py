@@ -1,4 +1,4 @@
-"""Synchronous calls whose waits no deadline of ours reaches: on one event loop of this process, or in threads of their own.
+"""Synchronous calls whose waits our deadlines cannot reach: on one event loop of this process, or in separate threads.
 
 They are those of packages whose HTTP client takes no hook, and of owners' own clients (see
 :mod:`~vinelm.backends.remote.deadlines` for the others). A task can be cancelled wherever it waits; a thread can only be left.
@@ -41,7 +41,7 @@ def shared_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _forget() -> None:
-    """In a forked child the thread is gone, and nobody will ever run its loop."""
+    """In a forked child the thread is gone, so its loop never runs again."""
     global _LOOP, _LOCK
     _LOOP, _LOCK = None, threading.Lock()
 
@@ -83,7 +83,8 @@ def iterated(pieces: AsyncGenerator[T]) -> Generator[T]:
 
 
 def threaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Generator[T]:
-    """Yield what a synchronous generator yields in a thread of its own; :class:`AttemptFailed` (timeout) after ``timeout_s``.
+    """Run a synchronous generator in a separate thread and yield its items; :class:`AttemptFailed` (timeout) after
+    ``timeout_s``.
 
     For chat models without an asynchronous client. A thread cannot be ended: what it waits for when its caller has left is
     forgotten, and it ends with the next piece, or with the socket's own limit.

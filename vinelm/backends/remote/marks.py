@@ -21,7 +21,7 @@ _OWN_MARKS = ("cache_control", "cachePoint")
 def prompt_parts(request: ModelRequest) -> list[str]:
     """Return the text of each tool and of each message, in the order in which a cache reads them: tools, system, conversation.
 
-    Empty if the application has placed marks of its own: a prompt that it arranges stays as it is.
+    Empty if the application has placed marks: then its prompt stays unchanged.
     """
     prompt = request.prompt
     if any(mark in prompt for mark in _OWN_MARKS):

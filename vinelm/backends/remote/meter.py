@@ -77,7 +77,7 @@ class ModelRequest:
 
     @property
     def prompt(self) -> str:
-        """The text of everything that is sent as a prompt, for bounds: a token stands for at least one of its bytes."""
+        """The whole prompt as text, for bounds: a token stands for at least one of its bytes."""
         asked = {key: one for key, one in self.options.items() if key not in ("stream", "priority")}
         turns = [
             (message.content, message.tool_calls if isinstance(message, AIMessage) else None, message.additional_kwargs)
@@ -187,7 +187,9 @@ class SeenAnswer:
         self.service_tier = told.get("service_tier") or self.service_tier
 
     def _join(self, message: Any, usage: Any, info: Any) -> None:
-        """Join a piece with the earlier ones, but for its text, and raise what LangChain would once the caller has them all."""
+        """Join a chunk with the earlier ones, without its text, and raise what LangChain would raise once the caller has
+        them all.
+        """
         if usage:
             self._stated = add_usage(self._stated, usage)
             AIMessageChunk(content="", usage_metadata={**_NO_USAGE, **self._stated})
@@ -404,7 +406,7 @@ class MeteredCall:
         self._add(lambda price: self.rate * self.bound().usd(price))
 
     def _dearer_by(self, counts: Counts, asks: Mapping[str, bool]) -> float:
-        """How many times its price a call costs that another model has served than the one that was asked for; at least 1.
+        """How many times its price a call costs if another model than the requested one has served it; at least 1.
 
         A router, or a gateway's fallback. The list is only read for a name that is not the one asked for, with a date.
         """

@@ -47,7 +47,7 @@ class Provider(ABC):
 
     Attributes:
         streams: whether calls that ask for a whole answer are streamed by default, to measure the time to first token.
-        marks: how a part of a prompt is marked for the provider's cache; None where a request can do nothing for it.
+        marks: how a part of a prompt is marked for the provider's cache; None if requests cannot influence it.
     """
 
     streams: bool = True
@@ -134,8 +134,8 @@ class BatchApi(ABC):
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
         """Return the provider's result of each call by name: ``{"body": ...}`` or a failure. None while the batch runs.
 
-        All that it says, even if it says it twice or of calls that were never sent. A batch goes on unless the provider's word
-        for how it stands is one of those that end it: one that nobody knows may be of a batch that is paid for in the end.
+        Everything it says, even twice or about calls that were never sent. A batch continues unless its status is a known final
+        one: an unknown status may belong to a batch that is billed in the end.
         """
 
     @abstractmethod

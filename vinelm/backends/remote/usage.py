@@ -17,8 +17,8 @@ _PREFIXES = tuple(f"{tier}_" for tier in TIERS)
 class UsageSum:
     """Adds up the usage of an answer's chunks: some providers count the prompt first, and the answer at its end.
 
-    Others state all that there was so far with each piece. A statement that counts a prompt again, and no less of anything than
-    the one before it, is one of these, and stands in its place. Any other is added, which is the dearer side.
+    Others state the total so far with each chunk. A statement that counts a prompt again, and nothing lower than the last one,
+    is such a total and replaces it. Any other is added, which is the more expensive reading.
     """
 
     def __init__(self) -> None:

@@ -56,8 +56,8 @@ class BatchPairs:
     def rest(self, note: Callable[[str, str], None]) -> Iterator[tuple[str, Any]]:
         """Yield the calls of joined halves, and responses without a request.
 
-        A response that may belong to one of several requests is told to ``note``, and has no prompt. So has one of several to
-        a request that was made once.
+        A response that may belong to one of several requests is reported to ``note`` and has no prompt. So are several
+        responses to a request that was made once.
         """
         if self._halves is None:
             return

@@ -30,7 +30,7 @@ Note = Callable[[str, str], None]
 def records(path: Path, note: Note, advance: Callable[[int], None]) -> Iterator[tuple[str, Any]]:
     """Yield (``FILE:LINE``, value) of each record of a file; unreadable ones are reported to ``note`` and skipped.
 
-    A few hundred kilobytes are held at a time, or the longest record. ``advance`` is told how many bytes of the file are read.
+    At most a few hundred kilobytes, or the longest record, are held at a time. ``advance`` gets the number of bytes read.
 
     Raises:
         OSError: The file cannot be opened.

@@ -38,7 +38,7 @@ def read_labels(path: Path, desk: Desk) -> tuple[str, int]:
     """Keep the labels of a file that a page saved; returns whose they are and how many.
 
     Raises:
-        DatasetError: It is no such file, or names a question that the desk does not know; then none is kept.
+        DatasetError: It is not such a file, or names a question that the desk does not know; then no label is stored.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

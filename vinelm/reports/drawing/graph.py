@@ -19,7 +19,7 @@ _BOX, _GAP, _FORK, _LABEL = 188.0, 30.0, 40.0, 18.0
 class _Block:
     """A part of the picture, entered at ``middle`` of its top or left edge, and left on the opposite side.
 
-    ``ends`` says that no request goes on behind it, ``has_head`` that a line which leads to it ends with an arrow.
+    ``ends``: no request continues after it; ``has_head``: a line to it ends with an arrow.
     """
 
     width: float

@@ -115,7 +115,7 @@ def write_page(report: Report, path: str | Path) -> Path:
     """Write the report as an HTML file, atomically, and return its path.
 
     Raises:
-        ConfigError: The file cannot be written, or is one that is no page: it would be lost.
+        ConfigError: The file cannot be written, or is not a page and would be lost.
     """
     target = Path(path)
     require_page(target)

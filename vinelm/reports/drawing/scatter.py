@@ -20,7 +20,7 @@ _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 def draw_scatter(scatter: Scatter, kind: str, label: str, note: str = "") -> str:
     """Return the picture as an SVG element of this kind, ``wide`` or ``narrow``.
 
-    Each dot has its name beside it, on the side where there is room and no other name, and its interval as a line.
+    Each dot has its name on a side with room, and its interval as a line.
     """
     (width, tall), sketch = _SIZES[kind], Sketch()
     dots = sorted(scatter.dots, key=lambda dot: dot.usd)

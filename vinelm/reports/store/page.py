@@ -89,8 +89,8 @@ def report(
     """Write one self-contained HTML page about a store and the trie estimated from it. Calls no model.
 
     The page begins with the verdict of :func:`~vinelm.evaluate`. Then come sweeps of every bound, with all policies judged by
-    requests that did not choose them, the models and the dollars of the chosen plan, and what it rests on. Takes some seconds:
-    each part of the requests is estimated and planned anew.
+    requests that did not choose them, the models and dollars of the chosen plan, and its evidence. Takes some seconds, since
+    each part of the requests is estimated and planned separately.
 
     Args:
         store: The path of the observation store.

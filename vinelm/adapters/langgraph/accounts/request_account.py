@@ -43,10 +43,9 @@ class AccountPermit:
 class RequestAccount:
     """Authorizes what ``guard`` does, once it is recorded; a :class:`~vinelm.requests.protocols.CallGuard`. Thread-safe.
 
-    A stage that does not finish writes nothing to the graph's channels. So the upper bound of each call is written beside the
-    thread's checkpoints before it is made, and the difference to what it really cost when its invocation ends, however that
-    ends. A run of the same request, here or in another process, begins with the sum. If a process dies between the two, the
-    call counts at its upper bound.
+    A stage that does not finish writes nothing to the graph's channels. So each call's upper bound is stored with the thread's
+    checkpoints before the call, and the difference to its real cost when its invocation ends. Another run of the same request,
+    here or in another process, begins with the sum. If a process dies in between, the call counts at its upper bound.
 
     Calls are refused where the account can be neither read nor written: money that cannot be counted is not spent.
 

@@ -1,9 +1,8 @@
 """The accounts of a thread's requests: which one a run continues, and what it has paid.
 
-A request begins with an input and goes on through interrupts, failures, ``Command(resume=...)``, ``update_state`` and older
-checkpoints, in whichever process. Its account is found by its ``request_id``, or by the checkpoints that the run descends from:
-one at which a run of the request began to pay, else that of the input. The path cannot say it, since a stage that does not
-finish leaves none.
+A request begins with an input and continues through interrupts, failures, ``Command(resume=...)``, ``update_state`` and older
+checkpoints, in any process. Its account is found by its ``request_id``, or by the run's earlier checkpoints: one at which a run
+of the request began to pay, else the input's. The path cannot tell, since an unfinished stage leaves none.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ class Beginning:
     Attributes:
         checkpoint_id: the root graph's checkpoint that the invocation follows.
         request_id: the request's id if the caller gave one.
-        account: key of the account of the path that it continues, which stands where the checkpoints are not saved; None if it
-            continues none, or that has no account.
+        account: key of the account of the path that it continues, used if the checkpoints are not saved; None if there is none.
         after: key of the account of the path that it begins behind, empty without one; None if the path is not known.
         is_saved_late: whether LangGraph saves checkpoints only when the run ends.
     """
@@ -49,7 +47,7 @@ class FoundAccount(NamedTuple):
 
     Attributes:
         key: names it.
-        paid_usd: dollars that are written in it: settled calls, and those under way at their upper bounds.
+        paid_usd: dollars recorded in it: settled calls, and calls in flight at their upper bounds.
         is_new: whether nothing is.
         birth: checkpoint of the request's input; None if it was not looked for.
     """

@@ -42,8 +42,8 @@ def make_stage(
 ) -> Callable[..., Any]:
     """Return a LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature.
 
-    Called by anything else than LangGraph, such as a test, it is ``fn`` itself. Its model is then the caller's, or without one
-    that of an invocation as a chat model makes it.
+    If anything but LangGraph calls it, such as a test, it is ``fn`` itself, with the caller's model, or without one the model
+    of a new invocation.
     """
     others = tuple(one for one in asked.names if one != "model")
 

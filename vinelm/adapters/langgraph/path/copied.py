@@ -12,7 +12,7 @@ Graph = TypeVar("Graph")
 def copied(graph: Graph, **update: Any) -> Graph:
     """Return a copy of a compiled graph with other attributes.
 
-    LangGraph's own copy calls the class with all attributes; a subclass has a constructor of its own, which is not called.
+    LangGraph's own copy calls the class with all attributes; the constructor of a subclass may differ, so it is not called.
     """
     constructor: object = getattr(type(graph), "__init__", None)
     if constructor is vars(CompiledStateGraph).get("__init__") or not isinstance(graph, CompiledStateGraph):

@@ -1,7 +1,7 @@
 """What runs have invoked inside subgraphs, by thread, so that a run resumed in this process continues after it.
 
-No channel of the root graph carries these invocations. LangGraph gives a task that it resumes the id that it had before: by
-that a run is known to go on, and a node that runs again from its start is not counted twice.
+No channel of the root graph carries these invocations. LangGraph gives a resumed task its earlier id, by which a run is known
+to continue, and a node that runs again from its start is not counted twice.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class InnerTrails:
     A thread's name alone says nothing: two graphs, or two tenants with a checkpointer each, may have threads of one name.
 
     Args:
-        bound: number of threads to keep, at least 1; the one that was used longest ago is dropped.
+        bound: number of threads to keep, at least 1; the least recently used one is dropped.
     """
 
     def __init__(self, bound: int = 4096) -> None:

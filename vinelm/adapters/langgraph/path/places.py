@@ -51,8 +51,8 @@ class _Place:
 class RunPlaces:
     """The places of one run's path, in the order of their start. Thread-safe.
 
-    Invocations of a stage in tasks of one superstep that are the same stage's n-th there share a place and a model, like the
-    branches of a fan-out. So do calls under way at once in one task. A place is given again if all of its attempts failed.
+    The n-th invocations of a stage in the tasks of one superstep share a place and a model, like the branches of a fan-out. So
+    do parallel calls in one task. A place is reused if all of its attempts failed.
 
     Attributes:
         last_step: superstep of the place that was begun last; empty before the first.

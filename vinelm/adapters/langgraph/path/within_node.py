@@ -61,7 +61,7 @@ class ThreadPaths:
     Only this process knows them: a graph that other processes resume needs the channel among its own. Thread-safe.
 
     Args:
-        bound: number of threads to keep, at least 1; the one that was used longest ago is dropped.
+        bound: number of threads to keep, at least 1; the least recently used one is dropped.
     """
 
     def __init__(self, bound: int = 4096) -> None:

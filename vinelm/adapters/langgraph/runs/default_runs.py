@@ -111,8 +111,8 @@ class DefaultRuns:
     ) -> GraphRun:
         """Return a run for a single invocation, if the request's own run is unknown.
 
-        Under a cap per request it makes no call, nor where nobody knows whether there is one; an account that requests share
-        is asked for its calls as well. Raises the error where that was asked for.
+        Under a per-request cap, or if it is unknown whether there is one, it makes no call; a shared account is asked for its
+        calls as well. Raises the error if failures are raised.
         """
         if self._settings.on_error == "raise":
             raise error

@@ -133,10 +133,10 @@ class Superstep:
 class GraphRun:
     """One run of the graph: its policy, and the decision of the current superstep. Thread-safe.
 
-    Also the boundary around the policy. If the policy has ``on_error="default"``, an exception that it raises reaches nobody:
-    the stage runs its default model, a loop's edge follows the workflow's own verdict, and the policy's trace says what failed.
-    Its guard is wrapped in a :class:`~vinelm.money.bound_guard.BoundGuard`, so that a cap holds all the same. An
-    :class:`~vinelm.errors.InfeasibleError` is an answer, not a defect: it is always raised.
+    Also the boundary around the policy. With ``on_error="default"`` its exceptions are contained: the stage runs its default
+    model, a loop's edge follows the workflow's own verdict, and the policy's trace says what failed. Its guard is wrapped in a
+    :class:`~vinelm.money.bound_guard.BoundGuard`, so that a cap holds all the same. An :class:`~vinelm.errors.InfeasibleError`
+    is an answer, not a defect: it is always raised.
 
     Attributes:
         control: LangGraph's object for the run, held so that its id is not reused.
@@ -148,14 +148,14 @@ class GraphRun:
         flow: which stages may follow which; None if the template is a chain, where the length of a path says it, or unknown.
         on_error: what follows a failure of the policy itself.
         clock: the policy's; under ``on_error="default"`` one that does not fail.
-        guard: the policy's; under ``on_error="default"`` one that does not fail. Beside it stands an account that the request
+        guard: the policy's; under ``on_error="default"`` one that does not fail, combined with an account that the request
             shares with others, if there is one; see :func:`~vinelm.money.bound_guard.with_account`.
         falls_back: whether another model may answer after a failed call.
         is_rooted: whether a node of the root graph has found the run by its channels.
         request_account: what the request has paid, in all its runs; None without a cap per request or a checkpointer.
         outcomes: what its invocations have shown; nothing if the workflow declares no signals.
-        trail: what a run that resumes this one is to know of its invocations inside subgraphs; None if nothing is kept.
-        reads: what was read ahead; None where no tool is declared, and in a profiled unit.
+        trail: what a resuming run must know of this one's invocations inside subgraphs; None if nothing is kept.
+        reads: the prefetched reads; None without declared tools, and in a profiled unit.
     """
 
     __slots__ = (
@@ -400,7 +400,7 @@ class GraphRun:
     def resumed(self, value: PathValue) -> None:
         """Report a path executed by another run to the policy, with its cost and outcomes.
 
-        The policy is told the stages, too, if the template does not know them. Told once.
+        The stages are reported, too, if the template does not know them. Only reported once.
         """
         with self._lock:
             if self._is_resumed:

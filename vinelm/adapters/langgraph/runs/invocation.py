@@ -38,9 +38,9 @@ T = TypeVar("T")
 class InvocationScope(OneProcess):
     """Makes the chat model, collects the usage of its calls and records the invocation when it ends.
 
-    A context manager, for ``with`` and ``async with``: the invocation fails if the block raises. Where the run's policy falls
-    back, a failed call is one attempt, recorded with what it spent, and the next best model makes the next; the path ends with
-    the one that answered last.
+    A context manager, for ``with`` and ``async with``: the invocation fails if the block raises. If the run's policy falls
+    back, a failed call is one attempt, recorded with its cost, and the next best model makes the next; the path ends with the
+    model that answered.
 
     Attributes:
         stage: name of the stage.
@@ -48,7 +48,7 @@ class InvocationScope(OneProcess):
         answering: the chat model of the present attempt; neither is set where the stage is skipped.
         model: the chat model for the stage: ``answering``, or one that calls it and falls back.
         is_skipped: whether the stage is left out: its function is not to be called.
-        eager: begins to read an answer's text for calls of tools; None where the stage declared nothing.
+        eager: parses an answer's text for tool calls while it streams; None if the stage declared nothing.
 
     Args:
         models: makes the chat model.
@@ -164,7 +164,7 @@ class InvocationScope(OneProcess):
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
         """Fall back to another model after ``model`` has failed; False if the error should be raised.
 
-        Calls under way at once go over together: the first that fails changes the model, the others use the new one.
+        Parallel calls fall back together: the first failure changes the model, the others use the new one.
         """
         with self._lock:
             if self.answering is not model:

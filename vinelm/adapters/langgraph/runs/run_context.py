@@ -242,8 +242,8 @@ class KnowsCaps(Protocol):
 
     Attributes:
         has_contexts: whether it has made the context of any request.
-        has_caps: whether a call of its models may belong to a request with a cap: one of its own, or, where others make the
-            contexts in which its models are called, one of theirs.
+        has_caps: whether a call of its models may belong to a request with a cap: its own, or one of other adapters that make
+            the contexts in which its models are called.
     """
 
     has_contexts: bool
@@ -282,7 +282,7 @@ def require_request(context: RunContext, adapter: KnowsCaps, what: str) -> None:
     """Refuse ``what`` if it may belong to an unknown request with a cap; see :mod:`.run_finder`.
 
     Raises:
-        CallRefused: in a thread to which nobody has carried a context, where requests have caps.
+        CallRefused: in a thread without a context, if requests have caps.
     """
     if may_be_capped(context, adapter):
         raise CallRefused(

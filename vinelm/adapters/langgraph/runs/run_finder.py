@@ -17,7 +17,7 @@ How a call finds its request. The first line that holds decides; a cap, a plan a
    application that has given a request a cap, or tenants one on their days, the call is *refused* with a line that says how to
    carry the context; otherwise it is a request of its own, which the log says once.
 
-A run that has begun is not asked again: one that was begun before there was a cap is a part of no request with one.
+A run that has begun is not checked again: if it began before there was a cap, it belongs to no capped request.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class RunRegistry:
 
     Args:
         new_policy: returns the policy of a new run; called once per run.
-        default: returns a stage's default model; None where failures of VineLM itself are raised.
+        default: returns a stage's default model; None if internal failures are raised.
         bound: number of runs to keep, at least 1.
     """
 
@@ -214,7 +214,7 @@ class Place:
         run: the run that it belongs to; None before it is known.
         prefix, stages: models and stages of the path before it.
         value: the stored path; None if there is none, or the run keeps its path itself.
-        step: what distinguishes the superstep in the run; None where the run keeps its path itself.
+        step: what distinguishes the superstep in the run; None if the run keeps its path itself.
         shows: whether the state shows what the invocation before this one has made.
     """
 
@@ -239,8 +239,8 @@ class RunFinder:
 
     Args:
         settings: of the adapter.
-        new_policy: returns the policy of a new run whose context has none; None, or a result of None, stands for the defaults.
-        defaults: what stands in where nothing is planned, or VineLM itself fails.
+        new_policy: returns the policy of a new run whose context has none; None, or a result of None, means the defaults.
+        defaults: the fallback if nothing is planned, or VineLM itself fails.
     """
 
     def __init__(

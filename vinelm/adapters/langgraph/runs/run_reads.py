@@ -61,7 +61,7 @@ def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
 def _session_of(run: GraphRun, settings: AdapterSettings) -> str | None:
     """The name under which the run's calls are recorded: of a labelled request, of its thread, of the request.
 
-    Callers may choose them: one that is of another kind, or of another tenant, is another name.
+    Callers may choose them, so names of another kind or tenant are kept apart.
     """
     context = run.context
     if context.request is not None:
@@ -90,7 +90,7 @@ def start_reads(
         called: the stage, and the models of the request's invocations up to its own.
         config: LangGraph's, of the node; None outside of a graph.
         runtime: the same.
-        offered: the tools that the model is offered, as far as they are known here; None: they are not.
+        offered: the tools offered to the model, as far as known here; None: unknown.
     """
     ahead = None
     try:

@@ -43,9 +43,9 @@ class HeldStages:
         names: the stages of its chat models.
         hidden: the stages of the graphs inside it.
         paths: the nodes of these graphs whose stages have their names, each behind the nodes around it: ``helper/model``.
-        is_by_node: some chat model of it has no stage of its own, so that its stage is the node.
+        is_by_node: some chat model of it has no stage name, so that the node is its stage.
         on_edges: the stages of chat models that its conditional edges call.
-        remembering: those of them whose graph is compiled with a checkpointer of its own.
+        remembering: those whose graph is compiled with its own checkpointer.
         makes_some: its code makes a chat model when it runs, so that it may call any stage.
         inner: the graphs inside it that have stages.
         is_tools: it is LangGraph's ``ToolNode``, which runs what a model asks for.
@@ -89,7 +89,7 @@ def chat_nodes(
 ) -> dict[str, HeldStages]:
     """Return the stages that each node of a graph holds; nodes without stages are left out.
 
-    A chat model without a stage of its own is the stage of the node that holds it.
+    A chat model without a stage name is the stage of its node.
 
     Args:
         graph: the graph.

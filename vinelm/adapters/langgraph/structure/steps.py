@@ -66,7 +66,7 @@ class _Writer:
 
     Args:
         turns: those of a loop whose bound is declared nowhere.
-        ends_in_arms: what follows a loop stands in arms inside of it that end the request, rather than behind it.
+        ends_in_arms: what follows a loop is placed in branches inside it that end the request, rather than after it.
         is_loose: the stages of a loop follow each other in any order.
     """
 
