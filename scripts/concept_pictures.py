@@ -96,8 +96,8 @@ def text(x: int, y: int, words: str, look: str = "faint") -> str:
 
 def graph() -> str:
     """The graph of the example: two stages, a tool, and an end."""
-    solve, check = Box(60, 76, "solve", ("an LLM stage",)), Box(200, 76, "check", ("a tool",), "tool")
-    finish, fix = Box(344, 76, "finish", ("the answer",), "tool"), Box(200, 186, "fix", ("an LLM stage",))
+    solve, check = Box(60, 76, "solve", ("LLM stage",)), Box(200, 76, "check", ("a tool",), "tool")
+    finish, fix = Box(344, 76, "finish", ("the answer",), "tool"), Box(200, 186, "fix", ("LLM stage",))
     parts = [box.drawn() for box in (solve, check, finish, fix)]
     parts += [text(60, 18, "question"), line((60, 24), (60, 38)), '<path class="tip" d="M55 38L60 46L65 38Z"/>']
     parts += [arrow((104, 76), (156, 76)), arrow((244, 76), (300, 76))]
