@@ -44,7 +44,7 @@ def main(folder):
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        head_dim=16,
+        head_dim=32,  # the least that vLLM has on a CPU
         max_position_embeddings=32768,
         tie_word_embeddings=True,
         eos_token_id=words.eos_token_id,

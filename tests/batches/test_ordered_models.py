@@ -41,10 +41,10 @@ class FakeBackend:
 
 @pytest.fixture
 def made(tmp_path):
-    def of(requests, concurrency=1):
+    def of(requests, concurrency=1, workers=1):
         (tmp_path / "models.toml").write_text(CATALOG)
         backend = FakeBackend(concurrency)
-        return OrderedModels(Catalog.of(tmp_path / "models.toml"), {"openai": backend}, requests), backend
+        return OrderedModels(Catalog.of(tmp_path / "models.toml"), {"openai": backend}, requests, workers), backend
 
     return of
 
@@ -166,3 +166,34 @@ def _trie(template, catalog):
     nodes = Trie.from_template(template)
     zeros, ends = np.zeros(len(nodes)), (nodes.depth > 0) * 1.0
     return vinelm.AnnotatedTrie(nodes, template, catalog, ends / 2, ends, ends / 2, ends * 1e-4, zeros, ends * 0.1, zeros)
+
+
+def test_slots_that_are_free_at_once_get_calls_that_begin_differently(made):
+    models, backend = made(["a1", "a2", "b1", "b2", "x", "y"], concurrency=2, workers=16)
+    limiter = backend.rate_limiters["local"]
+    calls = {name: models.chat_model("small", context(name)) for name in ("a1", "a2", "b1", "b2", "x", "y")}
+
+    def asks(name):
+        calls[name].on_prompt([HumanMessage(name[0] * 4000), HumanMessage(f"question {name}")], ())
+        return limiter._take(calls[name].priority)
+
+    def ends(name, slot):
+        calls[name].on_over(0.0)
+        limiter._give(slot)
+        calls[name].on_usage(Usage(model="small", cost_usd=0.0, latency_s=0.1))
+        models.ended(name)
+
+    def going():
+        return {name for name, slot in slots.items() if slot.done()}
+
+    slots = {name: asks(name) for name in ("x", "y")}
+    slots |= {name: asks(name) for name in ("a1", "a2", "b1", "b2")}
+    for name in ("x", "y"):
+        ends(name, slots.pop(name))
+    assert going() == {"a1", "b1"}, "each table has one slot, whichever woke up first"
+    ends("b1", slots.pop("b1"))
+    assert going() == {"a1", "b2"}
+    ends("b2", slots.pop("b2"))
+    assert going() == {"a1"}, "a slot stays free for what it does not hold"
+    ends("a1", slots.pop("a1"))
+    assert going() == {"a2"}
