@@ -5,22 +5,12 @@ import shutil
 import stat
 
 import pytest
-from kit.worlds.replays import LABELS, differs, models, recorded, truth
+from kit.worlds.replays import LABELS
 
 from vinelm.cli.main import main
-from vinelm.replay import replay
 from vinelm.replay.kept import opened
 from vinelm.replay.labelling.desk import Desk, text_of
 from vinelm.replay.labelling.page import FORMAT
-
-
-@pytest.fixture(scope="module")
-def asking(tmp_path_factory):
-    """A store whose proof waits for ten questions."""
-    found = tmp_path_factory.mktemp("asking") / "a.db"
-    rule = lambda number: LABELS[(number + 1) % 4] if differs(number, 0.05) else truth(number)  # noqa: E731
-    assert replay(recorded(900), found, models(nano=rule), budget_usd=20).waiting == 10
-    return found
 
 
 @pytest.fixture

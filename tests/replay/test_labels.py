@@ -14,15 +14,6 @@ from vinelm.replay.labels import LEASE_S, next_questions, put_label, scores, und
 from vinelm.traces import ObservationStore, StoreIdentity
 
 
-@pytest.fixture(scope="module")
-def asking(tmp_path_factory):
-    """A store whose proof waits."""
-    found = tmp_path_factory.mktemp("asking") / "a.db"
-    rule = lambda number: LABELS[(number + 1) % 4] if differs(number, 0.05) else truth(number)  # noqa: E731
-    assert replay(recorded(900), found, models(nano=rule), budget_usd=20).waiting >= 10
-    return found
-
-
 @pytest.fixture
 def path(asking, tmp_path):
     return shutil.copy(asking, tmp_path / "a.db")

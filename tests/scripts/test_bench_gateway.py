@@ -3,8 +3,10 @@
 from types import SimpleNamespace
 
 import bench_gateway
+import pytest
 
 
+@pytest.mark.long  # nine seconds of a processor for its servers
 def test_every_server_is_measured_beside_the_bare_one():
     options = SimpleNamespace(calls=10, at_once=4, litellm="", say=lambda line: None)
     found = bench_gateway.measure(options)
