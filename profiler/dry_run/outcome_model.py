@@ -86,12 +86,15 @@ class OutcomeModel:
             self._first[request_id] = self._rng.choices(possible, weights)[0]
         return self._first[request_id]
 
-    def unit(self, cell: Cell, stage: str) -> Unit:
-        """Draw the outcome of a cell."""
+    def unit(self, cell: Cell, stages: Sequence[str]) -> Unit:
+        """Draw the outcome of a cell; ``stages`` are those that have run, its own last."""
+        stage = stages[-1]
         kind = len(cell[1]), stage, cell[1][-1]
         if kind not in self._weights:
             self._weights[kind] = self._outcome_weights(*kind)
-        weights = self._weights[kind]
+        # Of one place, requests that came another way may go on to other stages.
+        allowed = {arm.name for arm in self.template.arms_after(stages)}
+        weights = {name: share for name, share in self._weights[kind].items() if name in allowed or (name == _END and allowed)}
         arm = self._rng.choices(list(weights), list(weights.values()))[0] if weights else _END
         like = self._of_kind.get(kind) or self._of_model.get(kind[-1])
         if not like:

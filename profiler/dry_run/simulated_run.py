@@ -117,29 +117,33 @@ class SimulatedRun:
 
     def _execute(self, path: RequestPath) -> None:
         active, length, is_continued = ActivePath(path, 0, self.model.template), 0, False
+        ran: list[str] = []
         while length < active.resolve(self._known, self._rule):
             length += 1
             cell = active.cell(length)
             row = self._known.get(cell)
             if row is None:
                 stages = dict.fromkeys(stage for stage, _ in active.possible(length))
-                row = self._draw(cell, self.model.stage(cell, tuple(stages)), is_continued=is_continued)
+                ran.append(self.model.stage(cell, tuple(stages)))
+                row = self._draw(cell, ran, is_continued=is_continued)
                 if row is None:
                     return
+            else:
+                ran.append(row.stage)
             self._seen[cell] = row
             if active.ends_at(row, self._rule) or self.stopped_by:
                 return
             is_continued = is_continued or row.ended(self._rule)
 
-    def _draw(self, cell: Cell, stage: str, *, is_continued: bool) -> Observation | None:
-        """Draw the cell's outcome; None if a budget does not allow it."""
-        unit = self.model.unit(cell, stage)
+    def _draw(self, cell: Cell, stages: Sequence[str], *, is_continued: bool) -> Observation | None:
+        """Draw the cell's outcome, behind its stages; None if a budget does not allow it."""
+        unit = self.model.unit(cell, stages)
         limits = self._limits
         is_too_expensive = limits.budget_usd is not None and self._committed_usd + unit.cost_usd > limits.budget_usd
         if is_too_expensive or (limits.budget_calls is not None and self._made + unit.calls > limits.budget_calls):
             self.stopped_by = "budget"
             return None
-        row = self._known[cell] = replace(self.model.row(cell, unit, stage), is_continued=is_continued)
+        row = self._known[cell] = replace(self.model.row(cell, unit, stages[-1]), is_continued=is_continued)
         self._coverage.add(row)
         self.new_cells += 1
         self.requests.add(cell[0])

@@ -4,6 +4,8 @@ import pytest
 from kit.toys.profiling import ToyBackend, catalog_for, cost_of, new_store, reachable, toy
 from kit.toys.rounds import DoublingRounds
 
+from vinelm import Loop, Stage, Template
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.profiler import ProfileLimits, ProfileSettings, forecast_profile, make_sampler, profile
 from vinelm.profiler.dry_run.forecast import needs_of
 from vinelm.requests.protocols import RequestPath
@@ -161,3 +163,32 @@ def test_the_order_in_which_units_ended_changes_nothing(tmp_path):
         rows = store.observations()
     assert len({row.request_id for row in rows}) > 5
     assert forecast_of(workflow, rows, coverage=0.5) == forecast_of(workflow, rows[::-1], coverage=0.5)
+
+
+class SeenRows:
+    """Six calls of each of ten requests, and then nothing but the rows that they are said to have given."""
+
+    def __init__(self):
+        self._rows = ()
+
+    @property
+    def rows(self):
+        return self._rows
+
+    def propose(self, round_, observations):
+        self._rows = observations
+        return [RequestPath(f"q{i}", ("m0",) * 6) for i in range(10)] if round_ == 0 else []
+
+
+def test_a_request_goes_on_only_where_the_template_lets_its_own_stages_go_on():
+    """Two loops in a row: how many turns are left of the second hangs on those of the first. `vinelm try --dry-run` failed."""
+    models = ("m0", "m1")
+    template = Template(
+        (Loop((Stage("draft", models),), times=3, early_exit=True), Loop((Stage("revise", models),), times=3)), stop="workflow"
+    )
+    sampler = SeenRows()
+    forecast_of(toy(n_requests=10, template=template), sampler=sampler)
+    assert len(sampler.rows) >= 20
+    ObservationTable.from_observations(
+        sampler.rows, template, Trie.from_template(template)
+    )  # raises where a row goes on to a stage that is not there
