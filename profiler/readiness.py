@@ -99,6 +99,8 @@ def _key_of(text: str, state: Mapping[str, Any]) -> str | None:
 
 _FAULTS = (NameError, AttributeError, ImportError, SyntaxError, TypeError, NotImplementedError)
 """What a tool raises by a mistake in its code, whatever it is given."""
+_UNREAD_FAULTS = (NameError, ImportError, SyntaxError, NotImplementedError, VineLMError)
+"""What no text of a model leads to."""
 _FOUND_NOTHING = "'NoneType' object"
 """Begins what Python says of a look-up that found nothing: no mistake of a tool that is asked for what does not exist."""
 
@@ -335,6 +337,7 @@ def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterat
 
 def _one_run(units: Units, request: Request, refused: Sequence[str], backend: ScriptedBackend) -> Iterator[CheckItem]:
     backend.seen.begin(request.id, units.workflow.graph_input(request))
+    backend.has_written = False
     if not isinstance(units, ReplayRunner):
         units.saver.is_comparing = True
     rows: list[Observation] = []
@@ -367,7 +370,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
     forced = None if last.failure is None else tool_refusal(units.last_error)
     is_stuck = forced is not None and forced.tool in backend.untried  # the application forces the call that was refused before
     if last.failure is not None and not (is_beyond or is_stuck):
-        yield _failed(last, request, units.last_error)
+        yield _failed(last, request, units.last_error, backend)
     else:
         way = "a checkpoint" if not isinstance(units, ReplayRunner) else f"its start with recorded answers ({units.reason})"
         path = " > ".join(row.stage for row in rows)
@@ -413,7 +416,7 @@ def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequenc
     return "".join(f"; {note}" for note in notes)
 
 
-def _failed(row: Observation, request: Request, error: BaseException | None) -> CheckItem:
+def _failed(row: Observation, request: Request, error: BaseException | None, backend: ScriptedBackend) -> CheckItem:
     if row.failure == "state":
         return CheckItem("checkpoint", False, f"{row.detail}: keep plain JSON types in the state")
     if row.detail and row.detail.startswith(("score ", "answer ")):
@@ -422,7 +425,11 @@ def _failed(row: Observation, request: Request, error: BaseException | None) -> 
         return CheckItem("scorer", False, f"{row.detail}, on request {request.id!r}: {must}")
     where = f"request {request.id!r}, stage {row.stage!r} as invocation {row.depth}"
     detail = row.detail if error is None else _placed(error)
-    return CheckItem("dry run", False, f"{where}, or a tool after it, failed on a scripted model: {detail}")
+    said = f"{where}, or a tool after it, failed on a scripted model: {detail}"
+    if backend.has_written and error is not None and not isinstance(error, _UNREAD_FAULTS):
+        form = "your code may read an answer's text in a form that only its prompt names: then a real model's answer shows it"
+        return CheckItem("dry run", True, f"{said}; {form}", is_doubtful=True)
+    return CheckItem("dry run", False, said)
 
 
 def _placed(error: BaseException) -> str:
@@ -497,6 +504,8 @@ class ScriptedBackend:
         self._workflow, self.seen = workflow, seen or SeenPrompts()
         self.untried: set[str] = set()
         """Tools that are not called."""
+        self.has_written = False
+        """Whether it has written a text of no asked form since the run began, which an application may misread."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """See :meth:`vinelm.requests.protocols.Backend.chat_model`."""

@@ -92,7 +92,10 @@ def test_a_stage_that_raises_is_named():
     def clumsy(state: State, model) -> dict:
         return {"answer": state["nothing"]}
 
-    only_failure(with_stages(repair=clumsy), "dry run", "stage 'repair' as invocation 2, or a tool after it, failed")
+    found = items(with_stages(repair=clumsy))["dry run"]  # behind a text that another stage's code may have misread
+    assert found.is_doubtful
+    assert "stage 'repair' as invocation 2, or a tool after it, failed" in found.detail
+    only_failure(with_stages(generate=clumsy), "dry run", "stage 'generate' as invocation 1, or a tool after it, failed")
 
 
 def test_a_state_that_cannot_be_checkpointed_is_named_by_key_and_type():
@@ -249,9 +252,27 @@ def test_what_fails_names_file_line_and_message():
         raise KeyError("no such column")
 
     line = node.__code__.co_firstlineno + 2
-    failed = [item for item in checked_app(node).values() if not item.is_ok]
-    assert len(failed) == 1
-    assert f"KeyError: 'no such column' (at tests/profiler/test_readiness.py:{line})" in failed[0].detail
+    assert f"KeyError: 'no such column' (at tests/profiler/test_readiness.py:{line})" in checked_app(node)["dry run"].detail
+
+
+@pytest.mark.parametrize(("name", "is_ok"), [("plan['title']", True), ("unheard_of", False)])
+def test_a_text_that_the_application_reads_in_a_form_of_its_own_is_no_fault(name, is_ok):
+    """It stopped `vinelm try` at every application that asks for JSON in its prompt alone."""
+
+    def node(state: AppState):
+        return {"answer": eval(name, {"plan": APP_VINE.chat_model("generate").invoke(state["question"]).text})}
+
+    found = checked_app(node)["dry run"]
+    assert (found.is_ok, found.is_doubtful) == (is_ok, is_ok)
+    assert ("TypeError: string indices must be integers" in found.detail) == is_ok
+
+
+def test_a_fault_before_any_text_was_written_is_one():
+    def node(state: AppState):
+        row = {}[state["question"]]
+        return {"answer": APP_VINE.chat_model("generate").invoke(row).text}
+
+    assert not checked_app(node)["dry run"].is_ok
 
 
 def test_what_the_scripted_answers_show_is_said():

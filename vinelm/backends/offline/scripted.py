@@ -24,7 +24,10 @@ class ScriptedChatModel(OfflineChatModel):
         if call is not None:
             return "", [call]
         schema = _answer_schema(options.get("response_format"))
-        return (text if schema is None else json.dumps(_filled(schema, text))), []
+        if schema is None:
+            self.binding.source.has_written = True
+            return text, []
+        return json.dumps(_filled(schema, text)), []
 
 
 def _next_call(
