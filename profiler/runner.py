@@ -25,7 +25,7 @@ from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
 from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE
 from vinelm.profiler.sampling.samplers import make_sampler
 from vinelm.profiler.scheduling.kept_rows import KeptRows, PendingRows
-from vinelm.profiler.scheduling.observed_cells import FirstRows, only_failures
+from vinelm.profiler.scheduling.observed_cells import CutOff, FirstRows, only_failures
 from vinelm.profiler.scheduling.results import ProfileResult
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.scheduler import Scheduler, interrupts_raised
@@ -183,7 +183,8 @@ def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any]
         )
     return RunState(
         store, ledger, units, requests,
-        n_older=records.begin(noted), keep_going=settings.keep_going, sampler=_word(noted["sampler"]),
+        n_older=records.begin(noted), keep_going=settings.keep_going, stops_cut_off=settings.stops_cut_off,
+        sampler=_word(noted["sampler"]),
         batched=() if gate is None else gate.models,
     )  # fmt: skip
 
@@ -194,9 +195,12 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
     Also all rows, if each of them failed and the last profile ended with that.
     """
     store = records.store
-    first_rows, rows = FirstRows(template), store.observations()
+    first_rows, cut_off, rows = FirstRows(template), CutOff(), store.observations()
     for row in rows:
         first_rows.add(row)
+        cut_off.add(row)
+    if outgrown := cut_off.outgrown(template, {(row.request_id, row.prefix): row for row in rows}):
+        retire_broken(store, outgrown)  # a longer template says what came next, which these rows do not
     cells = first_rows.broken_cells()
     if records.forget_only_failures() and not cells and only_failures(rows) is not None:
         cells = [(row.request_id, row.prefix) for row in rows]

@@ -191,6 +191,21 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
     return None, f"{after}, where the template has {' or '.join(map(repr, arms))}: {remedy}"
 
 
+def cut_off(template: Template, stages: Sequence[str], reached: Iterable[str]) -> str | None:
+    """Return in one line that the graph goes on where the template ends; None where it does not.
+
+    Args:
+        template: of the workflow.
+        stages: those that have run, the unit's own last.
+        reached: the stages that the graph is about to run; none where it has ended.
+    """
+    names = list(dict.fromkeys(reached))
+    if not names or template.stop == "oracle" or template.arms_after(stages):
+        return None
+    more = exceeded_words(template, stages, names[0]) or f"the graph goes to {names[0]!r}, and the template ends"
+    return f"after {' > '.join(stages)} {more}"
+
+
 def refuse_other(workflow: Workflow, template: Template, depth: int, reached: Collection[str], what: str = "graph") -> None:
     """Raise if the graph goes elsewhere than a template without alternatives says."""
     follower = template.stage_after(depth)

@@ -31,6 +31,7 @@ from vinelm.profiler.execution.judging import JudgedUnit, Judging, judged, make_
 from vinelm.profiler.execution.outcome import (
     Scored,
     arm_after,
+    cut_off,
     failed_row,
     refuse_other,
     scored,
@@ -270,7 +271,8 @@ class UnitRunner:
         found = Scored(False, problem) if problem is not None else scored(self.workflow, request, values, stage)
         if found.problem is not None:
             return UnitOutcome(policy.observation("tool", found.problem))
-        observation = policy.observation(success=found.success, stopped=stopped, arm=arm)
+        cut = cut_off(self.template, stages, reached)
+        observation = policy.observation(detail=cut, success=found.success, stopped=stopped, arm=arm)
         observation = with_shown(observation, self.signals, values, stage, found.answer)
         # The state from before the nodes behind the loop is what a request that goes on below a passed check resumes from.
         if policy.before_ending is not None and not waiting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from vinelm.catalog import Catalog
 from vinelm.profiler.execution.ledger import PriceBound
@@ -15,6 +15,8 @@ from vinelm.template import Template
 
 BROKEN_AFTER = 8
 """How many first rows of a stage must fail alike."""
+CUT_OFF_AFTER = 4
+"""How many requests must go on where the template ends."""
 NONE_RIGHT_AFTER = 10
 """How many requests what runs today must have answered, none of them right."""
 _REFIT = 1.05  # the interval is computed anew each time the committed cells have grown by this factor
@@ -29,6 +31,7 @@ class ObservedCells:
             executed before it was killed: each is committed when the run comes to it again.
         request_ids: the requests of the run; rows of others are ignored by coverage.
         broken_after: see :class:`FirstRows`.
+        stops_cut_off: see :class:`CutOff`.
         states: the cells whose state is in the store.
         doublings: see :class:`PriceBounds`.
 
@@ -46,6 +49,7 @@ class ObservedCells:
         catalog: Catalog,
         *,
         broken_after: int | None = None,
+        stops_cut_off: bool = False,
         states: Collection[Cell] = (),
         doublings: int = DOUBLINGS,
     ) -> None:
@@ -61,7 +65,9 @@ class ObservedCells:
             self.add(row)
         self.first_rows = FirstRows(template, broken_after)
         self.first_answers = AnswersOfToday(template, None if broken_after is None else NONE_RIGHT_AFTER)
+        self.cut_off = CutOff(CUT_OFF_AFTER if stops_cut_off else None)
         for row in rows[:n_older]:
+            self.cut_off.add(row)
             self.first_rows.add(row)
             self.first_answers.add(row)
         older = [row for row in rows[:n_older] if row.request_id in request_ids]
@@ -230,6 +236,46 @@ class AnswersOfToday:
             self._today.get(row.stage) == row.model and set(row.prefix) <= set(self._today.values())
         )
         return has_ended and is_todays and self._template.stage(row.stage).answerable
+
+
+class CutOff:
+    """The first requests that go on where the template ends: their answers are unfinished, whoever wrote them.
+
+    Args:
+        after: how many requests must be cut off, and at least a quarter of all that came to an end; None to notice nothing.
+
+    Attributes:
+        cells: the rows after which requests go on.
+    """
+
+    def __init__(self, after: int | None = CUT_OFF_AFTER) -> None:
+        self._after = after
+        self._ended: set[str] = set()
+        self.cells: list[Cell] = []
+        self.message: str | None = None
+
+    def add(self, row: Observation) -> str | None:
+        """Add a committed row; returns in one line that requests are cut off once there are enough."""
+        if row.failure is not None:
+            return self.message
+        if row.stopped:
+            self._ended.add(row.request_id)
+        elif row.detail is not None:
+            self.cells.append((row.request_id, row.prefix))
+            requests = {request_id for request_id, _ in self.cells}
+            if self._after is not None and len(requests) >= self._after and 4 * len(requests) >= len(self._ended):
+                self.message = f"{len(requests)} requests go on where the template ends: {row.detail}"
+        return self.message
+
+    def outgrown(self, template: Template, rows: Mapping[Cell, Observation]) -> list[Cell]:
+        """Return those of the rows behind which another template goes on."""
+        found = []
+        for request_id, prefix in self.cells:
+            before = [rows.get((request_id, prefix[:length])) for length in range(1, len(prefix) + 1)]
+            stages = [row.stage for row in before if row is not None]
+            if len(stages) < len(prefix) or template.choices_after(stages) != frozenset():
+                found.append((request_id, prefix))
+        return found
 
 
 def only_failures(rows: Sequence[Observation]) -> str | None:

@@ -11,10 +11,21 @@ from vinelm.traces.databases.address import StoreAddress
 from vinelm.trie.verdict import Verdict
 
 StoppedBy = Literal[
-    "coverage", "budget", "complete", "sampler", "interrupted", "broken", "none-right", "certain", "hopeless", "dry-run"
+    "coverage",
+    "budget",
+    "complete",
+    "sampler",
+    "interrupted",
+    "broken",
+    "cut-off",
+    "none-right",
+    "certain",
+    "hopeless",
+    "dry-run",
 ]
 """``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``interrupted``: Ctrl-C or SIGTERM;
 ``broken``: all first rows of a stage failed alike, whatever the model;
+``cut-off``: requests go on where the template ends;
 ``none-right``: no answer was right, in the first requests that what runs today has answered;
 ``certain``: an estimate is as certain as was asked for;
 ``hopeless``: no plan can be proven on these requests, whatever is bought;
@@ -102,4 +113,4 @@ class ProfileResult:
     @property
     def is_resumable(self) -> bool:
         """True if the same call would continue from here."""
-        return self.stopped_by in ("budget", "interrupted", "broken", "none-right")
+        return self.stopped_by in ("budget", "interrupted", "broken", "cut-off", "none-right")

@@ -49,6 +49,7 @@ class RunState:
         ledger: the store's; its limits are those of the run.
         n_older: how many of the store's rows are older than the run.
         keep_going: go on even if all first rows of a stage fail alike.
+        stops_cut_off: see :class:`ProfileSettings`.
         sampler: name of the run's sampler.
         batched: names of the models whose calls go in batches.
 
@@ -71,6 +72,7 @@ class RunState:
         *,
         n_older: int,
         keep_going: bool = False,
+        stops_cut_off: bool = False,
         sampler: str | None = None,
         batched: Collection[str] = (),
     ) -> None:
@@ -82,6 +84,7 @@ class RunState:
         self._n_older = n_older
         self._is_virtual_time = units.is_virtual_time
         self._broken_after = None if keep_going else BROKEN_AFTER
+        self._stops_cut_off = stops_cut_off
         self.cells = self._read_cells()
         self._labels = Labels(row.signal for row in self.cells.rows.values() if row.signal is not None)
         self._verdicts = verdicts_of(Judgements(store).latest()) if units.judging is not None else None
@@ -99,7 +102,7 @@ class RunState:
     def _read_cells(self) -> ObservedCells:
         return ObservedCells(
             self.store.observations(), self._n_older, self.requests.keys(), self.template, self.catalog,
-            broken_after=self._broken_after, states=self.records.checkpoint_cells(),
+            broken_after=self._broken_after, stops_cut_off=self._stops_cut_off, states=self.records.checkpoint_cells(),
             doublings=FEW_DOUBLINGS if self.batched else DOUBLINGS,
         )  # fmt: skip
 

@@ -64,8 +64,11 @@ class Scheduler:
         """Run until the state is stopped. Raises a unit's exception after the units in flight are written."""
         state = self.state
         # Before anything is paid for: the rows that are there may be enough.
-        if not self._commit.stop_if_done() and (known := state.cells.first_answers.message) is not None:
-            state.stop("none-right", known)
+        if not self._commit.stop_if_done():
+            if (known := state.cells.cut_off.message) is not None:
+                state.stop("cut-off", known)
+            elif (known := state.cells.first_answers.message) is not None:
+                state.stop("none-right", known)
         finished: list[UnitFinished] = []
         with Interrupts(is_inline=self._threads is None) as interrupts:
             try:
@@ -212,14 +215,17 @@ class CanonicalCommit:
         return is_done
 
     def _stop_if_broken(self, row: Observation) -> bool:
-        """Stop the run if its rows show that a stage is broken, or that no answer is right; returns whether it did."""
+        """Stop the run if its rows show that a stage is broken, the template too short or no answer right; returns whether."""
         cells = self._state.cells
+        cut = cells.cut_off.add(row)
         broken, none_right = cells.first_rows.add(row), cells.first_answers.add(row)
         if broken is not None:
             self._state.stop("broken", broken)
+        elif cut is not None:
+            self._state.stop("cut-off", cut)
         elif none_right is not None:
             self._state.stop("none-right", none_right)
-        return broken is not None or none_right is not None
+        return broken is not None or cut is not None or none_right is not None
 
     def _commit_path(self, path: ActivePath) -> bool:
         """Commit the path's cells; returns False at a cell without a row, and when the run stops."""

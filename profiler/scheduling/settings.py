@@ -147,6 +147,7 @@ class ProfileSettings:
         keep_going: go on even if all first rows of a stage fail alike, whatever the model. By default such a run stops
             (``"broken"``), and the next one executes these rows again. Likewise if none of the first ten requests is answered
             right (``"none-right"``), whose rows stay.
+        stops_cut_off: stop if requests go on where the template ends (``"cut-off"``), which a longer template mends.
         on_progress: called after each row.
         on_single_models: called once with what the rows show of the single models, as soon as their race is over.
         on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
@@ -171,6 +172,7 @@ class ProfileSettings:
     execution: ExecutionConfig = ExecutionConfig()
     batch_prices: BatchPrices | None = None
     keep_going: bool = False
+    stops_cut_off: bool = False
     on_progress: Callable[[Progress], None] | None = None
     on_single_models: Callable[[SingleModels], None] | None = None
     on_note: Callable[[str], None] | None = None

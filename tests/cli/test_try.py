@@ -11,13 +11,14 @@ from types import SimpleNamespace
 import pytest
 
 import vinelm
+from vinelm import Loop, Stage, Template
 from vinelm.cli.main import main
 from vinelm.cli.try_app import command
 from vinelm.errors import ConfigError
 from vinelm.evaluation.judging.judge import Judge
 from vinelm.profiler import ExecutionConfig
 from vinelm.trying import Trial, trial
-from vinelm.trying.project import note_today
+from vinelm.trying.project import asks_for_turns, note_today, note_turns
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -230,6 +231,26 @@ def test_the_allowed_loss_is_asked_once_on_a_terminal(project, monkeypatch):
     assert main(line) == 0  # an earlier run kept the answer
     assert used == [pytest.approx(0.015), pytest.approx(0.02), None, None]
     assert len(asked) == 1
+
+
+def test_the_turns_that_nobody_has_said_are_doubled_in_the_file(tmp_path):
+    def file(note):
+        path = tmp_path / "workflow.py"
+        path.write_text(f"# before\n{note}template = Template(\n    (Loop((Stage('a'),), times=3),),\n)\nx = 1\n")
+        return path
+
+    short = Template((Loop((Stage("a"),), times=3),))
+    path = file("# TODO: how many turns does your loop take at most? The graph says none; times=3 is a start.\n")
+    assert asks_for_turns(path)
+    assert not asks_for_turns(file("# six at most\n"))
+    assert note_turns(path, short, 2) == "turns  a request takes more than 3 turns of a loop: workflow.py allows 6 now"
+    found: dict = {"Template": Template, "Loop": Loop, "Stage": Stage}
+    exec(path.read_text(), found)
+    assert (found["template"].steps[0].times, found["template"].steps[0].memory, found["x"]) == (6, None, 1)
+    assert note_turns(path, Template((Loop((Stage("a"),), times=20),)), 2) is None  # too many to be tried
+    note_turns(path, Template((Loop((Stage("a"),), times=12),)), 3)
+    exec(path.read_text(), found)
+    assert (found["template"].steps[0].times, found["template"].steps[0].memory) == (24, 1)
 
 
 def test_a_file_without_a_verdict_keeps_no_loss(tmp_path):

@@ -290,6 +290,8 @@ def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going:
 
     if result.stopped_by == "broken":
         raise StageBroken(f"{result.message}: repair it and run the same line again, which executes these rows again")
+    if result.stopped_by == "cut-off":
+        raise WorkflowError(f"{result.message}, in the template, and run the same line again", code="cut-off")
     if result.stopped_by == "none-right":
         asked = "is the answer read in the right place, and scored by its label?"
         raise WorkflowError(f"{result.message}: {asked}", code="none-right")

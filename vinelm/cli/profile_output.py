@@ -70,7 +70,9 @@ def _show_next(result: ProfileResult, store: ObservationStore, max_error: float 
     from vinelm.api.estimation import MAX_ERROR
 
     depths = store.spend("depth").values()
-    if result.stopped_by in ("broken", "none-right") or (depths and all(spend.failures == spend.rows for spend in depths)):
+    if result.stopped_by in ("broken", "cut-off", "none-right") or (
+        depths and all(spend.failures == spend.rows for spend in depths)
+    ):
         return
     lacks = None
     if result.stopped_by not in ("interrupted", *ENDED):

@@ -104,7 +104,7 @@ class Observation:
         retries: Their failed attempts.
         in_flight: Calls on the same engine when this one started.
         failure: Why the invocation failed; None if it succeeded.
-        detail: One line about the failure.
+        detail: One line about the failure; without one, that the request goes on where the template ends.
         signal: What the workflow's ``signal`` said after the invocation; None without one. Of a failed invocation None, or
             ``"error"`` with ``signal="status"``.
         answer: The workflow's ``answer`` keys after the invocation, as canonical JSON text; None without one.

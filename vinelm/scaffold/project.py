@@ -18,6 +18,7 @@ from vinelm.scaffold.model_calls import edited
 from vinelm.scaffold.request_keys import request_keys
 from vinelm.scaffold.target import Target
 from vinelm.scaffold.workflow_file import TODO, WorkflowFile
+from vinelm.template import Template
 from vinelm.template.steps import mapped, remembering
 
 MODELS_FILE, WORKFLOW_FILE = "models.toml", "workflow.py"
@@ -186,13 +187,16 @@ MOST_SEQUENCES = 20_000
 def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
     """The application, with loops merging their histories if this many models would make too many."""
     template = application.template
-    if template is None:
-        return application
+    return application if template is None else replace(application, template=within_reach(template, n_models))
+
+
+def within_reach(template: Template, n_models: int) -> Template:
+    """Return a template whose loops merge their histories where so many models make too many of them."""
     models = tuple(str(number) for number in range(n_models))
     bound = replace(template, steps=mapped(template.steps, lambda stage: replace(stage, models=models, default=None)))
     if bound.n_sequences <= MOST_SEQUENCES:
-        return application
-    return replace(application, template=replace(template, steps=remembering(template.steps, 1)))
+        return template
+    return replace(template, steps=remembering(template.steps, 1))
 
 
 def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:

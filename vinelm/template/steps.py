@@ -198,6 +198,19 @@ def mapped(steps: Sequence[Step], change: Callable[[Stage], Stage]) -> tuple[Ste
     return tuple(changed)
 
 
+def longer(steps: Sequence[Step], factor: int) -> tuple[Step, ...]:
+    """Return the steps with every loop so many times as long."""
+    changed: list[Step] = []
+    for step in steps:
+        if isinstance(step, Loop):
+            changed.append(replace(step, stages=longer(step.stages, factor), times=factor * step.times))
+        elif isinstance(step, Branch):
+            changed.append(Branch({label: longer(arm, factor) for label, arm in step.ways.items()}))
+        else:
+            changed.append(step)
+    return tuple(changed)
+
+
 def remembering(steps: Sequence[Step], memory: int, *, instead_of: int | None = None) -> tuple[Step, ...]:
     """Return the steps with every loop merging its histories by that many last choices that has the memory ``instead_of``.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -12,11 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vinelm import errors
+from vinelm.adapters.langgraph.structure.code import template_code
 from vinelm.errors import ConfigError, InputError, WorkflowError
+from vinelm.io.atomic import write_atomic
 from vinelm.scaffold.applied import finish
-from vinelm.scaffold.project import WORKFLOW_FILE, make_project, models_for
+from vinelm.scaffold.project import WORKFLOW_FILE, make_project, models_for, within_reach
 from vinelm.scaffold.target import project_folder, root_of
-from vinelm.scaffold.workflow_file import with_defaults
+from vinelm.scaffold.workflow_file import TODO, with_defaults
+from vinelm.template import Loop, Template
+from vinelm.template.steps import longer, walk
 
 if TYPE_CHECKING:
     from vinelm.replay.traced import Traces
@@ -139,6 +144,40 @@ def _require_new(edited: Sequence[str]) -> None:
         raise ConfigError(f"{', '.join(old)}: changed just now, and this process still has the old code: restart it, and go on")
 
 
+LONGEST = 24
+"""The most turns that are tried where nobody has said how many a loop takes."""
+_OPEN = ("how many turns does your loop take", "how often at most?")
+"""What the notes of a workflow file ask whose author has not said it."""
+
+
+def note_turns(file: Path, template: Template, n_models: int) -> str | None:
+    """Write a template whose loops have twice the turns into the workflow file.
+
+    Args:
+        file: The workflow file.
+        template: What it has, without models.
+        n_models: How many models the catalog has.
+
+    Returns:
+        What was written, in one line; None where that would be too many.
+    """
+    text = file.read_text(encoding="utf-8")
+    turns = max((step.times for step in walk(template.steps) if isinstance(step, Loop)), default=LONGEST)
+    places = [one for one in ast.parse(text).body if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "template"]
+    if len(places) != 1 or 2 * turns > LONGEST:
+        return None
+    new = within_reach(replace(template, steps=longer(template.steps, 2)), n_models)
+    lines = text.split("\n")
+    lines[places[0].lineno - 1 : places[0].end_lineno] = f"template = {template_code(new)}".split("\n")
+    write_atomic(file, "\n".join(lines).encode())
+    return f"turns  a request takes more than {turns} turns of a loop: {file.name} allows {2 * turns} now"
+
+
+def asks_for_turns(file: Path) -> bool:
+    """Return whether a note of the workflow file still asks how many turns its loops take."""
+    return any(f"{TODO}: " in line and any(words in line for words in _OPEN) for line in file.read_text("utf-8").split("\n"))
+
+
 def note_today(file: Path, today: Mapping[str, str]) -> str:
     """Write the models that the application called for a scripted request into the workflow file.
 
@@ -148,8 +187,6 @@ def note_today(file: Path, today: Mapping[str, str]) -> str:
     Raises:
         ConfigError: The file has no place for it.
     """
-    from vinelm.io.atomic import write_atomic
-
     text = file.read_text(encoding="utf-8")
     new = with_defaults(text, today)
     said = ", ".join(f"{stage} {model}" for stage, model in today.items())

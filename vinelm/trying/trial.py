@@ -17,7 +17,7 @@ from vinelm.reports.plan_words import serving_lines
 from vinelm.scaffold.project import MODELS_FILE, WORKFLOW_FILE
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import MAX_LOSS, Verdict, require_max_loss, what_can_be_proven
-from vinelm.trying.project import FirstRun, note_today, project_of, with_requests
+from vinelm.trying.project import FirstRun, asks_for_turns, note_today, note_turns, project_of, with_requests
 
 if TYPE_CHECKING:
     from vinelm.api.profiling import Inputs
@@ -182,11 +182,23 @@ def try_app(
                 return Trial(folder=folder, forecast=_forecast(inputs, budget_usd, workers, tell))
             is_labelled = not isinstance(inputs.workflow.score, AsToday)
             tell(what_can_be_proven(len(inputs.workflow.requests), allowed, labelled=is_labelled))
-            begin(f"asking {len(inputs.catalog)} models")
-            known = _buy(
-                inputs, workers, allowed, budget_usd=budget_usd, keep_going=keep_going, recorded=recorded,
-                on_progress=on_progress, on_single_models=on_single_models, on_note=tell,
-            )  # fmt: skip
+            while True:
+                begin(f"asking {len(inputs.catalog)} models")
+                try:
+                    known = _buy(
+                        inputs, workers, allowed, budget_usd=budget_usd, keep_going=keep_going, recorded=recorded,
+                        stops_cut_off=asks_for_turns(Path(WORKFLOW_FILE)),
+                        on_progress=on_progress, on_single_models=on_single_models, on_note=tell,
+                    )  # fmt: skip
+                    break
+                except WorkflowError as error:
+                    longer = None
+                    if error.code == "cut-off":
+                        longer = note_turns(Path(WORKFLOW_FILE), _workflow().template, len(inputs.catalog))
+                    if longer is None:
+                        raise
+                    tell(longer)
+                    inputs, _ = _checked(tell)
             begin("estimating")
             trie = _estimated(allowed, known)
             begin("writing the report")

@@ -14,7 +14,7 @@ from vinelm.errors import InputError, WorkflowError, is_of_code
 from vinelm.profiler.execution.answers import beside_label
 from vinelm.profiler.execution.job import UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import make_judging
-from vinelm.profiler.execution.outcome import arm_after, failed_row, refuse_other, scored, with_shown
+from vinelm.profiler.execution.outcome import arm_after, cut_off, failed_row, refuse_other, scored, with_shown
 from vinelm.profiler.execution.replayed.application import Application, RepeatGuard
 from vinelm.profiler.execution.replayed.model import UnitCalls
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy
@@ -190,7 +190,8 @@ class ReplayRunner:
             return UnitOutcome(policy.observation("tool", found.problem))
         may_go_on = bool(self.template.arms_after(stages))  # at the template's end a route's own verdict counts
         stopped = policy.reached is None and (may_go_on or policy.verdicts.get(len(stages), True))
-        row = policy.observation(success=found.success, stopped=stopped, arm=arm)
+        cut = cut_off(self.template, stages, reached)
+        row = policy.observation(detail=cut, success=found.success, stopped=stopped, arm=arm)
         row = with_shown(row, self.signals, seen, stage, found.answer)
         try:
             record = policy.record_after(row).to_bytes()

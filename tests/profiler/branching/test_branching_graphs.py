@@ -113,6 +113,27 @@ def test_hand_offs_by_command_are_arms(tmp_path):
     assert len(rows) == 4 * (2 + 4 + 8) + 2 * 2
 
 
+def test_requests_that_go_on_where_the_template_ends_stop_a_run_that_asks_and_a_longer_template_goes_on(tmp_path):
+    """`vinelm try` bought on until its budget was spent: no row of a request that calls more often has an answer."""
+
+    def run(times):
+        loop = Loop(
+            (Stage("supervisor", MODELS), Branch({"law": (Stage("law", MODELS),), "tax": (Stage("tax", MODELS),)})), times
+        )
+        workflow = workflow_of(hand_offs, Template((loop,)))
+        backend = Saying(supervisor=["law", "tax", "done"], law="right", tax="wrong")
+        return bought(tmp_path, workflow, backend, stops_cut_off=True)
+
+    result, rows = run(1)
+    assert result.stopped_by == "cut-off"
+    assert "4 requests go on where the template ends: " in result.message
+    assert "is a turn more than its loop's times=1" in result.message
+    assert ("q0", 1, "supervisor", "law") not in steps_of(rows)
+    _, rows = run(2)
+    assert ("q0", 1, "supervisor", "law") in steps_of(rows)  # executed again, since an estimate has to know what came next
+    assert len(rows) == len({(row.request_id, row.prefix) for row in rows})
+
+
 def openings(vine):
     """The request itself decides which stage comes first; a tool runs before it."""
     from langgraph.graph import END as STOP
