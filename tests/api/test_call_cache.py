@@ -204,3 +204,13 @@ def test_rates_are_known_after_enough_calls_and_follow_what_changes():
     for _ in range(4 * FORGET):
         cache.count(("a", "m"), asked=1, hits=1)
     assert cache.rates["a", "m"] > 0.95
+
+
+def test_a_full_cache_in_memory_drops_the_oldest_whatever_the_number_of_threads():
+    place = InMemoryCache(maxsize=8)
+    cache = vinelm.CallCache(place)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: cache.keep(f"d{n}", "said"), range(2_000)))
+    assert len(place._cache) == 8
+    cache.keep("last", "said")
+    assert cache.find("last") == "said", "it has not failed meanwhile"

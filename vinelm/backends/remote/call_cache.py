@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from langchain_core.caches import BaseCache, InMemoryCache
@@ -63,6 +64,9 @@ class CallCache:
         self._place = InMemoryCache(maxsize=ANSWERS) if place is None else place
         self._age_s, self.across_tenants = age_s, across_tenants
         self._lock = threading.Lock()
+        # LangChain's cache in memory makes room without a lock: two threads would drop one answer, and it grew from then on.
+        is_in_memory = isinstance(self._place, InMemoryCache)
+        self._writes: AbstractContextManager[Any] = threading.Lock() if is_in_memory else nullcontext()
         self._counts: dict[tuple[str, str], list[float]] = {}
         self._alone_until_s = -math.inf
 
@@ -93,7 +97,8 @@ class CallCache:
         if time.monotonic() < self._alone_until_s:
             return
         try:
-            self._place.update(digest, _KIND, [Generation(text=json.dumps({"kept_s": time.time(), "said": said}))])
+            with self._writes:
+                self._place.update(digest, _KIND, [Generation(text=json.dumps({"kept_s": time.time(), "said": said}))])
         except Exception as error:
             self._fails(error)
 
