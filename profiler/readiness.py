@@ -152,11 +152,11 @@ class CheckItem:
 class CheckReport:
     """All checks, in order; those made impossible by a failed one are left out.
 
-    ``template_code`` is the code of a template that was read from the graph; None where the workflow has one of its own.
-    ``questions`` are what only the author knows, and what a profile can do without: which model a stage runs today.
-    ``today`` is the model, by its name in the catalog, of each stage that states none: what the application called it with.
-    ``prompts`` is what the prompts of the requests have in common; None where nobody asked, or a check failed.
-    ``requests`` is how many requests the workflow has.
+    ``template_code`` is the code of a template that was read from the graph; None if the workflow declares one.
+    ``questions`` ask the author what a profile can do without, such as which model a stage runs today.
+    ``today`` gives each stage without a declared model the one that the application called it with, by its catalog name.
+    ``prompts`` is what the prompts of the requests have in common; None if not requested, or a check failed.
+    ``requests`` is the number of requests of the workflow.
     """
 
     workflow: str

@@ -226,8 +226,9 @@ class CallRefused(CallError):
 def is_of_code(error: BaseException) -> bool:
     """Return whether the exception is a failure of the user's code alone, rather than the end of this process.
 
-    So is every ``Exception``, and ``sys.exit()`` in a node of a graph, which must not end all that others have bought. A
-    ``KeyboardInterrupt`` is one on any thread but the main one, where it is Ctrl-C. What VineLM itself ends a run with is none.
+    True for every ``Exception``, and for ``sys.exit()`` in a node of a graph, which must not discard what other requests paid
+    for. True for ``KeyboardInterrupt`` except on the main thread, where it is Ctrl-C. False for the exceptions with which
+    VineLM itself ends a run.
     """
     if isinstance(error, Exception):
         return True

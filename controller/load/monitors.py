@@ -126,7 +126,7 @@ class ReportedLoadMonitor:
 
     Args:
         curves: Slowdown curves by engine; engines without one are ignored.
-        stale_after_s: Age from which a report is marked stale, as is one from the future (the clock was set back).
+        stale_after_s: Age from which a report is marked stale. One from the future is, too (the clock was set back).
         gone_after_s: Age from which a report is ignored.
         clock: Measures ages; the wall clock by default.
         has_correction: Whether to correct reports by our own calls.

@@ -42,7 +42,7 @@ class Room:
     """What a request has left for prefetches.
 
     Args:
-        left_usd: what its cap leaves beside what is spent, what is reserved, and what the best plan left costs; None: no cap.
+        left_usd: what remains of its cap after spending, reservations and the cost of the best plan; None: no cap.
         wasted_usd: the expected waste, (1 - p) c, of the reads started so far in this request.
         running: prefetches in flight that have not been asked for.
         think_s: seconds until the calls can come: what the chosen model will think, under load.

@@ -47,7 +47,7 @@ class DrawnAnswers:
 class FirstAnswers:
     """The fitted model restricted to first answers, which no earlier answer can change.
 
-    It is the estimate that plans over what requests show are made from.
+    Plans that depend on what requests show are made from this estimate.
 
     Args:
         models: The models, in column order.

@@ -172,7 +172,7 @@ def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
 
 
 def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArray, FloatArray]:
-    """Return accuracy and dollars of each fit's plan by these masses, each of shape (fits,)."""
+    """Return accuracy and dollars of each fit's plan, weighted by these masses; each of shape (fits,)."""
     fits = np.arange(levels[0].cost_usd.shape[1])
     accuracy = cost = np.zeros((0, len(fits)))
     for level, picked in zip(reversed(levels), reversed(choice), strict=False):

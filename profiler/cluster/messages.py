@@ -62,7 +62,7 @@ class RequestJob:
     """A whole request instead of a unit; nothing is reserved before its host asks.
 
     Attributes:
-        request_id: the request, which the host reads anew.
+        request_id: the request, which the host reads itself.
         plan: under which it is served; whoever made the host's worker knows what it is.
     """
 

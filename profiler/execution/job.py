@@ -38,7 +38,7 @@ class Job:
         judged: the verdicts of the workflow's judge on this request's answers so far, by what it was asked. None: no judge is
             asked, so that an answer has no score where a judge gives it.
         is_batched: its calls go in batches. Only where all of its models have them.
-        digest: of the request, which is read anew on another machine and has to be the same there; None on this one.
+        digest: of the request, which another machine reads itself and checks against this; None on this machine.
         prompt_key: what the shapes of the unit's prompts are keyed with; empty: none are made.
     """
 
@@ -131,7 +131,7 @@ class UnitOutcome:
         paid_usd: dollars to settle where they are not the row's: those of an unfinished unit, and of a worker that died
             during a call that may have been billed, and those of a unit whose answer was judged, the judge's included.
         judgement: what the workflow's judge said of the answer; None without a judge.
-        shown: where a state is scored again, its labels beside what it holds: for a person, and kept nowhere.
+        shown: when a state is scored again, the state with its labels, to show to a person; never stored.
         shapes: of the prompts of the row's calls, packed (:mod:`vinelm.prompts.stored`); empty where they are not known.
     """
 

@@ -193,7 +193,7 @@ class JudgedUnit:
     """The judging of one unit's answer.
 
     Attributes:
-        judgement: what came of it; None until the judge was asked.
+        judgement: the result; None until the judge was asked.
     """
 
     def __init__(self, judging: Judging, known: Mapping[str, bool], budget: UnitBudget | None) -> None:

@@ -45,7 +45,7 @@ class StateSerializer(JsonPlusSerializer):
         """Return what was serialized.
 
         Raises:
-            StoreError: it names a type that is none of data: it was not written by an application, but to be run.
+            StoreError: it names a type that does not hold data; such content may have been written to run code.
         """
         kind, content = data
         if kind == "msgpack":

@@ -87,7 +87,9 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     """Fill in what is generated, put pictures into the page, and redirect links to files outside of the site."""
     del files
     if page.file.inclusion.is_not_in_nav():
-        page.meta["search"] = {"boost": 0.3}  # who searches for a word wants the page of the menu before the decision
+        page.meta["search"] = {"boost": 0.1}  # who searches for a word wants the page of the menu before the decision
+    elif page.file.src_uri == "api.md":
+        page.meta["search"] = {"boost": 0.3}  # its many docstrings have every word; a name that only it has is found anyway
     markdown = filled(markdown)
     if page.file.src_uri == "cli.md":
         markdown += "\n" + cli_reference()

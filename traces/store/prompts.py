@@ -61,7 +61,7 @@ class StoredPrompts:
         """Return the shapes of the calls of each row that has them; empty for a store of an earlier version.
 
         Raises:
-            StoreError: some were made with another key, or are damaged.
+            StoreError: some were encrypted with another key, or are damaged.
         """
         with self._database.transaction() as connection:
             found, key = _packed(connection), _key(connection)

@@ -28,11 +28,11 @@ class SignalRecord:
         edges: of its bins.
         agree: digest of the code that compares answers; None if their JSON is compared.
         answer: the keys of the state that make an answer.
-        rows: how many rows the classes are of; with another number of rows they are to be computed anew.
+        rows: how many rows the classes are of; with another number of rows they must be computed again.
         compared: pairs of different answers that were compared each with each.
         intransitive: of these, how many contradict the classes: ``agree`` is not transitive.
         unknown: requests whose classes cannot be computed, since an answer is kept as a digest only.
-        without_state: rows whose signal or answer cannot be made anew, since the state after them is not kept.
+        without_state: rows whose signal or answer cannot be computed again, since the state after them is not kept.
         is_behind: retired rows have signals and answers of an earlier declaration.
     """
 

@@ -41,7 +41,7 @@ class Contents:
         answers: rows with an answer.
         continued: rows below an answer that the workflow's own check passed.
         tools: what is recorded of tool calls; see :func:`~vinelm.traces.store.tool_rows.tool_counts`.
-        shown: what signals and answer classes were made with, and what came of it; None if nothing was declared.
+        shown: what signals and answer classes were computed with, and the result; None if nothing was declared.
     """
 
     version: int

@@ -280,8 +280,10 @@ class VineLM(VineInterface, LongRunning):
 
     @property
     def tool_counts(self) -> Mapping[str, int]:
-        """Calls of declared tools by what became of them: "reads" that were asked for, of them "ready" and "joined" (running
-        then); "started" ahead, of them "unused"; "withheld" in mode "observe", which starts none.
+        """Counts of calls of declared tools, by name.
+
+        "reads": requested; of these "ready" (finished before) and "joined" (still running). "started": prefetched; of these
+        "unused". "withheld": not prefetched, because the mode is "observe".
         """
         return dict(self.adapter.tools.counts)
 

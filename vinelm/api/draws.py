@@ -71,7 +71,7 @@ def draw_secret(given: str | None, store: Path | None) -> bytes | None:
 
 
 def _beside(store: Path) -> bytes:
-    """The secret in the file next to a store. Processes that create it at the same moment all get the first one."""
+    """Return the secret in the file next to a store. Processes that create it at the same moment all get the first one."""
     path = Path(f"{store}{SUFFIX}")
     try:
         if not path.exists():

@@ -188,6 +188,6 @@ def ask(store: ObservationStore, verdict: Verdict) -> Verdict:
 
 
 def _message(text: str) -> dict[str, Any]:
-    """An answer, which is kept as canonical JSON, as answers are compared and shown."""
+    """Convert a stored answer (canonical JSON) to the form in which answers are compared and shown."""
     value = json.loads(text)
     return {"content": value if isinstance(value, str) else "" if value is None else canonical(value), "tool_calls": []}

@@ -164,7 +164,7 @@ class Autopilot:
         """Begin, and return what makes the chat models from now on. Of one service only.
 
         Raises:
-            ConfigError: It serves already, a named model is not in the catalog, or the store is something else.
+            ConfigError: It is already serving, a named model is not in the catalog, or the store is something else.
             StoreError: The store cannot be used.
         """
         if self._store is not None:

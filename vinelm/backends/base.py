@@ -132,7 +132,7 @@ def counted(value: Any) -> int | None:
 
 
 def seconds_of(value: Any) -> float | None:
-    """Return a duration as a server states it; None if it is none: negative, not finite, a list, ..."""
+    """Return a duration as a server states it; None if it is invalid: negative, not finite, a list, ..."""
     try:
         seconds = float(value)
     except (TypeError, ValueError, OverflowError):

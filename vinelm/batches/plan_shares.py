@@ -221,7 +221,7 @@ class PlanShares:
         return 1.0 / (1.0 + times), self._usd_per_second * times / (1.0 + times)
 
     def _at(self, price: int | None) -> Planner:
-        """The planner over the trie in which a second has this price."""
+        """The planner over a copy of the trie that charges this price per second."""
         found = self._planners.get(price)
         if found is None:
             assert price is not None

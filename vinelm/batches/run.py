@@ -169,7 +169,7 @@ class BatchRun:
     """Serves the requests that have no answer yet. A request begins only if the steering gives it a plan.
 
     Attributes:
-        tally: What became of the requests, those of interrupted runs included.
+        tally: Counts of requests by outcome, including those of interrupted runs.
         because: Why some are unanswered; None if all are answered.
 
     Args:

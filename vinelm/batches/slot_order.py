@@ -154,7 +154,7 @@ class SlotOrder:
             self.is_used &= seen.own_cached >= NO_USE * seen.own and seen.other_cached <= COMMON * max(seen.other, BLOCK_TOKENS)
 
     def forget(self, position: int) -> None:
-        """Note that no call of a request is under way any more, whatever became of it."""
+        """Note that no call of a request is under way any more, whether it succeeded or failed."""
         for slot in self._slots:
             if slot.call is not None and slot.call.position == position:
                 self.ended(slot.call, None)

@@ -136,7 +136,7 @@ class Steering:
     def next(self, key: str, *, elapsed_s: float, reserved_usd: float = 0.0) -> Drawn | None:
         """Return the plan of the next request; None if no dollars or seconds are left for it.
 
-        Requests begin in the order of the keys; :meth:`ended` must be called for each that got a plan, whatever became of it.
+        Requests begin in the order of the keys; :meth:`ended` must be called for each that got a plan, even if it failed.
 
         Args:
             key: One of the keys that has not ended.

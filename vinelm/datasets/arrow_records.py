@@ -43,7 +43,7 @@ def folder_records(path: Path) -> Iterator[Record]:
     """Yield the rows of a Hugging Face ``datasets`` folder: saved by ``save_to_disk``, or a download with Parquet files.
 
     Raises:
-        DatasetError: The folder is none, or holds several splits: names them.
+        DatasetError: It is not such a folder, or holds several splits; the message names them.
     """
     splits = _splits(path)
     if not splits:

@@ -16,7 +16,7 @@ _TYPES: Mapping[Any, str] = {"developer": "system", "user": "human", "assistant"
 
 
 class SaidMessage(NamedTuple):
-    """A message of a prompt, as bounds of dollars and replicas look at it: with the fields of LangChain's."""
+    """A message of a prompt with the fields of LangChain's messages, which dollar bounds and the choice of replica read."""
 
     type: str
     content: str | list[Any]

@@ -182,7 +182,7 @@ class Policy(OneProcess, ABC):
             candidates: calls of read-only tools that may come before the next write.
             settings: the request's. The caller keeps its limits on dollars and on calls at once, and the request's cap.
             wasted_usd: dollars that the calls started so far waste in expectation.
-            running: calls under way that nobody has asked for.
+            running: number of speculative calls under way.
         """
         likely = [one for one in candidates if one.probability >= settings.least_probability]
         return sorted(likely, key=lambda one: -one.probability)

@@ -193,7 +193,7 @@ class BesideService(Protocol):
         """Begin, and return the source of chat models from now on, wrapping the resolver.
 
         Raises:
-            ConfigError: it serves already, or cannot begin.
+            ConfigError: it is already serving, or cannot start.
         """
 
     def feedback(self, run: str, score: float) -> None:

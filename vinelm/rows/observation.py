@@ -169,7 +169,7 @@ class Observation:
 
     @property
     def is_timed(self) -> bool:
-        """True if the stage's seconds are known; batch calls have none, nor do all imported ones."""
+        """True if the stage's seconds are known; batch calls and some imported ones have none."""
         return not math.isnan(self.latency_s)
 
     @property

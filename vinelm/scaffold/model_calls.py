@@ -308,7 +308,7 @@ def _name_of(node: ast.AST, above: Mapping[ast.AST, ast.AST]) -> str:
 
 
 def _is_theirs(maker: Any) -> bool:
-    """True if it makes a chat model that is not VineLM's."""
+    """True if it creates a chat model, and is not part of VineLM."""
     return makes_chat(maker) and not _is_ours(maker)
 
 

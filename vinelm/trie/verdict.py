@@ -507,9 +507,9 @@ class Verdict:
 
 
 def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> ComparedPlan:
-    """A plan of the frontier between two others, by its dollars.
+    """Interpolate the plan that costs this much between two plans of the frontier.
 
-    A frontier bends outwards, so that the straight line promises less than the plan brings.
+    The frontier is concave, so linear interpolation underestimates the plan.
     """
     width = other.cost_usd - one.cost_usd
     share = min(max((cost_usd - one.cost_usd) / width, 0.0), 1.0) if width > 0.0 else 0.0

@@ -110,7 +110,7 @@ def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
     Args:
         code: Python as the model wrote it.
         functions: What it may call, by the names in ``FUNCTIONS``; called in this thread, with values of JSON. A
-            :class:`GraphError` of theirs is an error of the snippet.
+            :class:`GraphError` that they raise counts as an error of the snippet.
 
     Raises:
         MissingExtra: pydantic-monty is not installed.

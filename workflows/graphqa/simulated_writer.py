@@ -44,13 +44,13 @@ class Task:
 
 
 class ProgramWriter(Task):
-    """Writes for every stage, for requests whose row has a ``program``; on its own it writes the snippet.
+    """Simulates the answers of every stage, for requests whose row has a ``program``; the class itself writes the snippet.
 
-    Nothing here was measured on a real model. A right plan names the edges of the program and a right reasoning takes the last
-    entry of the notebook as the answer: whether it is one, the executed program decides.
+    Nothing here was measured on a real model. A correct plan names the edges of the program. Correct reasoning returns the last
+    entry of the notebook; executing the program decides whether that is the right answer.
 
-    Kinds of error in code: a ``wrong_edge``, a ``wrong_entity``, a ``lost_hop``, ``syntax``, ``format`` (no snippet),
-    and ``early``, the name of the entity for an answer.
+    Kinds of error in code: ``wrong_edge``, ``wrong_entity``, ``lost_hop``, ``syntax``, ``format`` (no snippet) and ``early``
+    (returns the name of the entity).
     """
 
     def __init__(self, sources: Mapping[str, GraphSource]) -> None:

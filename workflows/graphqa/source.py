@@ -191,8 +191,8 @@ class GraphSource:
     def neighbours(self, ids: Ids, edge_type: str) -> list[str]:
         """Return the ids of the neighbours by that edge type, the most connected first.
 
-        For a list of ids these are the neighbours of the first, then of the second and so on: one that is beside two of them
-        is there twice, so that it can be counted.
+        A list of ids returns the neighbours of the first, then those of the second, and so forth. A neighbour of two of them
+        appears twice, so that it can be counted.
 
         Raises:
             GraphError: An id or the type is unknown, or there are more than ``MOST_RETURNED`` neighbours.

@@ -65,7 +65,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Fraction]] = MappingProxyType(
 def number(text: str) -> Fraction | None:
     r"""Return the exact value of a number; None if the text is not one.
 
-    A number is a whole number (``1,200``), a decimal, ``3/4``, ``\frac{3}{4}``, with a sign before it, and ``$`` around it.
+    A number is a whole number (``1,200``), a decimal, ``3/4`` or ``\frac{3}{4}``, optionally with a sign before it and ``$``
+    around it.
     """
     if len(text) > MOST_CHARS:
         return None

@@ -72,7 +72,7 @@ def recorded_views(path: Path) -> Iterator[FleetView]:
     """Yield the views of a file that :class:`ViewRecorder` wrote.
 
     Raises:
-        InputError: there is no such file, it has no view, or a line is none; the message names the line.
+        InputError: there is no such file, it has no view, or a line is invalid; the message names the line.
     """
     number = 0
     try:

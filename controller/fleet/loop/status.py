@@ -26,7 +26,7 @@ class EngineStatus:
         longest_wait_s: of those that are queued; NaN if none is.
         mean_run_s: seconds for which those that run have run; NaN if none does.
         late: live invocations that are not expected to meet their deadline.
-        rest_usd: dollars that the requests on it are expected to cost yet; unknown ones count as 0.
+        rest_usd: expected remaining dollars of the requests on it; unknown ones count as 0.
         weight: by the orders; 1 where they say nothing.
     """
 

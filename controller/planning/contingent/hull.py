@@ -73,9 +73,9 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= floor)[1]
 
     def spanning(self, objective: Objective) -> tuple[Solution, Solution]:
-        """The neighbouring corners between which the bound on the mean of an objective that mixes plans lies.
+        """The two neighbouring corners around the bound, for an objective that bounds the mean and mixes plans.
 
-        The same one twice where it lies beyond the last.
+        The last corner twice if the bound lies beyond it.
         """
         budget, floor = objective.max_cost_usd, objective.min_accuracy
         if objective.target == "accuracy" and budget is not None:

@@ -180,9 +180,9 @@ class Admissible:
 
 
 def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admissible, measure: Cap) -> FloatArray:
-    """The use of a plan's longest history, least over all plans that answer every request; by group of the start.
+    """The smallest possible use of a plan's longest history, over all plans that answer every request; by group of the start.
 
-    Infinite where no admitted plan leads every arm to an answer. Ending at the start itself is left out.
+    Infinite where no admitted plan answers on every arm. Ending at the start itself does not count as a plan.
     """
     spans, masks = admission.admitted(spans)
     below: FloatArray | None = None

@@ -148,7 +148,7 @@ def prompt_digest(messages: Sequence[BaseMessage], options: Mapping[str, Any]) -
     """Return a digest of a call's input: roles, contents, tool calls, tools, output schema and stop words.
 
     Ids of messages and of tool calls are left out, and so is what belongs to the answer of an earlier call besides its content
-    (usage, response metadata): an application may make them anew in each run.
+    (usage, response metadata): an application may create new ones in each run.
 
         messages: the prompt.
         options: the arguments that the model is called or bound with.

@@ -133,7 +133,7 @@ class GraphInterface(OneProcess):
 
         Raises:
             WorkflowError: ``fn`` cannot be wrapped, or is optional and chooses the next node itself.
-            ConfigError: the catalog lacks the default model, or the cache or the priority is none.
+            ConfigError: the catalog lacks the default model, or the cache or the priority is invalid.
         """
         if fn is None:
             return lambda given: self.stage(
@@ -491,7 +491,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         The graph is not needed; see :meth:`vinelm.Template.exits_by`.
 
         Returns:
-            The names; None if no edge is wrapped, or one leads back to a node that is no stage.
+            The names; None if no edge is wrapped, or one leads back to a node other than a stage.
         """
         names = {stage.name for stage in template.stages}
         if not self.agains or not names.issuperset(self.agains):

@@ -56,10 +56,10 @@ class RecordedCalls(Protocol):
 
     @property
     def line(self) -> str:
-        """What came of them, in one line."""
+        """Summary of the recorded calls, in one line."""
 
     def answers(self, catalog: Catalog) -> Iterable[tuple[str, str]]:
-        """Yield the :func:`recorded_digest` of each call for each model that it was, and its :func:`recorded_text`."""
+        """Yield the :func:`recorded_digest` of each call, once for each model it was made on, and its :func:`recorded_text`."""
 
 
 class NothingKept:

@@ -235,7 +235,7 @@ def _may_be_too_long(status: int | None) -> bool:
 
 
 def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptFailed:
-    """Nothing states a status: the connection failed, or the answer is none."""
+    """Classify an error without a status: the connection failed, or the answer cannot be read."""
     names = " ".join(base.__name__ for link in chain for base in type(link).__mro__)
     sent = was_sent(error) or has_begun
     if re.search(r"\b(NewConnectionError|EndpointConnectionError|ConnectionRefusedError|gaierror)\b", names):

@@ -323,7 +323,7 @@ class MeteredCall:
         """Look at a piece of the answer, or at the whole; returns whether it holds output of the model.
 
         Raises:
-            AttemptFailed: the attempt has taken longer than the model's ``timeout_s``, or the answer is none.
+            AttemptFailed: the attempt has taken longer than the model's ``timeout_s``, or the answer is invalid.
         """
         now_s = self.context.clock.now()
         before = self.seen.chars

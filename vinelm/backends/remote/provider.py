@@ -31,9 +31,9 @@ class ChatAddress(NamedTuple):
 
     Attributes:
         url: of the endpoint.
-        headers: that the server wants, its key among them.
-        body: what the entry's options add to each body.
-        limit: the parameter by which an answer is limited.
+        headers: those that the server requires, including its key.
+        body: fields that the entry's options add to each body.
+        limit: the parameter that limits the length of an answer.
     """
 
     url: str

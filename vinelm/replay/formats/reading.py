@@ -34,7 +34,7 @@ class TraceReading:
     Attributes:
         files: Files that were opened.
         calls: Calls of models.
-        others: Records that are none: tools, retrievers, spans around them.
+        others: Records other than calls: tools, retrievers, spans around them.
         broken: Lines and records that could not be read.
         named: The first of them, with place and reason.
         formats: How many calls came in each form.
