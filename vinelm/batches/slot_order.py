@@ -17,6 +17,8 @@ NO_USE = 0.5
 """Engines that had a smaller part cached of what their slots should hold are not ordered by slots."""
 COMMON = 0.5
 """Engines that had a larger part cached of what only other slots should hold have a common cache."""
+SIMILAR = 0.1
+"""llama.cpp takes the slot that was free for longest, unless one holds more than this part of the prompt (its default)."""
 WARM_PART = 0.5
 """A slot is warm for a call if it holds at least this part of its prompt."""
 
@@ -89,11 +91,14 @@ class SlotOrder:
     def rank(self, call: Prompted) -> tuple[int, ...]:
         """Return the sort key of a waiting call, lowest first; valid until a call is sent or ends."""
         idle, busy = self._held(call)
-        if not call.tokens or idle < WARM_PART * call.tokens[-1]:
-            return busy - idle >= BLOCK_TOKENS, True, 0, 0, call.position, call.depth
+        total = call.tokens[-1] if call.tokens else 0
+        half = WARM_PART * total
+        is_doubled = total >= BLOCK_TOKENS and busy - idle >= min(half, BLOCK_TOKENS)
+        if not call.tokens or idle < half:
+            return is_doubled, True, 0, 0, call.position, call.depth
         last = call.points[bisect_left(call.tokens, idle)]
         is_other = not self._stages[last, call.depth]
-        return busy - idle >= BLOCK_TOKENS, False, -idle, is_other, call.position, call.depth
+        return is_doubled, False, -idle, is_other, call.position, call.depth
 
     def waits(self, call: Prompted) -> None:
         """Note that a call waits."""
@@ -105,11 +110,11 @@ class SlotOrder:
 
     def is_held(self, call: Prompted) -> bool:
         """Return whether a call that waits is to wait for a slot under way, although another one may be free."""
-        if not (self.is_used and self._busy and call.tokens):
+        if not (self.is_used and self._busy and call.tokens and call.tokens[-1] >= BLOCK_TOKENS):
             return False
         idle, busy = self._held(call)
         half = WARM_PART * call.tokens[-1]
-        if busy < half or busy - idle < max(half, BLOCK_TOKENS):
+        if busy - idle < half:
             return False
         alike = next(point for point, tokens in zip(call.points, call.tokens, strict=True) if tokens >= half)
         return self._waiting[alike] * self.slots <= self._busy[alike] * max(self.under_way, self.slots)
@@ -124,12 +129,13 @@ class SlotOrder:
         if not free:
             return
         idle, busy = self._held(call)
-        slot = max(free, key=lambda one: (known_tokens(call.points, call.tokens, one.points), -one.used))
-        self._clock += 1
+        least = SIMILAR * call.tokens[-1] if call.tokens else 0
+        held = ((known_tokens(call.points, call.tokens, one.points), one) for one in free)
+        slot = max(held, key=lambda both: (both[0] if both[0] > least else 0, -both[1].used))[1]
         _take(self._idle, slot.points)
         _take(self._stages, ((point, slot.depth) for point in slot.points))
         slot.depth = call.depth
-        slot.points, slot.call, slot.used = frozenset(call.points), call, self._clock
+        slot.points, slot.call = frozenset(call.points), call
         self._busy.update(slot.points)
         slot.own, slot.other = idle, max(busy - idle, 0)
 
@@ -138,7 +144,8 @@ class SlotOrder:
         slot = next((one for one in self._slots if one.call is call), None)
         if slot is None:
             return
-        slot.call = None
+        self._clock += 1
+        slot.call, slot.used = None, self._clock
         _take(self._busy, slot.points)
         self._idle.update(slot.points)
         self._stages.update((point, slot.depth) for point in slot.points)
