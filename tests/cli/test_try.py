@@ -156,6 +156,15 @@ def test_a_first_run_needs_a_dataset(tmp_path, monkeypatch, capfd):
     assert "a first run needs --dataset" in capfd.readouterr().err
 
 
+def test_the_application_may_be_the_graph_of_the_langgraph_file(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert main(["try"]) == 2
+    assert "no graph is named, and there is no langgraph.json" in capfd.readouterr().err
+    (tmp_path / "langgraph.json").write_text(json.dumps({"graphs": {"agent": "./not_there.py:graph"}}))
+    assert main(["try"]) == 2
+    assert "not_there.py" in capfd.readouterr().err
+
+
 MADE_BY_NAME = """
 from typing import TypedDict
 from langchain_openai import ChatOpenAI

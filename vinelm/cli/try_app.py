@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 
 
 @click.command("try", short_help="Try VineLM on your own app: one command, one verdict.")
-@click.argument("app", metavar="APP")
+@click.argument("app", required=False, metavar="[APP]")
 @declared("vinelm.trying.trial:try_app", models=("--models NAME,NAME", str), dataset=("--dataset FILE", InputFile()))
 @output_options
 @resumable
-def command(*, app: str, as_json: bool, quiet: bool, **options: Any) -> None:
+def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> None:
     """Go the whole way with your own app: read its graph, profile it, and say whether to switch.
 
     On a terminal the first run asks how many points of accuracy a cheaper plan may lose, unless --max-loss says so.
 
-    APP is FILE.py:ATTRIBUTE, as for `vinelm init`. The first time this writes workflow.py and models.toml next to it, as that
-    command does; files that are there are kept, so that you may change them and run the same line again. Then it buys rows
-    until it is certain, no plan can be proven on these requests, or the budget is spent: first what your app runs today and
-    every single model on the same requests, whose table is shown, then the plans that would replace it. The verdict is SWITCH,
+    APP is FILE.py:ATTRIBUTE, or the graph of langgraph.json, as for `vinelm init`. The first time this writes workflow.py and
+    models.toml next to it, as that command does; files that are there are kept, so that you may change them and run the same
+    line again. Then it buys rows until it is certain, no plan can be proven on these requests, or the budget is spent: first
+    what your app runs today and every single model on the same requests, whose table is shown, then the plans that would
+    replace it. The verdict is SWITCH,
     KEEP, UNDECIDED or NOT ENOUGH DATA.
 
     What is bought is kept in app.db: the same line continues an interrupted run, and a larger budget adds to it. Writes
@@ -52,6 +53,10 @@ def command(*, app: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """
     from vinelm.cli.progress import at_step, live, noted, raced
 
+    if app is None:
+        from vinelm.scaffold.target import of_langgraph_file
+
+        app = of_langgraph_file(Path.cwd())
     if options["max_loss"] is None and not (quiet or as_json or options["dry_run"]):
         options["max_loss"] = _asked_max_loss(Path(app.rpartition(":")[0]).parent / "app.vine")
     if not quiet:

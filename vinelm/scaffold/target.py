@@ -104,7 +104,7 @@ def find_target(spec: str | None, folder: Path) -> Target:
         ConfigError: No graph is named, or several are possible; the message lists them.
         WorkflowError: The module cannot be imported, or the attribute is missing or no graph.
     """
-    name, _, attribute = (spec or _of_langgraph_file(folder)).partition(":")
+    name, _, attribute = (spec or of_langgraph_file(folder)).partition(":")
     root, module_name = _place(name, folder)
     module = _imported(module_name, root)
     attribute, _, path = (attribute or _only_graph(module)).partition(".")
@@ -134,7 +134,7 @@ def root_of(spec: str | None, folder: Path) -> Path:
     Raises:
         ConfigError: As :func:`find_target`.
     """
-    return _place((spec or _of_langgraph_file(folder)).partition(":")[0], folder)[0]
+    return _place((spec or of_langgraph_file(folder)).partition(":")[0], folder)[0]
 
 
 def project_folder(root: Path, folder: Path) -> Path:
@@ -185,8 +185,12 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
     return list(getattr(value, "__dict__", {}).items())
 
 
-def _of_langgraph_file(folder: Path) -> str:
-    """The graph that ``langgraph.json`` names, which LangGraph's own tools read."""
+def of_langgraph_file(folder: Path) -> str:
+    """Return the graph that a folder's ``langgraph.json`` names, which LangGraph's own tools read.
+
+    Raises:
+        ConfigError: There is no such file, or it does not name one graph.
+    """
     advice = "name the graph, such as app.py:graph"
     try:
         graphs = json.loads(read_text(folder / LANGGRAPH_FILE))["graphs"]
