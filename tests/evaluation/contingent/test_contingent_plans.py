@@ -14,7 +14,9 @@ from vinelm.evaluation.plans.arms import arm_shares
 from vinelm.evaluation.plans.graph_plans import GraphPlans
 from vinelm.evaluation.plans.path_plans import PathPlans
 from vinelm.evaluation.plans.plans_over import plans_over
+from vinelm.evaluation.store_sweeps.plan_spending import plan_spending
 from vinelm.objective import Objective
+from vinelm.reports.plan_tree import plan_tree
 
 BEST = Objective(maximize="accuracy")
 SEEDS = range(6)
@@ -69,6 +71,10 @@ def test_the_best_static_plan_is_the_best_of_all_models_per_stage(seed):
         plan = plans.fixed(objective, "static")
         assert plan.models == models
         assert (plan.accuracy, plan.path_cost_usd, plan.path_latency_s) == pytest.approx(expected)
+        spent = plan_spending(plan)
+        assert sum(one.cost_usd for one in spent) == pytest.approx(plan.path_cost_usd)
+        assert {one.stage: one.model for one in spent}.items() <= models.items()
+        assert sum(root.share for root in plan_tree(plan).roots) == pytest.approx(1.0)
     cheapest = min(found[1] for _, found in every if found[0] >= 0.6)
     assert plans.fixed(Objective(minimize="cost", min_accuracy=0.6), "static").path_cost_usd == pytest.approx(cheapest)
 

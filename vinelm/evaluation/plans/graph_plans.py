@@ -74,6 +74,16 @@ class StagePlan(Expected):
         """The trie."""
         return self.plan.graph.annotated
 
+    @property
+    def reached(self) -> FloatArray:
+        """See :attr:`Plan.reached`."""
+        return self.plan.reached
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """See :attr:`Plan.steps`."""
+        return self.plan.steps
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan and its figures as plain JSON types."""
         return {
