@@ -147,6 +147,22 @@ def test_of_the_calls_that_a_slot_is_warm_for_those_of_its_stage_go_first():
     assert min((check, draft), key=calls.rank) is draft
 
 
+@pytest.mark.parametrize("first_free", [0, 1])
+def test_a_new_prompt_takes_the_slot_that_was_free_for_longest_whatever_little_it_shares(first_free):
+    order, calls = SlotOrder(2), CallOrder(100)
+    document = "Document. " * 400
+    held = [calls.waits(n, 0, shape_of([ROLES[n], f"{n} {document}", "q"], b""), order) for n in range(2)]
+    for call in held:
+        calls.sent(call)
+    for n in (first_free, 1 - first_free):
+        calls.over(held[n], 0.0)
+    new = calls.waits(5, 0, shape_of([ROLES[1 - first_free], f"new {document}", "q"], b""), order)
+    assert 0 < order._held(new)[0] < 0.1 * new.tokens[-1]
+    calls.sent(new)
+    warm = [order._held(call)[0] > 500 for call in held]
+    assert warm == [first_free == 1, first_free == 0]
+
+
 def test_an_engine_with_a_common_cache_is_found_out():
     order, rows = SlotOrder(4), requests()
     for seed in range(3):
