@@ -44,7 +44,9 @@ class DecidingSampler:
     - Where a request is one call, answers of the model whose next answers change the best mixtures most per dollar
       (:mod:`~vinelm.profiler.sampling.mixtures`).
     - Where it takes several, half of the dollars are whole runs of the candidates, and half paths of
-      :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`.
+      :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`. If rows show nothing but the workflow's own check, no
+      plan goes on after a first answer that it passes: the share of such answers is that of the dollars for first answers,
+      chosen as where a request is one call.
     - Where the template says what runs today, three quarters are whole runs of that and of the candidates on the same requests,
       one plan after the other. Of the rest some differ from today's run in one place.
 
@@ -163,21 +165,42 @@ class DecidingSampler:
             if not has_today:
                 return [_Use(1.0, lambda: next(decided, None))]
             return [_Use(PROVING_SHARE, lambda: next(whole, None)), _Use(1.0 - PROVING_SHARE, lambda: next(decided, None))]
-        share = PROVING_SHARE if has_today else WHOLE_SHARE
+        first = 0.0 if has_today else self._ended_by_first(observations)
+        share = PROVING_SHARE if has_today else WHOLE_SHARE * (1.0 - first)
+        rest = 1.0 - first - share
         found = [_Use(share, lambda: next(whole, None))]
-        rest = 1.0 - share
+        if first > 0.0:
+            decided = self._gradient(observations, paths, prices, round_usd, left_usd)
+            found.append(_Use(first, lambda: next(decided, None)))
         if has_today:
             found.append(_Use(rest * SWAPPED_SHARE, paths.swapped))
             rest *= 1.0 - SWAPPED_SHARE
-        if self.continued_share > 0.0:
-            found.append(_Use(rest * self.continued_share, paths.continued))
-        return [*found, _Use(rest * (1.0 - self.continued_share), paths.next)]
+        found.append(_Use(rest * self.continued_share, paths.continued))
+        found.append(_Use(rest * (1.0 - self.continued_share), paths.next))
+        return [use for use in found if use.share > 0.0]
 
     @property
     def _is_one_call(self) -> bool:
         """True if every request is a single call of one of several models."""
+        return len(self._choices) == 1 and self._begins_alike
+
+    @property
+    def _begins_alike(self) -> bool:
+        """True if every request begins with a call of one of the same models."""
         first = self._choices[0]
-        return len(self._choices) == 1 and isinstance(first, tuple) and SKIP not in first
+        return isinstance(first, tuple) and SKIP not in first
+
+    def _ended_by_first(self, observations: Sequence[Observation]) -> float:
+        """The share of first answers after which no plan goes on, by the rows: the workflow's check passes them.
+
+        0 where rows show a signal or whether answers agree: plans may go on below a passed answer then.
+        """
+        if self.template.stop != "workflow" or not self._begins_alike:
+            return 0.0
+        if any(row.signal is not None or row.answer_class is not None for row in observations):
+            return 0.0
+        passed = [bool(row.stopped) for row in observations if row.depth == 1]
+        return sum(passed) / len(passed) if passed else 0.0
 
     def _whole_runs(self, observations: Sequence[Observation], paths: RoundPaths) -> Iterator[RequestPath]:
         """Missing whole runs of the candidates and of the current setup, on the same requests."""

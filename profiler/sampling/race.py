@@ -21,8 +21,9 @@ from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import SKIP, Template
 
-REQUESTS = (2, 4, 8, 16, 30)
-"""How many requests the models that are left have answered after each round."""
+REQUESTS = (1, 2, 4, 8, 16, 30)
+"""How many requests the models that are left have answered after each round. One comes first: where dollars have a tail, two
+hard requests may cost more than the race."""
 FEW_REQUESTS = (8, 30)
 """The same where a round takes hours."""
 PILOT = 2

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kit.catalogs import make_catalog
@@ -35,6 +37,16 @@ def test_workflow_level_plans_repeat_one_model_per_stage():
 def test_a_single_model_runs_to_the_last_invocation():
     alone = dict(PathPlans(blank(3, 4)).single_models())
     assert {model: plan.path for model, plan in alone.items()} == {f"m{k}": (f"m{k}",) * 4 for k in range(3)}
+
+
+def test_a_plan_whose_steps_too_few_requests_have_run_is_no_plan():
+    """`vinelm plan` compares with the single models that are left, and does not fail."""
+    annotated = blank(3, 4)
+    model = annotated.trie.model[annotated.trie.target]
+    plans = PathPlans(replace(annotated, tried=model != 1))
+    assert set(dict(plans.single_models())) == {"m0", "m2"}
+    assert plans.having({"path": ("m1",) * 4}) is None
+    assert plans.having({"path": ("m2",) * 4}).path == ("m2",) * 4
 
 
 def test_a_static_policy_follows_its_path_and_ends_at_its_cap():

@@ -1,6 +1,7 @@
 """The default sampler: the race of single models first, then whole runs of the plans that decide, by dollars."""
 
 import random
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +20,12 @@ from vinelm.objective import Objective
 from vinelm.profiler import ProfileSettings
 from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
 from vinelm.profiler.sampling.limits import ProfileLimits
+from vinelm.profiler.sampling.priced_sampler import shuffled
 from vinelm.profiler.sampling.race import REQUESTS
 from vinelm.profiler.sampling.runs import as_run, run_of, whole_path
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
-from vinelm.template import Branch, Stage, Template
+from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.traces import ObservationStore
 
 PRICES = {"tiny": 0.1, "mid": 1.0, "big": 5.0}
@@ -131,6 +133,20 @@ def test_without_today_half_of_the_dollars_are_whole_runs_of_the_plans_that_are_
     assert {path.path for path in whole} == set(plans)
     assert len({path.request_id for path in whole}) == len(whole) / 2  # both on the same requests
     assert usd_of(whole) == pytest.approx(0.5 * usd_of(later), rel=0.3)
+
+
+@pytest.mark.parametrize("shown", [{}, {"signal": "sure"}])
+def test_first_answers_that_change_plans_are_bought_where_no_plan_goes_on_after_them(shown):
+    """A check passes them, and rows show nothing else: a model that has lost is not asked, and whole runs show nothing more."""
+    names, right = [f"q{i}" for i in range(400)], {"tiny": 24, "mid": 4, "big": 26}
+    template = bound(Template((Stage("answer"), Loop((Stage("retry"),), times=2)), "workflow"))
+    sampler = DecidingSampler(template, catalog(), names, 0, candidates=lambda rows: (("mid", "mid", "mid"),))
+    rows = [
+        replace(row(name, model, stage="answer", stopped=True, success=n < right[model]), **shown)
+        for n, name in enumerate(shuffled(names, 0)[:40]) for model in PRICES
+    ]  # fmt: skip
+    asked = {path.path[0] for path in sampler.propose(9, rows) if path.probability is None}
+    assert asked == ({"mid"} if shown else {"tiny", "big"})
 
 
 def test_other_models_go_on_from_where_today_has_brought_a_request():

@@ -63,7 +63,7 @@ def asked(rows):
 
 def test_all_models_answer_the_same_requests_twice_as_many_each_time():
     rounds, rows = run(race_of(), dict.fromkeys(PRICES, 0.5))
-    assert [len({path.request_id for path in paths}) for paths in rounds[:3]] == [2, 2, 2]
+    assert [len({path.request_id for path in paths}) for paths in rounds[:4]] == [2, 1, 1, 2]
     assert {path.path for path in rounds[0]} == {("tiny",)}  # alone: on what scale are the list prices?
     assert all(requests == set(NAMES[: REQUESTS[-1]]) for requests in asked(rows).values())
     assert len(rounds) == 1 + len(REQUESTS)
@@ -93,6 +93,17 @@ def test_it_takes_a_quarter_of_the_dollars_at_most(budget):
     pilot = 2 * PRICES["tiny"] / 1000
     assert sum(row.cost_usd for row in rows) <= max(SHARE * budget, pilot) * (1 + 1e-9)
     assert sum(row.cost_usd for row in rows) > 0.5 * SHARE * budget or max(map(len, asked(rows).values())) == REQUESTS[-1]
+
+
+def test_two_hard_requests_do_not_take_all_dollars():
+    """A model that costs twenty times the usual on the first requests is asked about one of them, and then no more."""
+    hard = {name: usd * (20 if name == "big" else 1) for name, usd in PRICES.items()}
+    race, rounds, rows = race_of(budget_usd=0.1), [], []
+    while paths := race.paths(len(rounds), rows):
+        rounds.append(paths)
+        for path in paths:
+            rows += rows_of([path], dict.fromkeys(PRICES, 0.5), hard if path.request_id in NAMES[:2] else None)
+    assert {row.request_id for row in rows if row.prefix == ("big",)} == {NAMES[0]}
 
 
 def test_a_model_whose_one_answer_costs_more_than_is_left_waits_and_says_so():

@@ -57,7 +57,7 @@ class PathPlans(Plans[Decision]):
 
     def single_models(self) -> Iterator[tuple[str, Decision]]:
         """See :meth:`Plans.single_models`."""
-        whole = self._single & (self.trie.depth == self.trie.max_depth)
+        whole = self._single & (self.trie.depth == self.trie.max_depth) & self.planner.metrics.endings
         for index, model in enumerate(self.trie.models):
             nodes = np.flatnonzero(whole & (self.trie.model == index))
             if len(nodes) and model != SKIP:
@@ -72,10 +72,10 @@ class PathPlans(Plans[Decision]):
         return {"path": plan.path}
 
     def having(self, settings: dict[str, Any]) -> Decision | None:
-        """See :meth:`Plans.having`."""
+        """See :meth:`Plans.having`; None as well if the plan may not end there."""
         try:
             return self._to(self.trie.node(settings.get("path", ())))
-        except KeyError:
+        except (KeyError, InfeasibleError):
             return None
 
     @staticmethod
