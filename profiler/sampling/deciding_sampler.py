@@ -45,7 +45,7 @@ class DecidingSampler:
       (:mod:`~vinelm.profiler.sampling.mixtures`).
     - Where it takes several, half of the dollars are whole runs of the candidates, and half paths of
       :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`. If rows show nothing but the workflow's own check, no
-      plan goes on after a first answer that it passes: the share of such answers is that of the dollars for first answers,
+      plan continues after a first answer that it passes: the share of such answers is that of the dollars for first answers,
       chosen as where a request is one call.
     - Where the template says what runs today, three quarters are whole runs of that and of the candidates on the same requests,
       one plan after the other. Of the rest some differ from today's run in one place.
@@ -191,9 +191,9 @@ class DecidingSampler:
         return isinstance(first, tuple) and SKIP not in first
 
     def _ended_by_first(self, observations: Sequence[Observation]) -> float:
-        """The share of first answers after which no plan goes on, by the rows: the workflow's check passes them.
+        """The share of first answers that end every plan, by the rows: the workflow's check passes them.
 
-        0 where rows show a signal or whether answers agree: plans may go on below a passed answer then.
+        0 where rows show a signal or whether answers agree: plans may continue below a passed answer then.
         """
         if self.template.stop != "workflow" or not self._begins_alike:
             return 0.0

@@ -39,7 +39,7 @@ def test_a_single_model_runs_to_the_last_invocation():
     assert {model: plan.path for model, plan in alone.items()} == {f"m{k}": (f"m{k}",) * 4 for k in range(3)}
 
 
-def test_a_plan_whose_steps_too_few_requests_have_run_is_no_plan():
+def test_a_plan_whose_steps_too_few_requests_have_run_is_left_out():
     """`vinelm plan` compares with the single models that are left, and does not fail."""
     annotated = blank(3, 4)
     model = annotated.trie.model[annotated.trie.target]

@@ -136,7 +136,7 @@ def test_without_today_half_of_the_dollars_are_whole_runs_of_the_plans_that_are_
 
 
 @pytest.mark.parametrize("shown", [{}, {"signal": "sure"}])
-def test_first_answers_that_change_plans_are_bought_where_no_plan_goes_on_after_them(shown):
+def test_first_answers_that_change_plans_are_bought_where_they_end_every_plan(shown):
     """A check passes them, and rows show nothing else: a model that has lost is not asked, and whole runs show nothing more."""
     names, right = [f"q{i}" for i in range(400)], {"tiny": 24, "mid": 4, "big": 26}
     template = bound(Template((Stage("answer"), Loop((Stage("retry"),), times=2)), "workflow"))
