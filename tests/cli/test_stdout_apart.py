@@ -70,6 +70,7 @@ def test_stdout_has_our_json_only_whatever_the_application_prints(noisy, line):
         assert said in done.stderr
 
 
+@pytest.mark.long  # each of its steps is above
 def test_try_goes_the_whole_way_with_an_application_that_prints(noisy):
     done = _vinelm(noisy, "try", "workflow.py:build", "--budget-usd", "0.03", "--quiet", "--json")
     assert done.returncode == 0, done.stderr
