@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.trie import Trie
-from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.annotated_trie import AnyTrie
 from vinelm.trie.arrays import BoolArray
 
 Ints = npt.NDArray[np.int64]
@@ -83,7 +83,7 @@ UNSEEN = 1e-6
 """What a kind of no request counts as, so that it has a plan."""
 
 
-def with_kinds_counted(annotated: AnnotatedTrie, counts: Mapping[str, float]) -> AnnotatedTrie:
+def with_kinds_counted(annotated: AnyTrie, counts: Mapping[str, float]) -> AnyTrie:
     """Return a trie whose request types have the shares of these counts; unchanged without types.
 
     What a profile buys need not be spread over kinds as requests are.
@@ -104,12 +104,7 @@ def with_kinds_counted(annotated: AnnotatedTrie, counts: Mapping[str, float]) ->
     usual = np.bincount(kind[begins], arm[items[begins]], len(kinds))[kind]
     within = np.divide(arm[items], usual, out=np.ones(len(items)), where=usual > 0.0)
     shares, arm = within * (weight[kind] / weight.sum()), arm.copy()
-    if annotated.outcomes is not None:  # what each fit expects of a history holds the share of its kind
-        change = np.divide(shares, arm[items], out=np.zeros(len(items)), where=arm[items] > 0.0)
-        at = np.append(np.ones(1), np.repeat(change, np.diff([*trie.target[first], len(trie)])))
-        found = annotated.outcomes
-        spread, cost = found.spread * at[found.node, None], found.cost_spread * at[:, None]
-        outcomes = replace(found, spread=spread.astype(np.float32), cost_spread=cost.astype(np.float32))
-        annotated = replace(annotated, outcomes=outcomes)
+    change = np.divide(shares, arm[items], out=np.zeros(len(items)), where=arm[items] > 0.0)
+    at = np.append(np.ones(1), np.repeat(change, np.diff([*trie.target[first], len(trie)])))
     arm[items] = shares
-    return replace(annotated, arm=arm)
+    return replace(annotated.with_shares(at), arm=arm)

@@ -78,10 +78,10 @@ class CallRate:
         Args:
             annotated: The trie of these rows, which says who reaches an invocation. None, or merged histories: every request.
         """
-        if not (self._shared and self.per_hour and annotated is not None and annotated.has_path_metrics):
+        if not (self._shared and self.per_hour and annotated is not None):
             return self._priced([self.per_hour] * len(self.observations))
         nodes = rows_with_nodes(self.observations, annotated.trie, annotated.template.stop)
-        return self._priced([self.per_hour * float(annotated.reach[node]) for _, node in nodes])
+        return self._priced([self.per_hour * float(annotated.reading.reach[node]) for _, node in nodes])
 
     def warm_rows(self) -> list[Observation]:
         """Return the rows with the dollars of a permanently busy service, for :meth:`applied`."""

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from vinelm.foreign_code import answered
 from vinelm.judging import AsToday, LLMJudge
 from vinelm.profiler.execution.fingerprint import SETTING, code_digest
 from vinelm.profiler.execution.outcome import with_error
@@ -55,11 +56,9 @@ def scoring_part(workflow: Workflow, request: Request) -> Request:
 
 
 def _input_digest(workflow: Workflow, request: Request) -> str | None:
-    try:
-        text = json.dumps([request.id, workflow.graph_input(request)], sort_keys=True)
-    except Exception:  # the application's code, or an input that is not plain
-        return None
-    return hashlib.sha256(text.encode()).hexdigest()
+    # The application's code, or an input that is not plain.
+    text = answered(lambda: json.dumps([request.id, workflow.graph_input(request)], sort_keys=True), None)
+    return None if text is None else hashlib.sha256(text.encode()).hexdigest()
 
 
 def with_settings_of(identity: StoreIdentity, store: ObservationStore) -> StoreIdentity:
@@ -175,7 +174,7 @@ def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
     """
     store, signals, shown = rows.store, rows.units.signals, ShownRows(rows.store)
     before = shown.record
-    if signals is None:
+    if not signals:
         if before is not None:
             shown.forget(with_answers=not _has_reference(rows))
         return
@@ -205,13 +204,13 @@ def _classify(store: ObservationStore, signals: Signals, record: SignalRecord, o
         )
 
 
-def classify_new(store: ObservationStore, signals: Signals | None, on_note: Note | None = None) -> None:
+def classify_new(store: ObservationStore, signals: Signals, on_note: Note | None = None) -> None:
     """Compute the answer classes of a store to which a run has added rows.
 
     Raises:
         WorkflowError: ``agree`` raised, or is not symmetric.
     """
-    if signals is not None:
+    if signals:
         _classify(store, signals, ShownRows(store).record or record_for(signals), on_note)
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -25,6 +26,7 @@ from vinelm.backends.offline.scripted import ScriptedChatModel
 from vinelm.backends.prompt_text import prompt_parts
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError, WorkflowError
+from vinelm.foreign_code import answered, explained
 from vinelm.judging import AsToday, LLMJudge
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.job import UnitBudget
@@ -195,9 +197,8 @@ def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool =
 def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
     backend = ScriptedBackend(workflow)
     backends = {model.provider: backend for model in catalog.models}
-    try:
-        template = resolved(workflow, UnitAdapter(catalog, backends, template=None)).template
-    except Exception:  # an item says so
+    template = answered(lambda: resolved(workflow, UnitAdapter(catalog, backends, template=None)).template, None)
+    if template is None:  # an item says so
         return None
     return f"{template_imports(template)}\n\ntemplate = {template_code(template)}"
 
@@ -210,7 +211,26 @@ class _Asks:
     today: dict[str, str] = field(default_factory=dict)
 
 
+class _Failed(WorkflowError):
+    """What the application's own code raised, as an item."""
+
+    def __init__(self, item: CheckItem) -> None:
+        super().__init__(item.detail)
+        self.item = item
+
+
+def _of_application(name: str, what: str = "build(vine) raised") -> AbstractContextManager[None]:
+    return explained(lambda error: _Failed(CheckItem(name, False, _line(error, what))))
+
+
 def _items(workflow: Workflow, catalog: Catalog, asks: _Asks, seen: SeenPrompts, n_requests: int) -> Iterator[CheckItem]:
+    try:
+        yield from _checked(workflow, catalog, asks, seen, n_requests)
+    except _Failed as failed:
+        yield failed.item
+
+
+def _checked(workflow: Workflow, catalog: Catalog, asks: _Asks, seen: SeenPrompts, n_requests: int) -> Iterator[CheckItem]:
     backend = ScriptedBackend(workflow, seen)
     backends = {model.provider: backend for model in catalog.models}
     is_given = workflow.has_template
@@ -220,23 +240,17 @@ def _items(workflow: Workflow, catalog: Catalog, asks: _Asks, seen: SeenPrompts,
         if not judge.is_ok:
             return
         workflow = replace(workflow, score=_unasked(workflow, workflow.score))
-    try:
+    with _of_application("template"):
         workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
         template = workflow.template.bind(tuple(catalog))
-    except Exception as error:  # the workflow's own build(vine) may raise anything
-        yield CheckItem("template", False, _line(error, "build(vine) raised"))
-        return
     yield CheckItem("template", True, f"{template.words}, over {len(template.models)} models, stop = {template.stop}")
     inputs = _inputs(workflow)
     yield inputs
     if not inputs.is_ok:
         return
-    try:
+    with _of_application("graph"):
         units = make_units(workflow, catalog, backends)
         parts = fingerprint(workflow, catalog, backends)
-    except Exception as error:  # the workflow's own build(vine) may raise anything
-        yield CheckItem("graph", False, _line(error, "build(vine) raised"))
-        return
     yield CheckItem(
         "graph", True, f"has {', '.join(stage.name for stage in template.stages)}; fingerprint of {len(parts)} parts"
     )
@@ -309,10 +323,8 @@ def _unasked(workflow: Workflow, judge: LLMJudge) -> Callable[[Request, Mapping[
 
 def _inputs(workflow: Workflow) -> CheckItem:
     request = workflow.requests[0]
-    try:
+    with _of_application("inputs", f"inputs(request {request.id!r}) raised"):
         given = workflow.graph_input(request)
-    except Exception as error:
-        return CheckItem("inputs", False, _line(error, f"inputs(request {request.id!r}) raised"))
     for label in workflow.labels:
         if label in given:
             return CheckItem("inputs", False, f"the label {label!r} reaches the graph: leave it out of inputs(request)")
@@ -387,7 +399,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
         ended = [row for row in known if row.stopped] or known[-1:]  # before its end a request may show no answer yet
         yield from (_scored(units, request, row, states[row.depth - 1]) for row in ended[:1])
         yield from _referred(units.workflow, rows)
-        if units.signals is not None:
+        if units.signals:
             yield _shown(units.signals, rows)
 
 

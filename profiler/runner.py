@@ -152,7 +152,7 @@ def _sampler_of(
 
 def continued_share(workflow: Workflow) -> float:
     """Return the share of the default sampler's paths that continue below a passed check, which only signals can use."""
-    return 0.0 if workflow.signals is None else CONTINUED_SHARE
+    return CONTINUED_SHARE if workflow.signals else 0.0
 
 
 def _gate(
@@ -215,10 +215,9 @@ def _require_reference(workflow: Workflow, template: Template) -> None:
     reference = workflow.score
     if not isinstance(reference, AsToday) or all(reference.is_labelled(request) for request in workflow.requests):
         return
-    if template.stop == "oracle":
-        raise WorkflowError(
-            "the oracle stop ends where the answer is right, which nobody knows without a label: use stop='workflow'"
-        )
+    template.require_workflow_stop(
+        WorkflowError("the oracle stop ends where the answer is right, which nobody knows without a label: use stop='workflow'")
+    )
     if template.today is None:
         raise WorkflowError(
             "requests have no label, and it is not known what runs today: say it with Stage(..., default=NAME) in the template"

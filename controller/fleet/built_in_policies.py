@@ -18,6 +18,7 @@ from vinelm.controller.fleet.orders import FleetPolicy, Orders, SessionPrioritie
 from vinelm.controller.fleet.snapshot import LiveState
 from vinelm.controller.fleet.view import FleetView
 from vinelm.errors import ConfigError
+from vinelm.foreign_code import explained
 from vinelm.trie.arrays import FloatArray
 
 Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
@@ -190,10 +191,8 @@ def _of_file(path: Path, function: str) -> FleetPolicy:
     assert spec is not None  # a path that ends with .py always has a loader
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    try:
+    with explained(lambda error: ConfigError(f"policy file {str(path)!r} cannot be imported: {type(error).__name__}: {error}")):
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise ConfigError(f"policy file {str(path)!r} cannot be imported: {type(error).__name__}: {error}") from error
     found: Any = getattr(module, function, None)
     if not callable(found):
         there = "no function" if found is None else f"a {type(found).__name__}, no function,"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vinelm.controller.fleet.snapshot import COLUMNS, MOST_NAMES, VOCABULARIES, LiveState, Snapshot
+from vinelm.errors import VineLMError
 from vinelm.requests.names import scoped
 
 _DURATIONS = ("waited_s", "running_s", "elapsed_s")
@@ -176,7 +177,7 @@ class LiveInvocations:
 def _rest_of(rest: Rest) -> tuple[float, float]:
     try:
         return rest()
-    except Exception:  # a view with an unknown rest is better than none
+    except VineLMError:  # a view with an unknown rest is better than none
         return _NONE, _NONE
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from functools import partial
 from threading import Event, Thread
 
 from vinelm.controller.fleet.live_invocations import LiveInvocations
 from vinelm.controller.fleet.neighbours import GONE_AFTER_S, Neighbours, load_summary
 from vinelm.controller.fleet.redis_link import SILENT_REDIS, RedisLink
 from vinelm.errors import FleetUnreachable
+from vinelm.foreign_code import answered
 
 EVERY_S = 0.25
 """Seconds between two rounds."""
@@ -182,13 +183,13 @@ class FleetMember:
     def _survive(self, error: Exception) -> None:
         """Go alone after an internal failure, ignoring further ones."""
         self.is_alone, self.failure = True, type(error).__name__
-        _outliving(self._go_alone)
+        answered(self._go_alone, None)
 
     def _leave(self) -> None:
         """Close the chores, each independently, and delete what was published."""
         for chore in self.chores:
-            _outliving(chore.close, self._link)
-        _outliving(self._link.withdraw, self.live.process)
+            answered(partial(chore.close, self._link), None)
+        answered(partial(self._link.withdraw, self.live.process), None)
         self._link.close()
 
     def _run(self) -> None:
@@ -196,7 +197,7 @@ class FleetMember:
         while not self._is_stopped:
             try:
                 # Less and less often while Redis is away: each attempt may take as long as its timeout.
-                pause_s = self._every_s if self.survived_round() else min(2 * pause_s, LONGEST_PAUSE_S)
+                pause_s = self._every_s if self.round() else min(2 * pause_s, LONGEST_PAUSE_S)
                 self._run_errands(time.monotonic() + pause_s)
             except Exception as error:  # the thread has to go on, and requests with it
                 self._survive(error)
@@ -208,9 +209,3 @@ class FleetMember:
             # Before the chores: a wish that comes while they are done wakes the next errand.
             self._wake.clear()
             self._run_errand()
-
-
-def _outliving(do: Callable[..., object], *what: object) -> None:
-    """Run it, and continue with what follows even if it fails."""
-    with suppress(Exception):
-        do(*what)

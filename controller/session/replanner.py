@@ -12,13 +12,12 @@ from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.controller.session.excluded_models import ExcludedModels
-from vinelm.controller.session.seen_outcomes import SeenOutcomes
+from vinelm.controller.session.seen_outcomes import Belief
 from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.requests.protocols import Invocation
 from vinelm.signals import Outcome
 from vinelm.template.bounds import exceeded_words
-from vinelm.template.kinds import learnt_kind
 from vinelm.template.template import stage_title
 from vinelm.trie.arrays import FloatArray
 
@@ -78,9 +77,8 @@ class Replanner:
         self._least_call_usd = least_call_usd
         self._excluded = None if least_call_usd is None else ExcludedModels(planner, least_call_usd)
         self._template = planner.annotated.template
-        self._kind = learnt_kind(None, self._template.kinds)
-        outcomes = planner.annotated.outcomes
-        self.seen = None if outcomes is None else SeenOutcomes(outcomes, planner.annotated, self.node)
+        self._kind = self._template.counts_as(None)
+        self.seen = Belief.over(planner.annotated, self.node)
 
     def plan(
         self,
@@ -112,7 +110,7 @@ class Replanner:
             if node is None:
                 node = self.node(prefix)
             stage = self._of_kind(stage)
-            stage, note = (stage, "") if self.seen is None else self._arm(self.seen, stage, prefix)
+            stage, note = self.seen.titles(prefix, stage)
             # One look into an array in the usual case, where one stage follows or the first of several is asked for.
             usual = int(planner.trie.next_stage[node])
             if (usual < 0 or planner.trie.stages[usual] != stage) and planner.lacks(stage, node):
@@ -152,12 +150,6 @@ class Replanner:
         """The plan drawn for the request or, if it no longer fits, the best within its objective."""
         return self._planner.plan_first(self.objectives, without=without, **here)
 
-    @staticmethod
-    def _arm(seen: SeenOutcomes, stage: str | frozenset[str], prefix: tuple[str, ...]) -> tuple[str | frozenset[str], str]:
-        """The trie's name of the stage, by the outcomes seen, and a note."""
-        arms, note = seen.titles(prefix, (stage,) if isinstance(stage, str) else stage)
-        return (next(iter(arms), "") if len(arms) < 2 else arms), note
-
     def node(self, prefix: tuple[str, ...]) -> int:
         """Return the node of a prefix; ``KeyError`` if the trie has none."""
         node = self._nodes.get(prefix)
@@ -165,8 +157,7 @@ class Replanner:
             before = self.node(prefix[:-1])
             stage = self._stages.get(prefix[:-1])
             stage = self._stage_of_kind(before, stage)
-            if self.seen is not None:
-                stage = self.seen.arm(prefix[:-1], stage)[0]
+            stage = self.seen.arm(prefix[:-1], stage)[0]
             if stage is None and len(self._planner.trie.arms(before)) > 1:
                 raise KeyError(prefix[-1])  # which of several stages ran is not known
             node = self._nodes[prefix] = self._planner.metrics.child(before, prefix[-1], stage)
@@ -176,9 +167,9 @@ class Replanner:
         """Plan for a request of this type from now on, and return the type that it counts as.
 
         None where plans do not tell kinds apart.
-        A request whose kind was not told is of the kind :data:`~vinelm.template.kinds.OTHER`.
+        A request whose kind was not told is of the kind :data:`~vinelm.template.template.OTHER`.
         """
-        counts_as = learnt_kind(kind, self._template.kinds)
+        counts_as = self._template.counts_as(kind)
         if counts_as != self._kind:
             self._kind = counts_as
             self._nodes = {(): 0}
@@ -210,17 +201,17 @@ class Replanner:
 
     def note_outcome(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
         """Record the outcome of the last invocation of ``prefix``, if plans depend on it."""
-        if self.seen is not None and self.seen.note(prefix, outcome):
+        if self.seen.note(prefix, outcome):
             self._forget_below(prefix)
 
     def note_verdict(self, prefix: tuple[str, ...], passed: bool) -> None:
         """Record the workflow's own check of the last answer of ``prefix``, if plans depend on it."""
-        if self.seen is not None and self.seen.judge(prefix, passed):
+        if self.seen.judge(prefix, passed):
             self._forget_below(prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
         """Return the class of the answer that a request ending after ``prefix`` should return; None for its last answer."""
-        if self.seen is None or self._is_off:
+        if self._is_off:
             return None
         with suppress(KeyError):
             return self.seen.returned_class(prefix)
@@ -228,8 +219,6 @@ class Replanner:
 
     def ends_at(self, prefix: tuple[str, ...]) -> bool:
         """Return whether requests with these outcomes end after ``prefix``; False if the trie lacks the path."""
-        if self.seen is None:
-            return False
         with suppress(KeyError):
             return self.seen.ends_at(prefix)
         return False

@@ -1,54 +1,42 @@
-"""The outcomes of one request's invocations, in terms of its trie."""
+"""What one request's invocations have shown, in the terms of the trie that its plans are made over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from vinelm.signals import Outcome
-from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.outcomes import Outcomes, Seen
+from vinelm.trie.annotated_trie import AnnotatedTrie, SignalTrie
+from vinelm.trie.outcomes import Seen
 
 Path = tuple[str, ...]
 _NOTHING = Outcome(None, None)
 
 
-class SeenOutcomes:
-    """The outcomes of one request. Not thread-safe: its session holds its lock while it calls.
+class Belief:
+    """What a trie of paths makes of what a request shows: nothing. The application alone chooses its next stage."""
 
-    Args:
-        outcomes: of the trie.
-        annotated: the trie.
-        node: returns the node of a path; ``KeyError`` if the trie has none.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_arms", "_names", "_node", "_numbers", "_outcomes", "_passed", "_shown", "_stages", "_writes_answer")
+    goes_on = False
+    """True if plans may continue requests after the workflow's own check has passed an answer."""
 
-    def __init__(self, outcomes: Outcomes, annotated: AnnotatedTrie, node: Callable[[Path], int]) -> None:
-        self._outcomes, self._stages, self._node = outcomes, annotated.trie.stages, node
-        self._writes_answer, self._names = annotated.writes_answer, annotated.stage_names
-        template, self._arms = annotated.template, annotated.trie.arms
-        # The stage that the application chose is a part of what was seen. Where it has no choice the verdict is.
-        chosen = () if template.knows_past_ends else template.stages
-        self._numbers = {stage.name: number for number, stage in enumerate(chosen)}
-        self._shown: dict[Path, Outcome] = {}
-        self._passed: dict[Path, bool] = {}
+    @staticmethod
+    def over(annotated: AnnotatedTrie, node: Callable[[Path], int]) -> Belief:
+        """Return what is believed of a new request.
 
-    @property
-    def goes_on(self) -> bool:
-        """True if requests may continue after the workflow's own check has passed an answer."""
-        return self._outcomes.goes_on
+        Args:
+            annotated: The trie that its plans are made over.
+            node: Returns the node of a path; ``KeyError`` if the trie has none.
+        """
+        return SeenOutcomes(annotated, node) if isinstance(annotated, SignalTrie) else Belief()
 
     def note(self, path: Path, outcome: Outcome) -> bool:
-        """Record the outcome of the last invocation of ``path``; returns whether it is new."""
-        is_new = self._shown.get(path) != outcome
-        self._shown[path] = outcome
-        return is_new
+        """Note what the invocation at the end of ``path`` has shown; return whether plans depend on it and it is new."""
+        return False
 
     def judge(self, path: Path, passed: bool) -> bool:
-        """Record the workflow's own check of the last answer of ``path``; returns whether it is new."""
-        is_new = self._passed.get(path) != passed
-        self._passed[path] = passed
-        return is_new
+        """Note the verdict of the workflow's own check on the answer at the end of ``path``; as :meth:`note`."""
+        return False
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
         """Return the trie's branch on which the request continues after ``path``, and a note.
@@ -60,6 +48,67 @@ class SeenOutcomes:
             path: models of the invocations so far.
             stage: the one that comes next, where the application chooses it.
         """
+        return stage, ""
+
+    def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
+        """Return the trie's names of these stages after what was seen, and a note."""
+        return stages, ""
+
+    def ends_at(self, path: Path) -> bool:
+        """Return whether requests that show this end after ``path``; not where the application says what comes next."""
+        return False
+
+    def returned_class(self, path: Path) -> int | None:
+        """Return the class of the answer that a request ending after ``path`` should return; None for the last answer."""
+        return None
+
+
+class SeenOutcomes(Belief):
+    """The outcomes of one request. Not thread-safe: its session holds its lock while it calls.
+
+    Args:
+        annotated: the trie.
+        node: returns the node of a path; ``KeyError`` if the trie has none.
+    """
+
+    __slots__ = (
+        "_arms",
+        "_names",
+        "_node",
+        "_numbers",
+        "_outcomes",
+        "_passed",
+        "_shown",
+        "_stages",
+        "_writes",
+        "goes_on",
+    )
+
+    def __init__(self, annotated: SignalTrie, node: Callable[[Path], int]) -> None:
+        self._outcomes, self._stages, self._node = annotated.outcomes, annotated.trie.stages, node
+        self.goes_on = annotated.outcomes.goes_on
+        self._writes, self._names = annotated.writes_answer, annotated.stage_names
+        template, self._arms = annotated.template, annotated.trie.arms
+        # The stage that the application chose is a part of what was seen. Where it has no choice the verdict is.
+        chosen = () if template.knows_past_ends else template.stages
+        self._numbers = {stage.name: number for number, stage in enumerate(chosen)}
+        self._shown: dict[Path, Outcome] = {}
+        self._passed: dict[Path, bool] = {}
+
+    def note(self, path: Path, outcome: Outcome) -> bool:
+        """See :meth:`Belief.note`."""
+        is_new = self._shown.get(path) != outcome
+        self._shown[path] = outcome
+        return is_new
+
+    def judge(self, path: Path, passed: bool) -> bool:
+        """See :meth:`Belief.judge`."""
+        is_new = self._passed.get(path) != passed
+        self._passed[path] = passed
+        return is_new
+
+    def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
+        """See :class:`Belief`."""
         if not path:
             if stage is None and len(firsts := self._arms(0)) == 1:
                 (stage,) = firsts
@@ -72,22 +121,23 @@ class SeenOutcomes:
         return self._stages[arm], "" if seen.is_exact else f"the profile never saw this outcome: planned as {shown}"
 
     def ends_at(self, path: Path) -> bool:
-        """Return whether requests with these outcomes end after ``path``; False if the application decides."""
+        """See :meth:`Belief.ends_at`."""
         return not self._numbers and self.arm(path)[0] is None
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the class of the answer that a request ending after ``path`` should return; None for the last answer."""
+        """See :meth:`Belief.returned_class`."""
         found = self._outcomes.returned_class(self._seen(path).place)
         held = {self._shown[path[:k]].answer_class for k in range(1, len(path) + 1) if path[:k] in self._shown}
         return found if found in held else None
 
-    def titles(self, path: Path, stages: Collection[str]) -> tuple[frozenset[str], str]:
-        """Return the trie's branches on which the request may continue to these stages, and a note."""
-        found = [self.arm(path, stage) for stage in sorted(stages)]
-        return frozenset(arm for arm, _ in found if arm is not None), next((note for _, note in found if note), "")
+    def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
+        """See :meth:`Belief.titles`."""
+        found = [self.arm(path, stage) for stage in ([stages] if isinstance(stages, str) else sorted(stages))]
+        arms = frozenset(arm for arm, _ in found if arm is not None)
+        return next(iter(arms), "") if len(arms) < 2 else arms, next((note for _, note in found if note), "")
 
     def _seen(self, path: Path, stage: int | None = None) -> Seen:
         node, shown = self._node(path), self._shown.get(path, _NOTHING)
-        if not self._writes_answer(node):  # the state still holds an earlier answer
+        if not self._writes(node):  # the state still holds an earlier answer
             shown = shown._replace(answer_class=None)
         return self._outcomes.seen(node, shown, passed=stage is None and self._passed.get(path, False), stage=stage)

@@ -239,11 +239,9 @@ class Session(StopRulePolicy):
         has_ended = finished if self._judge is None else self.has_ended(finished, state)
         self._tell("verdict", prefix, lambda rows: rows.verdict(prefix, has_ended), (self.evidence,))
         goes_on = not has_ended
-        seen = self._replanner.seen
-        if goes_on or (seen is not None and seen.goes_on and self.follows):
+        if goes_on or (self._replanner.seen.goes_on and self.follows):
             with self._lock:
-                if seen is not None:
-                    self._replanner.note_verdict(prefix, finished)
+                self._replanner.note_verdict(prefix, finished)
                 step = self._edge = self._end_step(prefix, arms)
                 self.steps.append(step)
             goes_on = step.model is not None or (not self.follows and step.stage is not None)
@@ -471,7 +469,7 @@ class Session(StopRulePolicy):
         if not coming:
             return TraceStep("end", prefix, None, None, elapsed_s, spent_usd, None, "the last planned invocation")
         name = " or ".join(coming)
-        if self._replanner.seen is not None and self._replanner.ends_at(prefix):
+        if self._replanner.ends_at(prefix):
             note = "requests that show this end here"
             return TraceStep("end", prefix, name, None, elapsed_s, spent_usd, None, note)
         asked = coming[0] if len(coming) == 1 else frozenset(coming)

@@ -86,7 +86,7 @@ def hypotheses_of(
 def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
     """Return the share of each signal after a first invocation, if the trie knows them; else nothing."""
     signals, trie = annotated.signals, annotated.trie
-    if signals is None or signals.outcomes is None or int(trie.depth[node]) != 1:
+    if signals is None or int(trie.depth[node]) != 1:
         return {}
     path, outcomes = trie.prefix(node), signals.outcomes
     try:

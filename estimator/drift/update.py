@@ -15,7 +15,7 @@ from vinelm.estimator.arms import with_kinds_counted
 from vinelm.estimator.drift.hypotheses import dollars_of, seconds_of, stop_of
 from vinelm.estimator.drift.monitor import DriftMonitor
 from vinelm.rows.observation import Observation
-from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.annotated_trie import AnnotatedTrie, SignalTrie
 from vinelm.trie.arrays import FloatArray
 
 GROUP_ROWS = 20.0
@@ -60,9 +60,8 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
         **_with_stops(annotated, seen),
     )
     kinds = seen.kinds()
-    if annotated.signals is not None:
-        found = replace(found, signals=with_kinds_counted(_of_signals(annotated, found, seen), kinds))
-    return with_kinds_counted(found, kinds)
+    signals = annotated.signals and with_kinds_counted(_of_signals(annotated.signals, annotated, found), kinds)
+    return with_kinds_counted(replace(found, signals=signals), kinds)
 
 
 class _Seen:
@@ -84,17 +83,16 @@ class _Seen:
         self.is_plain = annotated.signals is None
 
     def kinds(self) -> dict[str, float]:
-        """The weight of each request type, by the first rows; empty without types."""
-        template, trie = self.annotated.template, self.annotated.trie
+        """The weight of each kind of request, by the first rows."""
+        trie = self.annotated.trie
         counts: dict[str, float] = defaultdict(float)
-        if template.kinds:
-            of_stage, meta = self.annotated.stage_kinds, self.annotated.meta
-            known = float(meta.get("requests_registered") or meta.get("requests") or 1.0) * self.kept
-            first = np.flatnonzero(trie.source == 0)
-            for node, share in zip(trie.target[first], self.annotated.arms_by_edge[0][first], strict=True):
-                counts[of_stage[trie.stage[node]]] = float(share * known)
-            for row, node, weight in zip(self.rows, self.node, self.weight, strict=True):
-                counts[of_stage[trie.stage[node]]] += float(weight) if row.depth == 1 else 0.0
+        of_stage, meta = self.annotated.stage_kinds, self.annotated.meta
+        known = float(meta.get("requests_registered") or meta.get("requests") or 1.0) * self.kept
+        first = np.flatnonzero(trie.source == 0)
+        for node, share in zip(trie.target[first], self.annotated.arms_by_edge[0][first], strict=True):
+            counts[of_stage[trie.stage[node]]] = float(share * known)
+        for row, node, weight in zip(self.rows, self.node, self.weight, strict=True):
+            counts[of_stage[trie.stage[node]]] += float(weight) if row.depth == 1 else 0.0
         return counts
 
     def mean(self, known: FloatArray, value: Any, group: Ints, *, idle: bool = False) -> FloatArray:
@@ -156,10 +154,8 @@ def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
     return found
 
 
-def _of_signals(before: AnnotatedTrie, after: AnnotatedTrie, seen: _Seen) -> AnnotatedTrie:
+def _of_signals(signals: SignalTrie, before: AnnotatedTrie, after: AnnotatedTrie) -> SignalTrie:
     """The trie of signals: its seconds change by engine, its dollars by model."""
-    assert before.signals is not None
-    signals = before.signals
     names = signals.trie.model.astype(np.int64)
     changed: dict[str, Any] = {}
     for mean, var in (("latency_s", "latency_var"), ("cost_usd", "cost_var")):

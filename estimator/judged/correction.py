@@ -9,7 +9,7 @@ import numpy as np
 from vinelm.estimator.judged.agreement import JudgeAgreement
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.validation.checks import ValidationReport
-from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.annotated_trie import AnnotatedTrie, SignalTrie
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.difficulty import DifficultyRates
 
@@ -85,10 +85,9 @@ def _difficulty(rates: DifficultyRates | None, failed: FloatArray, agreement: Ju
     return replace(rates, success=success, stop_success=stop_success, arm_success=arm_success)
 
 
-def _signals(annotated: AnnotatedTrie, agreement: JudgeAgreement) -> AnnotatedTrie:
+def _signals(annotated: SignalTrie, agreement: JudgeAgreement) -> SignalTrie:
     """The trie of signals. Without an answer the judge calls none correct, and none is right."""
     outcomes = annotated.outcomes
-    assert outcomes is not None
     right = _part(outcomes.right, outcomes.chance, agreement)
     last = np.minimum(_part(outcomes.right_last, outcomes.chance, agreement), right)
     # Of each fit only the mass "it comes and the answer is right" is kept: how often it comes is that of their mean.

@@ -18,7 +18,7 @@ from vinelm.rows.kinds import untitled
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import Trie
-from vinelm.trie.annotated_trie import AnnotatedTrie, within_exits
+from vinelm.trie.annotated_trie import AnnotatedTrie, SignalTrie, within_exits
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.outcomes import Outcomes, arm_title, path_edges
 
@@ -39,7 +39,7 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
     return None
 
 
-def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, fits: int = FITS) -> AnnotatedTrie | None:
+def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, fits: int = FITS) -> SignalTrie | None:
     """Estimate the trie of signals.
 
     Args:
@@ -78,7 +78,7 @@ def signals_trie(
     goes_on: bool,
     least_reach: float = LEAST_REACH,
     meta: dict[str, Any] | None = None,
-) -> AnnotatedTrie:
+) -> SignalTrie:
     """Return the trie of signals from a fitted model. If there are too many histories, unlikely ones are not continued.
 
     Args:
@@ -146,7 +146,7 @@ class _Builder:
         names = [stage.name for stage in annotated.template.stages]
         own = np.array([course.stages.index(annotated.template.base_stages[name]) for name in names])
         # The stage of the template by how the request began and the stage of the course: that of its kind.
-        of_kind = own.reshape(len(annotated.template.kinds) or 1, -1).argsort(axis=1)
+        of_kind = own.reshape(len(annotated.template.kind_names), -1).argsort(axis=1)
         self.first = np.array([names.index(begins or first) for begins, first in course.starts.items()])
         each = len(course.stages)
         self.stages = (of_kind + each * np.arange(len(of_kind))[:, None])[self.first // each]
@@ -154,7 +154,7 @@ class _Builder:
         self.labels = tuple(dict.fromkeys(shown))
         self.label_of = np.array([self.labels.index(label) for label in shown])
 
-    def build(self, goes_on: bool, meta: dict[str, Any]) -> AnnotatedTrie:
+    def build(self, goes_on: bool, meta: dict[str, Any]) -> SignalTrie:
         """Return the trie."""
         layout = self._layout()
         nodes = _Nodes(len(layout.order), self.model.n_fits)
@@ -169,7 +169,7 @@ class _Builder:
         trie, outcomes = self._trie(layout.arms, parent, labels), self._outcomes(parts, nodes, layout, goes_on)
         edges, base = path_edges(trie, outcomes.stages, self.base.trie), np.zeros(len(order), np.int64)
         base[trie.target] = self.base.trie.target[edges]
-        return AnnotatedTrie(
+        return SignalTrie(
             trie=trie, template=self.base.template, catalog=self.base.catalog,
             success=nodes.success[order], stop=np.clip(nodes.stop[order], 0.0, 1.0), stop_success=nodes.stop_success[order],
             **self._amounts(nodes.cost[order], base), arm=nodes.came[order], arm_success=nodes.came_right[order],

@@ -313,8 +313,7 @@ def _is_broken(message: UnitEnded) -> bool:
 def _without_objects(job: Job) -> Job:
     """The job without unpicklable parts: a host needs the request's id, and texts to keep out of messages."""
     texts = {key: value for key, value in job.request.data.items() if isinstance(value, str)}
-    judged = None if job.judged is None else dict(job.judged)
-    return replace(job, request=replace(job.request, data=texts), judged=judged, digest=job.request.digest())
+    return replace(job, request=replace(job.request, data=texts), digest=job.request.digest())
 
 
 # -- the calls of all hosts at the run's rate limits: one thread for each attempt that waits or is under way ----------

@@ -7,12 +7,14 @@ kept once. No pickle: LangGraph's own serializer, see :mod:`vinelm.profiler.exec
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.checkpoint.serde.types import RESUME
 
+from vinelm.foreign_code import answered
 from vinelm.profiler.execution.state_types import StateSerializer
 
 UNIT_KEY = "__vinelm_unit"
@@ -157,12 +159,12 @@ class UnitSaver(BaseCheckpointSaver[int]):
         for found in self.list(config):
             yield found
 
+    def _there_and_back(self, value: Any) -> Any:
+        return self.serde.loads_typed(self.serde.dumps_typed(value))
+
     def _compare(self, values: dict[str, Any]) -> None:
         for key, value in values.items():
-            try:
-                back = self.serde.loads_typed(self.serde.dumps_typed(value))
-            except Exception:  # put() raises it
-                continue
+            back = answered(partial(self._there_and_back, value), value)  # what cannot be written, put() raises
             if repr(back) != repr(value):
                 same = type(back) is type(value)
                 if same and repr(_with_lists(back)) == repr(_with_lists(value)):

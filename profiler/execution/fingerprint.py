@@ -29,6 +29,7 @@ from vinelm.adapters.langgraph.nodes.signature import closure_values, held_attri
 from vinelm.adapters.langgraph.structure.chat_search import code_names, holds_stage
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
+from vinelm.foreign_code import answered
 from vinelm.judging import AsToday, LLMJudge
 from vinelm.judging.judgement import JUDGED
 from vinelm.profiler.execution.syntax import tree_of
@@ -269,14 +270,13 @@ class _Code:
 
 def _plain(value: Any) -> str | None:
     """JSON text of a constant or pydantic object (such as LangChain's prompt templates); None for anything else."""
-    try:
+
+    def text() -> str | None:
         if isinstance(value, BaseModel):
             return json.dumps(value.model_dump(), sort_keys=True, default=lambda inner: type(inner).__name__)
-        if isinstance(value, (str, int, float, bool, list, tuple, dict)):
-            return json.dumps(value, sort_keys=True)
-    except Exception:  # not a constant: sets, objects, models that cannot be dumped
-        return None
-    return None
+        return json.dumps(value, sort_keys=True) if isinstance(value, (str, int, float, bool, list, tuple, dict)) else None
+
+    return answered(text, None)  # no constant: sets, objects, models that cannot be dumped
 
 
 def _bytecode(code: CodeType) -> str:

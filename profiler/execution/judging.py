@@ -12,6 +12,7 @@ from typing import Any
 from vinelm.backends import PROVIDERS, create_backends
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import CallError, CallRefused, ConfigError, WorkflowError
+from vinelm.foreign_code import explained
 from vinelm.judging import Judgement, LLMJudge
 from vinelm.judging.judge import AGAIN
 from vinelm.judging.judgement import REFUSED, verdict_of
@@ -78,12 +79,9 @@ class Judging:
         )  # fmt: skip
 
     def _truth_of(self, request: Request, state: Mapping[str, Any]) -> bool | None:
-        try:
+        where = f"request {request.id!r}: truth(request, state) raised"
+        with explained(lambda error: WorkflowError(f"{where} {type(error).__name__}: it must compare any answer")):
             return self.judge.truth_of(request, state)
-        except Exception as error:
-            raise WorkflowError(
-                f"request {request.id!r}: truth(request, state) raised {type(error).__name__}: it must compare any answer"
-            ) from error
 
     def _verdict(
         self, request: Request, messages: list[tuple[str, str]], usages: list[Usage], budget: UnitBudget | None
@@ -182,8 +180,10 @@ def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Ba
     judge = workflow.score
     if not isinstance(judge, LLMJudge):
         return None
-    if workflow.has_template and workflow.template.stop == "oracle":
-        raise WorkflowError("the oracle stop ends where the answer is right, which a judge does not know: use stop='workflow'")
+    if workflow.has_template:
+        workflow.template.require_workflow_stop(
+            WorkflowError("the oracle stop ends where the answer is right, which a judge does not know: use stop='workflow'")
+        )
     own = judge_catalog(judge, catalog)
     models = UnitModels(own, judge_backends(judge, catalog, backends))
     return Judging(judge, models, own.models[0])

@@ -104,7 +104,7 @@ def scored(workflow: Workflow, request: Request, values: dict[str, Any] | None, 
 
 def with_shown(
     row: Observation,
-    signals: Signals | None,
+    signals: Signals,
     values: Mapping[str, Any] | None,
     stage: Stage,
     answer: str | None = None,
@@ -113,7 +113,7 @@ def with_shown(
 
     Args:
         row: of an invocation that succeeded.
-        signals: what the workflow declares; None leaves the row as it is.
+        signals: what the workflow declares.
         values: the state's own keys; None where no state can be seen yet, so that only ``"status"`` says something.
         stage: of the invocation. The workflow's own check passes or fails only what is answerable, and
             after any other stage some keys of the answer may still be to come.
@@ -125,8 +125,6 @@ def with_shown(
     """
     if answer is not None:
         row = replace(row, answer=answer, answer_digest=digest_of_text(answer))
-    if signals is None:
-        return row
     passed = row.stopped if stage.answerable else None
     try:
         if values is None and (stage.verdict is not None or not isinstance(signals.signal, str)):
@@ -141,9 +139,9 @@ def with_shown(
     return replace(row, signal=label, answer=text, answer_digest=None if text is None else digest_of_text(text))
 
 
-def with_error(row: Observation, signals: Signals | None) -> Observation:
+def with_error(row: Observation, signals: Signals) -> Observation:
     """Return a failed row with the signal of ``signal="status"``; any other row unchanged."""
-    if row.failure is None or signals is None or signals.signal != "status":
+    if row.failure is None or signals.signal != "status":
         return row
     return replace(row, signal=STATUS[0])
 

@@ -84,7 +84,7 @@ class UnitRunner:
         self._endings = {stage.name: _only_ending(ends(stage.name), self._holders) for stage in self.template.stages}
         """By stage, the node that every request goes through after the stage's loop, if there is one."""
         self.signals = workflow.signals
-        self.can_go_on = self.template.knows_past_ends and self.template.stop == "workflow" and bool(self.control.ends)
+        self.can_go_on = self.template.goes_on_past_ends and bool(self.control.ends)
         """True if a request can go on below a passed check: an edge of ``vine.route`` asks for it."""
         again = set(self.control.adapter.agains) - {node for group in nodes.by_stage.values() for node in group}
         self._again = again.pop() if self.can_go_on and len(again) == 1 else None
@@ -214,17 +214,19 @@ class UnitRunner:
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
         """The node after the loop before which the unit's state is also stored, so that a request can continue there."""
-        if not self.can_go_on or self.signals is None:
+        if not self.can_go_on or not self.signals:
             return ()
         ending = self._endings[policy.stage]
         return () if ending is None or self.template.stage_after(len(policy.prefix)) is None else (ending,)
 
     def _refuse_oracle(self) -> None:
         """Refuse to continue past the end of a graph if it is unknown which stage would have come."""
-        if self.template.stop == "oracle" and not self.template.knows_past_ends:
-            raise WorkflowError(
-                f"workflow {self.workflow.name!r}: its template branches, and the oracle stop goes on past the workflow's own "
-                "end, where no edge says which stage comes: use stop='workflow'"
+        if not self.template.knows_past_ends:
+            self.template.require_workflow_stop(
+                WorkflowError(
+                    f"workflow {self.workflow.name!r}: its template branches, and the oracle stop goes on past the workflow's "
+                    "own end, where no edge says which stage comes: use stop='workflow'"
+                )
             )
 
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:

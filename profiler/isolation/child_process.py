@@ -95,7 +95,7 @@ class Child:
             "is_scoring": job.is_scoring,
             "stages": job.stages,
             "passed": job.passed,
-            "judged": None if job.judged is None else dict(job.judged),
+            "judged": job.judged,
             "digest": job.digest,
             "prompt_key": job.prompt_key.hex(),
         }

@@ -20,7 +20,8 @@ from vinelm.profiler.sampling.runs import whole_path
 from vinelm.requests.protocols import Choice, RequestPath
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import SKIP, Template
-from vinelm.template.kinds import learnt_kind, learnt_kinds
+from vinelm.template.kinds import learnt_kinds
+from vinelm.template.template import learnt_kind
 
 Prefix = tuple[str, ...]
 Models = tuple[str, ...]
@@ -292,7 +293,7 @@ class RoundPaths:
         self._first: Models = first if isinstance(first, tuple) else next(iter(first.values()))
         self._at = {name: _FirstAnswer(rng.randrange(len(order))) for name in self._first}
         self._draws: dict[tuple[object, ...], _Draws] = {}
-        one_by_one = template.stop == "workflow" and template.knows_past_ends and not template.joint_invocations
+        one_by_one = template.goes_on_past_ends and not template.joint_invocations
         self._to_continue = list(cells.continuable) if one_by_one else []
         self._today = whole_path(template, template.today) if template.today else ()
         self._n_swapped = 0

@@ -60,7 +60,7 @@ class ActivePath:
     ) -> None:
         self.request_id = request_path.request_id
         self.round, self.probability = round_, request_path.probability
-        self.goes_on = request_path.goes_on and may_go_on and template.knows_past_ends and template.stop == "workflow"
+        self.goes_on = request_path.goes_on and may_go_on and template.goes_on_past_ends
         self.models: tuple[str, ...] = ()
         self.number = number
         self.committed = 0

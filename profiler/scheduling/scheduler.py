@@ -196,7 +196,7 @@ class CanonicalCommit:
     def _classified(self) -> tuple[Observation, ...]:
         """The sampler's view: the committed rows in order, with classes among these rows alone."""
         signals, rows = self._state.signals, self._observations
-        if signals is None or not signals.answer:
+        if not signals.answer:
             return tuple(rows.values())
         sizes = Counter(request_id for request_id, _ in rows)
         # Only requests with new rows are compared again: the comparison is code of the workflow and may take long.

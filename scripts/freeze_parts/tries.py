@@ -20,7 +20,7 @@ from vinelm.errors import TemplateError
 from vinelm.signals import Label
 from vinelm.template import Branch, Loop, Parallel, Stage, Template
 from vinelm.trie import Trie
-from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.annotated_trie import AnnotatedTrie, SignalTrie
 from vinelm.trie.difficulty import DifficultyRates
 from vinelm.trie.outcomes import Outcomes, arm_title
 
@@ -317,7 +317,7 @@ class _OutcomeTree:
             if arm < 0:
                 stop[node] += shown.chance
                 both[node] += shown.right
-        return AnnotatedTrie(
+        return SignalTrie(
             trie, template, catalog_of(self._models), success=success, stop=stop, stop_success=both,
             **amounts_of(self._draw, count), arm=np.array(self.arm), arm_success=np.array(self.arm_success),
             outcomes=self._table(trie, count),

@@ -17,7 +17,7 @@ from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.requests.protocols import Backend, CallContext
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Usage
-from vinelm.signals import ShownAnswer, Signals
+from vinelm.signals import ShownAnswer
 from vinelm.template import StopRule
 from vinelm.trie import Trie
 from vinelm.workflows.nl2sql.databases import Databases
@@ -98,7 +98,7 @@ class ExactAnswers:
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
         self._run = _Run.of(workflow, catalog, backends, None)
         self._stages = [stage.name for stage in workflow.template.invocations]
-        self._signals = workflow.signals or Signals()
+        self._signals = workflow.signals
         self._cells: dict[tuple[str, tuple[str, ...]], tuple[State, ShownAnswer]] = {}
 
     def __call__(self, request: Request, prefix: tuple[str, ...]) -> ShownAnswer:

@@ -94,7 +94,6 @@ class _Walk:
     """Every history of held-out requests that the trie knows."""
 
     def __init__(self, annotated: AnnotatedTrie, table: OutcomeTable) -> None:
-        assert annotated.outcomes is not None
         self.trie, self.outcomes, self.table = annotated.trie, annotated.outcomes, table
 
     def all(self) -> Iterator[Said]:

@@ -24,8 +24,8 @@ from vinelm.evaluation.tries.promises import promised_gain
 from vinelm.objective import Objective
 from vinelm.rows.kinds import titled
 from vinelm.rows.observation import Observation
-from vinelm.template.kinds import learnt_kind, of_kinds
-from vinelm.template.template import stage_title
+from vinelm.template.kinds import of_kinds
+from vinelm.template.template import learnt_kind, stage_title
 from vinelm.traces.store.kinds import learnt
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie

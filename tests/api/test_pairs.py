@@ -48,7 +48,7 @@ def lacking(features, trie, vine, session):
     planned = vine.served_planner().annotated
     holds = {
         "kinds": session.kind == "code" and planned.template.kinds == ("code", "prose", "other"),
-        "signals": planned.outcomes is not None,
+        "signals": planned.policy == "signals",
         "judge": bool(trie.meta.get("judge", {}).get("is_corrected")),
         "optional": SKIP in planned.trie.models,
         "parallel": {"law", "tax"} <= {stage.name.partition(" ")[0] for stage in planned.template.stages},

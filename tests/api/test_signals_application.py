@@ -140,7 +140,7 @@ def test_an_application_that_branches_is_served_by_what_its_stages_show(branchin
     vine = vine_of(inputs, trie)
     app = workflow.build(vine).compile()
     planner = vine.served_planner()
-    assert planner.annotated.outcomes is not None
+    assert planner.annotated.policy == "signals"
     assert not planner.annotated.template.is_linear
     for objective, request in product((BEST, DEAR), workflow.requests):
         session = vine.session(objective, request=request)
@@ -198,4 +198,4 @@ def test_plans_are_paths_where_nothing_is_declared_or_known(whole):
     for vine in (vine_of(inputs, trie, signals=None), vine_of(inputs, replace(trie, signals=None))):
         inputs.workflow.build(vine)
         assert vine.served_planner() is vine.planner
-        assert vine.planner.annotated.outcomes is None
+        assert vine.planner.annotated.policy == "paths"

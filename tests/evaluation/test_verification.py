@@ -485,7 +485,7 @@ def test_the_plan_that_is_served_is_the_one_that_is_promised(app):
         planned = vinelm.plan("t.vine", objective, signals=signals)
         assert found.decision.promise == planned.promise
         assert {one.prefix[0] for one in found.rows} == {planned.next_model}
-        assert (found.decision.metrics.annotated.outcomes is not None) is signals
+        assert (found.decision.metrics.annotated.policy == "signals") is signals
         if not signals:
             assert {one.prefix for one in found.rows} <= {planned.path[:k] for k in range(1, 4)}
     assert len({len(one.prefix) for one in found.rows}) > 1  # what a request shows decides whether it goes on

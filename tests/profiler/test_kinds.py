@@ -20,7 +20,8 @@ from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Observation
 from vinelm.signals.kind import kind_of
 from vinelm.template import Loop, Stage, Template
-from vinelm.template.kinds import learnt_kind, learnt_kinds, of_kinds
+from vinelm.template.kinds import learnt_kinds, of_kinds
+from vinelm.template.template import learnt_kind
 from vinelm.traces import ObservationStore
 from vinelm.traces.imports.export_import import export_store, import_export
 from vinelm.traces.store.kinds import request_kinds, set_request_kinds, told_apart

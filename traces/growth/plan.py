@@ -186,7 +186,7 @@ class RowJudge:
 
     def after(self, row: StoredRow) -> Afterwards:
         """Return what comes after the row."""
-        may_continue = row.failure is None and self.rule == "workflow" and self.template.knows_past_ends
+        may_continue = row.failure is None and self.template.goes_on_past_ends
         return Afterwards(row.ended(self.rule), self.arm(row), may_continue)
 
     def cost_usd(self, row: StoredRow) -> float | None:

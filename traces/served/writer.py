@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 from vinelm.errors import StoreError, VineLMError
+from vinelm.foreign_code import answered
 from vinelm.rows.observation import Observation
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.served.served_store import ServedStore
@@ -176,8 +177,7 @@ class StoreWriter(Generic[Item, Kept]):
         if self._pid != os.getpid():
             return
         if self._on_end is not None:
-            with suppress(Exception):
-                self._on_end()
+            answered(self._on_end, None)
         self._is_over = True
         self.close()
 
@@ -208,8 +208,7 @@ class StoreWriter(Generic[Item, Kept]):
                     self._ready.notify_all()
                     return
                 finish = self._deferred.popleft()
-            with suppress(Exception):
-                finish()
+            answered(finish, None)
 
     def _take(self) -> list[Item] | None:
         """The next batch; None once the queue is empty and the writer closes."""

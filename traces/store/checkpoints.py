@@ -10,14 +10,14 @@ import hashlib
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from vinelm.errors import ConfigError, MissingExtra, StoreError
 from vinelm.extras import required_extra
+from vinelm.foreign_code import explained
 from vinelm.io.atomic import write_atomic
 
 ELSEWHERE = b""
@@ -119,20 +119,18 @@ class CheckpointPlace:
                 _, dropped = self._held.popitem(last=False)
                 self._held_bytes -= len(dropped)
 
-    @contextmanager
-    def _translated(self, verb: str) -> Iterator[None]:
+    def _translated(self, verb: str) -> AbstractContextManager[None]:
         """Turn errors of file systems, whose classes vary by library, into one line."""
-        try:
-            yield
-        except FileNotFoundError as error:
-            raise StoreError(
-                f"{self.url}: a checkpoint of the store is not there: copy it back", code="store-damaged"
-            ) from error
-        except Exception as error:
-            said = getattr(error, "strerror", None) or _first_line(error)
-            raise StoreError(
-                f"{self.url}: cannot {verb} checkpoints: {said}: repair it and run the same line again", code="store-disk"
-            ) from error
+
+        def said(error: Exception) -> StoreError:
+            if isinstance(error, FileNotFoundError):
+                return StoreError(f"{self.url}: a checkpoint of the store is not there: copy it back", code="store-damaged")
+            why = getattr(error, "strerror", None) or _first_line(error)
+            return StoreError(
+                f"{self.url}: cannot {verb} checkpoints: {why}: repair it and run the same line again", code="store-disk"
+            )
+
+        return explained(said)
 
 
 def unpacked(digest: str, packed: bytes, place: CheckpointPlace | None) -> bytes | None:

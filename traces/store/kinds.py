@@ -11,7 +11,7 @@ from sqlalchemy import delete, select
 from vinelm.rows.kinds import titled
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
-from vinelm.template.kinds import LEAST_ANSWERS, LEAST_REQUESTS, learnt_kind, learnt_kinds, of_kinds
+from vinelm.template.kinds import LEAST_ANSWERS, LEAST_REQUESTS, learnt_kinds, of_kinds
 from vinelm.traces.databases import schema
 from vinelm.traces.store.store import ObservationStore
 
@@ -50,10 +50,10 @@ def told_apart(
     found = request_kinds(store)
     if learn and not template.kinds:
         template = of_kinds(template, learnt(rows, found, template))
-    if not template.kinds or any(stage.name == row.stage for row in rows[:1] for stage in template.stages):
+    if any(stage.name == row.stage for row in rows[:1] for stage in template.stages):
         return rows, template  # without kinds, or served rows, which name the stages of their kind
     base = template.base
-    return [titled(row, learnt_kind(found.get(row.request_id), template.kinds), base) for row in rows], template
+    return [titled(row, template.counts_as(found.get(row.request_id)), base) for row in rows], template
 
 
 def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str, str]:
@@ -66,7 +66,7 @@ def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str,
     if not template.kinds:
         return {}
     found = request_kinds(store)
-    return {name: learnt_kind(found.get(name), template.kinds) for name in store.request_ids()}
+    return {name: template.counts_as(found.get(name)) for name in store.request_ids()}
 
 
 def why_not_told(store: ObservationStore, template: Template) -> tuple[str, ...]:

@@ -295,12 +295,13 @@ class VineLM(VineInterface, LongRunning):
 
     def _serve(self, annotated: AnnotatedTrie, path: Path | None) -> None:
         """Plan over a trie that was read from ``path``, None if from nowhere."""
-        if annotated.template.stop == "oracle" and not self.labelled:
-            raise ConfigError(
+        if not self.labelled:
+            cannot_serve = ConfigError(
                 "the trie stops by the oracle, which knows the right answers, so it cannot serve: estimate one that stops by "
                 "the workflow's own check (stop='workflow'); an evaluation of labelled requests passes labelled=True",
                 code="oracle-trie",
             )
+            annotated.template.require_workflow_stop(cannot_serve)
         rates = self._rates_for(annotated)
         planners = ServedPlanners(with_hits(annotated, rates), self.adapter, self.catalog)
         if self._share is not None:

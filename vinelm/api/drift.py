@@ -101,12 +101,8 @@ def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | P
 
 def require_servable(annotated: AnnotatedTrie, where: str) -> None:
     """Raise :class:`ConfigError` for a trie with the oracle stop, which served requests cannot show."""
-    if annotated.template.stop == "oracle":
-        raise ConfigError(
-            f"{where}: it stops by the oracle, whose stops no served request shows: give a trie that stops by the workflow's "
-            "own check",
-            code="oracle-trie",
-        )
+    unseen = "it stops by the oracle, whose stops no served request shows: give a trie that stops by the workflow's own check"
+    annotated.template.require_workflow_stop(ConfigError(f"{where}: {unseen}", code="oracle-trie"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,5 +171,5 @@ def _price_usd(annotated: AnnotatedTrie, moved: tuple[Moved, ...]) -> float | No
         if one.quantity == "dollars" and one.annotated > 0.0:
             same = (trie.model == trie.model[one.node]) & (trie.stage == trie.stage[one.node])
             cost[same] = annotated.cost_usd[same] * (one.seen / one.annotated)
-    everything = replace(annotated, cost_usd=cost).everything_usd
+    everything = replace(annotated, cost_usd=cost).reading.everything_usd
     return None if everything is None else everything * float(requests) * float(coverage)

@@ -17,17 +17,16 @@ from vinelm.estimator.optional_steps import optional_steps
 from vinelm.estimator.prompt_cache import cached_shares
 from vinelm.rows.observation import Observation
 from vinelm.template import StopRule
-from vinelm.template.kinds import UNTOLD
 from vinelm.traces import ObservationStore, reprice_store
-from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.annotated_trie import UNTOLD, AnnotatedTrie
 from vinelm.trie.verdict import MAX_LOSS, Verdict, require_max_loss
 from vinelm.version import __version__
 
 if TYPE_CHECKING:
     from vinelm.estimator import ObservationTable
-    from vinelm.estimator.judged.agreement import JudgeAgreement
     from vinelm.estimator.validation.checks import ValidationReport
     from vinelm.evaluation.judging.evidence import StoreEvidence
+    from vinelm.evaluation.judging.judged_rows import ScoredRows
     from vinelm.traces import PostgresUrl
 
 _EQUAL = 1e-9
@@ -169,7 +168,6 @@ def estimate_store(
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
     """
     from vinelm.estimator import estimate_signals
-    from vinelm.estimator.judged.correction import corrected_trie, failed_share
     from vinelm.evaluation.judging.evidence import StoreEvidence
     from vinelm.evaluation.judging.judge import Judge
     from vinelm.evaluation.judging.tried import with_verdict
@@ -179,14 +177,14 @@ def estimate_store(
     require_max_loss(max_loss)
     store = StoreEvidence.of(path, stop=stop, calls_per_hour=calls_per_hour, by_kind=by_kind is not False)
     annotated, cells = fitted(store, estimator)
-    agreement = None if store.judged is None else store.judged.agreement
     observations = store.rate.rows(annotated)
     annotated = replace(annotated, signals=estimate_signals(annotated, observations))
     if checked:
-        evidence, spent_usd, everything_usd = _evidence(annotated, cells, observations, agreement)
+        evidence, spent_usd, everything_usd = _evidence(annotated, cells, observations, store.scored)
         lacks = evidence.lacks(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         known = None
-        if lacks is not None and agreement is None:  # a judge's errors are corrected for all paths together: none is left out
+        # A judge's errors are corrected for all paths together: none is left out.
+        if lacks is not None and not store.scored.errs:
             known = _known(annotated, evidence, observations, store.registered, max_error)
         if known is None:
             evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
@@ -198,9 +196,8 @@ def estimate_store(
             evidence = replace(evidence, warnings=(*evidence.warnings, f"{ONLY_TRIED}: {lacks}"))
             annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
         annotated = with_verdict(annotated, verdict, store.requests, observations)
-    if agreement is not None:
-        annotated = corrected_trie(annotated, agreement, failed_share(cells))
-    if not checked or not store.kinds or by_kind is not None or annotated.tried is not None or agreement is not None:
+    annotated = store.scored.corrected(annotated, cells)
+    if not checked or not store.kinds or by_kind is not None or annotated.tried is not None or store.scored.errs:
         return annotated
     without = estimate_store(
         path, estimator=estimator, stop=stop, checked=True, max_error=1.0, calls_per_hour=calls_per_hour, by_kind=False,
@@ -237,9 +234,9 @@ def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple
 
     store = StoreEvidence.of(path)
     annotated, cells = fitted(store, "latent")
-    agreement, rows = None if store.judged is None else store.judged.agreement, store.rate.rows(annotated)
-    evidence, spent_usd, everything_usd = _evidence(annotated, cells, rows, agreement)
-    if evidence.times_needed(max_error) > 1.0 and agreement is None:
+    rows = store.rate.rows(annotated)
+    evidence, spent_usd, everything_usd = _evidence(annotated, cells, rows, store.scored)
+    if evidence.times_needed(max_error) > 1.0 and not store.scored.errs:
         known = _known(annotated, evidence, rows, store.registered, max_error)
         evidence = evidence if known is None else known[1]
     return evidence, spent_usd, everything_usd, replace(store, annotated=annotated)
@@ -283,7 +280,7 @@ def fitted(store: StoreEvidence, estimator: str) -> tuple[AnnotatedTrie, Observa
         cached_share=cached_shares(observations, catalog),
         **({"optional_steps": worth} if (worth := optional_steps(observations, template)) else {}),
         **rate.facts,
-        **({} if store.judged is None else {"judge": store.judged.facts}),
+        **store.scored.meta,
         **({} if store.referred is None else {"as_today": {**store.referred.facts, "registered": len(store.registered)}}),
         **({} if store.n_timed == len(observations) else {"timed_rows": store.n_timed}),
         **({"paid_usd": store.committed_usd} if is_shared else {}),
@@ -312,18 +309,16 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 
 
 def _evidence(
-    annotated: AnnotatedTrie, cells: ObservationTable, rows: Sequence[Observation], agreement: JudgeAgreement | None
+    annotated: AnnotatedTrie, cells: ObservationTable, rows: Sequence[Observation], scored: ScoredRows
 ) -> tuple[ValidationReport, float, float]:
     """The report, the dollars of the rows, and those of everything; see :func:`evidence_of`."""
-    from vinelm.estimator.judged.correction import corrected_report
     from vinelm.estimator.validation.checks import validate_estimate
     from vinelm.evaluation.tries.promises import merging_optimism
 
     evidence = validate_estimate(cells, annotated.template, annotated.catalog, annotated)
     if evidence.selection is not None:
         evidence = replace(evidence, selection=evidence.selection.or_more(merging_optimism(annotated, rows)))
-    if agreement is not None:
-        evidence = corrected_report(evidence, agreement)
+    evidence = scored.corrected_report(evidence)
     spent, coverage = annotated.meta["spent_usd"], annotated.meta["coverage"]
     return evidence, spent, spent / coverage if coverage else 0.0
 
@@ -342,7 +337,7 @@ def with_provenance(
         **facts: More entries of ``meta``, plain JSON.
     """
     spent = _dollars(observations)
-    everything = (annotated.everything_usd or 0.0) * max(requests_registered, 1)
+    everything = (annotated.reading.everything_usd or 0.0) * max(requests_registered, 1)
     meta = {
         **annotated.meta,
         **facts,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.objective import CostBudget, Objective, OnInfeasible, Risk
-from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.annotated_trie import AnnotatedTrie, SignalTrie
 from vinelm.vinefile import load_trie
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def plan(
     return Planner(annotated).mixed(wanted)
 
 
-def require_signals(annotated: AnnotatedTrie) -> AnnotatedTrie:
+def require_signals(annotated: AnnotatedTrie) -> SignalTrie:
     """Return the trie of what requests show that was estimated with this one; :class:`ConfigError` if there is none."""
     if annotated.signals is None:
         raise ConfigError(

@@ -6,7 +6,6 @@ import os
 import secrets
 import weakref
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -18,6 +17,7 @@ from vinelm.clock import Clock
 from vinelm.controller.session.request_rows import InFlight, RequestRows
 from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig, DriftMonitor, Moved
+from vinelm.foreign_code import answered
 from vinelm.requests.names import scoped, unscoped
 from vinelm.rows.observation import Observation
 from vinelm.telemetry import DriftEvent, ObserverGroup
@@ -147,8 +147,7 @@ class ServedEvidence:
             )
         )  # fmt: skip
         if self._on_drift is not None:
-            with suppress(Exception):
-                self._on_drift(moved)
+            answered(partial(self._on_drift, moved), None)
 
 
 def served_identity(annotated: AnnotatedTrie) -> StoreIdentity:

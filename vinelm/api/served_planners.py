@@ -42,7 +42,7 @@ class ServedPlanners:
             lacking = ", ".join(self.over_paths.metrics.missing)
             raise ConfigError(f"no path of the trie can be served: the catalog lacks {lacking}: add them or profile again")
         self._chosen: dict[tuple[tuple[str, ...], bool], Planner] = {}
-        self._signals = annotated.signals if adapter.signals is not None else None
+        self._signals = annotated.signals if adapter.signals else None
 
     def chosen(self, *, returns_earlier: bool | None = None) -> Planner:
         """Return the planner of a new request: over what it shows, where that is known, and within what the graph can do.
@@ -64,7 +64,7 @@ class ServedPlanners:
         paths, signals = self.over_paths.annotated, self._signals
         within = self._within(paths)
         # A plan that goes on below a passed check needs a route behind every loop: the graph ends by itself elsewhere.
-        if signals is None or signals.outcomes is None or (signals.outcomes.goes_on and within is not paths):
+        if signals is None or (signals.outcomes.goes_on and within is not paths):
             return self.over_paths if within is paths else Planner(within, available=self._catalog)
         return Planner(self._within(signals if earlier else signals.returning_last()), available=self._catalog)
 

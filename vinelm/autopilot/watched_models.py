@@ -15,6 +15,7 @@ from vinelm.autopilot.cascade import CascadeModel, PlanCall
 from vinelm.autopilot.state import Part, StepState
 from vinelm.backends.base import bound_instance
 from vinelm.clock import Clock
+from vinelm.foreign_code import answered
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import answer_of, format_of, messages_of, settings_of, tools_of
 from vinelm.replay.same import Message
@@ -142,10 +143,7 @@ class WatchedModels:
 
 def _guarded(tell: Callable[[], None]) -> None:
     """Protects answered calls from failures in recording."""
-    try:
-        tell()
-    except Exception:
-        return
+    answered(tell, None)
 
 
 def _logged(

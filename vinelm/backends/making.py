@@ -10,6 +10,7 @@ from langchain_core.language_models import BaseChatModel
 
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
+from vinelm.foreign_code import explained
 
 C = TypeVar("C", bound=BaseChatModel)
 
@@ -39,13 +40,14 @@ def check_base(model: Model, hint: str = "it must start with http:// or https://
 
 def made(entry: Model, kind: Callable[..., C], /, **settings: Any) -> C:
     """Make a chat model; :class:`ConfigError` if the package refuses its settings, whose text may quote a key."""
-    try:
+    mend = f"do its options fit the package of {entry.provider!r}?"
+    with explained(lambda error: cannot_make(entry, error, mend), passes=(ConfigError,), hides=True):
         return kind(**settings)
-    except ConfigError:
-        raise
-    except Exception as error:
-        reason = type(error).__name__
-    raise ConfigError(f"model {entry.name!r}: cannot be made ({reason}): do its options fit the package of {entry.provider!r}?")
+
+
+def cannot_make(entry: Model, error: Exception, mend: str) -> ConfigError:
+    """Return the error of an entry whose chat model raises this when it is made."""
+    return ConfigError(f"model {entry.name!r}: cannot be made ({type(error).__name__}): {mend}")
 
 
 def split_options(options: Mapping[str, Any], kind: type[BaseChatModel]) -> tuple[dict[str, Any], dict[str, Any]]:

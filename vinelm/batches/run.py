@@ -120,7 +120,7 @@ class Served:
     def _text(self, request: Request, state: Any) -> tuple[str | None, FailureKind | None, str | None]:
         """The graph's result as JSON, or why it cannot be stored."""
         try:
-            if self.workflow.signals is not None and self.workflow.answer:
+            if self.workflow.answer:
                 return self.workflow.signals.answer_text(state), None, None
             given = self.workflow.graph_input(request)
             values = dict(state) if isinstance(state, dict) else {"answer": state}

@@ -126,9 +126,10 @@ def against_today(
     """
     own = _compared(plan, today, groups)
     if decision is not None:
-        over = "paths" if decision.metrics.annotated.outcomes is None else "signals"
         models = dict.fromkeys(one.model for one in plan_spending(decision))
-        own = replace(own, policy=over, words=decision.words, models=tuple(models), cap_usd=cap_usd)
+        own = replace(
+            own, policy=decision.metrics.annotated.policy, words=decision.words, models=tuple(models), cap_usd=cap_usd
+        )
     shown = (replace(_compared(one, today, groups), is_rung=False) for one in beside)
     return Verdict(
         opponent=f"{today.name} on every call",

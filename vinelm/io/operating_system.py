@@ -92,11 +92,6 @@ def signal_self(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def kill_self() -> None:
-    """End this process at once, whatever it does; nothing is cleaned up."""
-    signal_self(getattr(signal, "SIGKILL", signal.SIGTERM))
-
-
 def die_with_parent() -> None:
     """On Linux, have the kernel kill this process with its parent. Elsewhere a closed socket is the only sign."""
     if sys.platform == "linux":

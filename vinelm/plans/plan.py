@@ -12,8 +12,8 @@ import numpy as np
 
 from vinelm.plans.expected import Errors, Figures
 from vinelm.plans.promise import contingent_standard_error, error_between_fits, merged_standard_error
-from vinelm.trie.arrays import BoolArray, FloatArray
-from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers
+from vinelm.trie.arrays import BoolArray, FloatArray, Integers
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
 
 _DEEPEST = 10_000
 """Most steps of a plan in :attr:`Plan.steps`."""

@@ -50,8 +50,7 @@ def recommended(
     found = found if max_loss is None else found.at(max_loss)
     if found.why_not or is_of_verdict(found, objective):
         return found
-    policy = "paths" if annotated.outcomes is None else "signals"
-    beside = found.on(cost_usd(), policy)
+    beside = found.on(cost_usd(), annotated.policy)
     if beside is not None:
         return beside
     why = (

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from vinelm.plans.promise import END_CORRELATION, SAMPLING_PART, error_between_fits, share_variance
 from vinelm.template.steps import SKIP
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.arrays import BoolArray, FloatArray
-from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers
+from vinelm.trie.arrays import BoolArray, FloatArray, Integers
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
 
 MOST = 4096
 """Most assignments of models to stages that are compared. Of more, those that use at most two models, or if these are too many
@@ -100,10 +100,7 @@ class StaticPlans:
         graph = self.graph
         usable = slice(None) if self.servable is None else self.servable
         slot, model = graph.slot[graph.group_of_edge[usable]], graph.model[usable]
-        count = 1 + int(graph.slot.max(initial=0))
-        if graph.annotated.outcomes is None:  # a slot is a stage
-            count = len(graph.annotated.template.base.stages)
-        allowed = [list(dict.fromkeys(model[slot == index].tolist())) or [NEVER] for index in range(count)]
+        allowed = [list(dict.fromkeys(model[slot == index].tolist())) or [NEVER] for index in range(graph.n_slots)]
         return assignments(allowed)
 
     @property

@@ -207,6 +207,9 @@ class Policy(OneProcess, ABC):
         self.spent_usd += invocation.cost_usd
 
 
+_NO_JUDGE = "the template stops by oracle, which knows the right answers: pass judge=, or serve with stop='workflow'"
+
+
 class StopRulePolicy(Policy):
     """Base class of policies that serve requests: it applies the template's stop rule.
 
@@ -230,13 +233,10 @@ class StopRulePolicy(Policy):
         judge: Judge | None = None,
         started_at: float | None = None,
     ) -> None:
-        is_oracle = template.stop == "oracle"
-        if is_oracle and judge is None:
-            raise ConfigError(
-                "the template stops by oracle, which knows the right answers: pass judge=, or serve with stop='workflow'"
-            )
+        if judge is None:
+            template.require_workflow_stop(ConfigError(_NO_JUDGE))
         super().__init__(template, clock=clock, request=request, started_at=started_at)
-        self._judge = judge if is_oracle else None
+        self._judge = judge if template.stop == "oracle" else None
         self.has_judge = self._judge is not None
 
     def has_ended(self, finished: bool, state: Any) -> bool:

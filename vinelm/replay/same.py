@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.errors import ConfigError, WorkflowError
+from vinelm.foreign_code import explained
 
 Message = Mapping[str, Any]
 """An answer: ``content``, a text, and ``tool_calls``, each with ``name`` and ``args``."""
@@ -187,10 +188,9 @@ def named_function(function: str | Callable[..., Any], what: str) -> Callable[..
 
 def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
     """Call a function of the owner; :class:`WorkflowError` names its exception without its text, which may hold a prompt."""
-    try:
+    where = f"the function given as {what} raised"
+    with explained(lambda error: WorkflowError(f"{where} {type(error).__name__}: it must take any answer")):
         return function(*arguments)
-    except Exception as error:
-        raise WorkflowError(f"the function given as {what} raised {type(error).__name__}: it must take any answer") from error
 
 
 def _calls(message: Message) -> Counter[str]:

@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from vinelm.foreign_code import answered
+
 RunLabel = str | Callable[[Mapping[str, Any]], Any]
 """How a run says something of itself: a key of LangGraph's ``config["configurable"]``, or a function of that mapping."""
 
 
 def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
     """Return the run's own label; empty if it has none or the application's function fails."""
-    found: Any = None
-    with suppress(Exception):
-        given = configurable or {}
-        found = given.get(label) if isinstance(label, str) else label(given)
+    given = configurable or {}
+    found: Any = given.get(label) if isinstance(label, str) else answered(lambda: label(given), None)
     return "" if found is None else str(found)
 
 

@@ -136,8 +136,8 @@ class Workflow:
         return self.template is not _OF_GRAPH
 
     @property
-    def signals(self) -> Signals | None:
-        """The declared signals; None if there are none."""
+    def signals(self) -> Signals:
+        """The declared signals of its requests."""
         return Signals.of(self.signal, self.signal_edges, self.agree, self.answer)
 
     def graph_input(self, request: Request) -> dict[str, Any]:

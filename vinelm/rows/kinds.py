@@ -12,8 +12,6 @@ from vinelm.template.template import stage_title
 
 def untitled(rows: Iterable[Observation], template: Template) -> list[Observation]:
     """Convert rows by the stages of a template with request types to rows by the application's own stages."""
-    if not template.kinds:
-        return list(rows)
     names, base = template.base_stages, template.base
 
     def plain(row: Observation) -> Observation:

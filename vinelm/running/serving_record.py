@@ -166,7 +166,5 @@ class ServingRecord:
 
 def digest_of_plans(annotated: AnnotatedTrie) -> str:
     """Return a hash of the inputs of plans."""
-    arrays = annotated.reading.plan_arrays
-    if annotated.outcomes is not None:
-        arrays += [getattr(annotated.outcomes, name) for name in OUTCOME_ARRAYS]
+    arrays = [*annotated.reading.plan_arrays, *(getattr(annotated.outcomes, name) for name in OUTCOME_ARRAYS)]
     return hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest()

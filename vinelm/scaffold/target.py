@@ -8,6 +8,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.path.copied import held_in
 from vinelm.errors import ConfigError, InputError, WorkflowError
+from vinelm.foreign_code import explained
 from vinelm.io.file_kinds import near
 from vinelm.io.reading import read_text
 from vinelm.requests.workflow import Workflow
@@ -75,14 +77,9 @@ class Target:
         if self.kind != "graph":
             given: dict[str, list[Any]] = {"config-maker": [{"configurable": {}}], "vine-maker": [vine]}
             arguments = [vine.chat_model()] if self.kind == "model-maker" else given.get(self.kind, [])
-            try:
-                with no_model_calls(f"building {self.spec}"):
-                    made = self.value(*arguments)
-                    made = asyncio.run(made) if inspect.iscoroutine(made) else made
-            except InputError:
-                raise
-            except Exception as error:
-                raise WorkflowError(f"{self.spec}: building the graph fails: {_line(error)}: fix it first") from error
+            with _making(f"{self.spec}: building the graph"), no_model_calls(f"building {self.spec}"):
+                made = self.value(*arguments)
+                made = asyncio.run(made) if inspect.iscoroutine(made) else made
         if isinstance(made, StateGraph):
             made = made.compile()
         if not isinstance(made, CompiledStateGraph):
@@ -154,13 +151,12 @@ def _instance(kind: type, where: str) -> Any:
             f"{where} is a class that wants {', '.join(required)}: make an object of it at module level, and name its graph, "
             "such as app.py:agent.graph"
         )
-    try:
-        with no_model_calls(f"making {where}()"):
-            return kind()
-    except InputError:
-        raise
-    except Exception as error:
-        raise WorkflowError(f"{where}: making an object of it fails: {_line(error)}: fix it first") from error
+    with _making(f"{where}: making an object of it"), no_model_calls(f"making {where}()"):
+        return kind()
+
+
+def _making(what: str) -> AbstractContextManager[None]:
+    return explained(lambda error: WorkflowError(f"{what} fails: {_line(error)}: fix it first"), passes=(InputError,))
 
 
 def _held_graph(value: Any, where: str, module: ModuleType) -> str | None:

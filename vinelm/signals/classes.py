@@ -33,7 +33,7 @@ class AnswerClasses:
     unknown: int = 0
 
 
-def answer_classes(rows: Iterable[Observation], signals: Signals | None) -> AnswerClasses:
+def answer_classes(rows: Iterable[Observation], signals: Signals) -> AnswerClasses:
     """Return the classes of the answers of these rows, whatever their order.
 
     The rows of a request are taken by depth, then by prefix (names in alphabetical order). The class of an answer is the first
@@ -47,7 +47,7 @@ def answer_classes(rows: Iterable[Observation], signals: Signals | None) -> Answ
     Raises:
         WorkflowError: ``agree`` raised, or is not symmetric; names the two rows.
     """
-    if signals is None or not signals.answer:
+    if not signals.answer:
         return AnswerClasses({(row.request_id, row.prefix): None for row in rows})
     of_request: dict[str, list[Observation]] = {}
     for row in rows:

@@ -60,7 +60,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """A workflow's declaration of what its invocations show.
+    """A workflow's declaration of what its invocations show; false where it declares nothing.
 
     Args:
         signal: ``signal(state)`` returns a label, a bool, a number to be put into bins, or None or "" where there is nothing to
@@ -97,16 +97,18 @@ class Signals:
             raise ConfigError('agree needs to know what an answer is: name its keys of the state, as in answer=("sql", "rows")')
 
     @classmethod
-    def of(cls, signal: Signal | None, edges: Sequence[float], agree: Agree | None, answer: Sequence[str]) -> Self | None:
-        """Return the declared signals; None if there are none."""
+    def of(cls, signal: Signal | None, edges: Sequence[float], agree: Agree | None, answer: Sequence[str]) -> Self:
+        """Return the declared signals."""
         keys: Any = answer if isinstance(answer, str) else tuple(answer)  # a text is refused, not read as its letters
-        found = cls(signal, tuple(edges), agree, keys)
-        return None if found == cls() else found
+        return cls(signal, tuple(edges), agree, keys)
+
+    def __bool__(self) -> bool:
+        return self.signal is not None or bool(self.answer)
 
     def label(
         self, state: Mapping[str, Any], *, passed: bool | None, verdict: str | None = None, model: str | None = None
     ) -> str | None:
-        """Return the signal of a state as text.
+        """Return the signal of a state as text; None where nothing is declared.
 
         Args:
             state: The state's own keys and their values.
@@ -117,7 +119,7 @@ class Signals:
         Raises:
             WorkflowError: The signal function raised, or returned what is no label.
         """
-        if model == SKIP:
+        if model == SKIP or not self:
             return None
         if verdict is not None:
             said = state.get(verdict)

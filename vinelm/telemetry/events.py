@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from vinelm.catalog import Model
+from vinelm.foreign_code import answered
 from vinelm.requests.protocols import Invocation
 from vinelm.tools.call import ToolEvent
 
@@ -199,10 +200,7 @@ class ObserverGroup:
 
 
 def _listens(observer: Observer) -> bool:
-    try:
-        return getattr(observer, "captures_content", False) is True
-    except Exception:
-        return False
+    return answered(lambda: getattr(observer, "captures_content", False) is True, otherwise=False)
 
 
 def _safely(observer: Observer, method: str, *what: Any) -> Any:

@@ -6,17 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import TemplateError
 from vinelm.template.steps import Branch, Stage, mapped
-from vinelm.template.template import Template, stage_title
+from vinelm.template.template import OTHER, Template, stage_title
 
-OTHER = "other"
-"""The kind of requests whose own kind is not learnt."""
 MOST_KINDS = 16
 """The most kinds that are learnt by name."""
 LEAST_REQUESTS = 15
@@ -43,25 +40,6 @@ def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = No
     if not learnt or len(counts) < 2:
         return ()
     return (*learnt, OTHER)
-
-
-def learnt_kind(kind: str | None, kinds: tuple[str, ...]) -> str:
-    """Return a request's type if it is one of ``kinds``, else :data:`OTHER`; ``""`` without types."""
-    return kind if kind is not None and kind in kinds else OTHER * bool(kinds)
-
-
-UNTOLD = "untold_kinds"
-"""Key of a trie's ``meta`` where declared kinds do not pay: what plans by kind promise more, <= 0, a fraction."""
-
-
-def untold_words(meta: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return why a trie ignores the declared request types, if they do not pay; at most one line."""
-    if UNTOLD not in meta:
-        return ()
-    return (
-        "Kinds of request are declared and not told apart: plans by kind promise"
-        f" {-100 * meta[UNTOLD]:.1f} points less than plans without them, at equal dollars.",
-    )
 
 
 def of_kinds(template: Template, kinds: tuple[str, ...]) -> Template:
@@ -96,9 +74,8 @@ class StageKinds:
     @classmethod
     def of(cls, template: Template) -> StageKinds:
         """Return the types of a template; a template without types has one."""
-        each = len(template.stages) // max(len(template.kinds), 1)
-        number = np.arange(len(template.stages), dtype=np.int64)
-        return cls(number % each, number // each)
+        stage = np.array(template.base_numbers, np.int64)
+        return cls(stage, np.arange(len(stage)) // (1 + stage.max()))
 
 
 def _titled(stage: Stage, kind: str) -> Stage:

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, TypeVar, get_args
 
-from vinelm.errors import TemplateError
+from vinelm.errors import TemplateError, VineLMError
 from vinelm.meant import did_you_mean
 from vinelm.template.flow import Flow
 from vinelm.template.steps import (
@@ -28,6 +28,8 @@ from vinelm.template.steps import (
     words_of,
 )
 
+OTHER = "other"
+"""The kind of requests whose own kind is not learnt."""
 Told = TypeVar("Told")
 StopRule = Literal["oracle", "workflow"]
 """When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
@@ -107,9 +109,32 @@ class Template:
     @cached_property
     def base_stages(self) -> Mapping[str, str]:
         """The application's own stage of each stage, by name."""
-        kinds = self.kinds or ("",)
-        each = len(self.stages) // len(kinds)
-        return {stage.name: stage.name.removesuffix(stage_title("", kinds[i // each])) for i, stage in enumerate(self.stages)}
+        pairs = zip(self.stages, self.kinds_of_stages, strict=True)
+        return {stage.name: stage.name.removesuffix(stage_title("", kind)) for stage, kind in pairs}
+
+    def counts_as(self, kind: str | None) -> str:
+        """Return the kind that a request of a declared kind counts as: ``""`` where kinds are not told apart."""
+        return learnt_kind(kind, self.kinds)
+
+    @property
+    def kind_names(self) -> tuple[str, ...]:
+        """The kinds that requests count as: ``""`` alone where kinds are not told apart."""
+        return self.kinds or ("",)
+
+    def require_workflow_stop(self, error: VineLMError) -> None:
+        """Raise ``error`` where requests stop by the oracle, which needs ground truth for every request."""
+        if self.stop == "oracle":
+            raise error
+
+    @cached_property
+    def kinds_of_stages(self) -> tuple[str, ...]:
+        """The kind of the requests that run each stage; ``""`` where kinds are not told apart."""
+        return tuple(kind for kind in self.kind_names for _ in range(len(self.stages) // len(self.kind_names)))
+
+    @cached_property
+    def base_numbers(self) -> tuple[int, ...]:
+        """The application's own stage of each stage, as an index into the stages of :attr:`base`."""
+        return tuple(range(len(self.base.stages))) * len(self.kind_names)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -125,12 +150,17 @@ class Template:
         return not early or self.flow.is_linear
 
     @cached_property
+    def form(self) -> Branching:
+        """What follows from whether one stage can follow each prefix."""
+        return (Chain if self.is_linear else Branching)(self)
+
+    @cached_property
     def places(self) -> Flow | None:
         """The automaton that finds a request's position from its stages.
 
         None on a chain, where their number tells it: one stage follows each prefix, and no two run in one superstep.
         """
-        return None if self.is_linear and not self.joint_invocations else self.flow
+        return self.form.places
 
     @cached_property
     def merges(self) -> bool:
@@ -157,9 +187,7 @@ class Template:
     @cached_property
     def certain_stages(self) -> tuple[Stage, ...]:
         """The :attr:`invocations`, if the template alone determines them; empty if the application chooses."""
-        if not self.is_linear:
-            return ()
-        return tuple(self._by_name[name] for position in self.flow.positions for name in position.arms)
+        return self.form.certain_stages
 
     @property
     def listed(self) -> tuple[Stage, ...] | None:
@@ -228,14 +256,14 @@ class Template:
 
     def told(self, find: Callable[[], Told]) -> Told | None:
         """Return the result of ``find``, which tells the branches that requests take; not called without branches."""
-        return None if self.is_linear else find()
+        return self.form.told(find)
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
         """Return the ``stopped`` of a row: the verdict of the workflow's own check, if it has one.
 
         Where the application chooses what comes next, a check may lead on to another stage, so that only the end counts.
         """
-        return has_ended if verdict is None or not self.is_linear else verdict
+        return self.form.has_stopped(has_ended, verdict)
 
     def stages_along(self, length: int, known: Sequence[_Known]) -> tuple[_Known, ...]:
         """Return the stages of this many invocations: the template's if it leaves no choice, else the known ones."""
@@ -247,7 +275,12 @@ class Template:
 
         Behind an end no edge of its graph runs, so that nothing would say which stage comes.
         """
-        return self.base.is_linear
+        return self.base.form.knows_past_ends
+
+    @property
+    def goes_on_past_ends(self) -> bool:
+        """True if requests that stop by the workflow's own check can continue past it: see :attr:`knows_past_ends`."""
+        return self.stop == "workflow" and self.knows_past_ends
 
     def arms_after(self, stages: Sequence[str]) -> tuple[Stage, ...]:
         """Return the stages that may follow these, in template order; empty after the last invocation.
@@ -283,14 +316,7 @@ class Template:
             stages: those of the invocations. Not needed where one stage follows each prefix.
             arms: the stages of which one comes next; None if they are not known.
         """
-        if self.is_linear:
-            return length < self.depth
-        allowed = self.choices_after(stages)
-        if allowed is None or (arms is not None and not arms):
-            return True
-        if not allowed or arms is None or not allowed.isdisjoint(arms):
-            return bool(allowed)
-        return not any((stages[-1], arm) in self.flow.follows for arm in arms)
+        return self.form.leaves_room(length, stages, arms)
 
     def stages_at(self, length: int, stages: Sequence[str] = ()) -> tuple[Stage, ...]:
         """Return the possible stages of invocation ``length``, counted from 1; empty after the last one.
@@ -367,14 +393,7 @@ class Template:
 
     def stages_before(self, names: Collection[str]) -> frozenset[str]:
         """Return the stages directly before one of ``names``: in the chain, on a branch, or in a loop's next turn."""
-        if not self.is_linear:
-            pairs = set(self.flow.follows)
-        else:
-            order = [stage.name for stage in self.stages]
-            pairs = set(pairwise(order))
-            loops = (list(stages_of(step.stages)) for step in walk(self.steps) if isinstance(step, Loop))
-            pairs |= {(stages[-1].name, stages[0].name) for stages in loops}
-        return frozenset(before for before, name in pairs if name in names)
+        return frozenset(before for before, name in self.form.pairs if name in names)
 
     def held_before(self, exits: Collection[str]) -> frozenset[str]:
         """Return the stages whose answers are left unchanged by the optional stages and judges among ``exits``.
@@ -395,16 +414,12 @@ class Template:
         Such an edge stands after the stage before it. The last stage is an exit, too, unless it stands in a loop that has an
         edge elsewhere.
         """
-        if not self.is_linear:
-            return self.stages_before(names) | self.flow.last_stages
-        last = self.steps[-1]
-        is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))
-        return self.stages_before(names) | (frozenset() if is_left_by_edge else {self.stages[-1].name})
+        return self.stages_before(names) | self.form.last_exits(names)
 
     @cached_property
     def own_ends(self) -> frozenset[str]:
         """The stages after which the application's own edges may end a request: the last; with branches, every one."""
-        return frozenset(stage.name for stage in (self.stages[-1:] if self.is_linear else self.stages))
+        return frozenset(stage.name for stage in self.form.own_ends)
 
     @property
     def today(self) -> dict[str, str] | None:
@@ -447,6 +462,107 @@ class Template:
         exits = plain.get("exits")
         steps = tuple(map(from_plain, plain["steps"]))
         return cls(steps, plain["stop"], None if exits is None else tuple(exits), tuple(plain.get("kinds", ())))
+
+
+class Branching:
+    """What a template tells of its requests where the application chooses what comes next."""
+
+    knows_past_ends = False
+    """See :attr:`Template.knows_past_ends`."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+
+    @property
+    def places(self) -> Flow | None:
+        """See :attr:`Template.places`."""
+        return self._template.flow
+
+    @property
+    def certain_stages(self) -> tuple[Stage, ...]:
+        """See :attr:`Template.certain_stages`."""
+        return ()
+
+    @property
+    def own_ends(self) -> tuple[Stage, ...]:
+        """The stages after which the application's own edges may end a request: every one."""
+        return self._template.stages
+
+    @property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """Every two stages of which the second may follow the first directly."""
+        return self._template.flow.follows
+
+    def last_exits(self, names: Collection[str]) -> frozenset[str]:
+        """Return the stages behind which nothing may come, where edges lead back to the stages of those names."""
+        return self._template.flow.last_stages
+
+    def told(self, find: Callable[[], Told]) -> Told | None:
+        """See :meth:`Template.told`."""
+        return find()
+
+    def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
+        """See :meth:`Template.has_stopped`."""
+        return has_ended
+
+    def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
+        """See :meth:`Template.leaves_room`."""
+        allowed = self._template.choices_after(stages)
+        if allowed is None or (arms is not None and not arms):
+            return True
+        if not allowed or arms is None or not allowed.isdisjoint(arms):
+            return bool(allowed)
+        return not any((stages[-1], arm) in self._template.flow.follows for arm in arms)
+
+
+class Chain(Branching):
+    """The same where one stage can follow each prefix: the number of invocations tells where a request is."""
+
+    knows_past_ends = True
+
+    @property
+    def places(self) -> Flow | None:
+        """See :attr:`Template.places`: needed where two stages run in one superstep."""
+        return self._template.flow if self._template.joint_invocations else None
+
+    @property
+    def certain_stages(self) -> tuple[Stage, ...]:
+        """See :attr:`Template.certain_stages`."""
+        return tuple(self._template.stage(name) for position in self._template.flow.positions for name in position.arms)
+
+    @property
+    def own_ends(self) -> tuple[Stage, ...]:
+        """The last one."""
+        return self._template.stages[-1:]
+
+    @property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """See :attr:`Branching.pairs`: also those of a loop's next turn, where there is one turn only."""
+        order = pairwise(stage.name for stage in self._template.stages)
+        loops = (list(stages_of(step.stages)) for step in walk(self._template.steps) if isinstance(step, Loop))
+        return frozenset((*order, *((stages[-1].name, stages[0].name) for stages in loops)))
+
+    def last_exits(self, names: Collection[str]) -> frozenset[str]:
+        """The last stage, unless it stands in a loop that has an edge elsewhere."""
+        last = self._template.steps[-1]
+        is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))
+        return frozenset(() if is_left_by_edge else (self._template.stages[-1].name,))
+
+    def told(self, find: Callable[[], Told]) -> None:
+        """See :meth:`Template.told`: there is nothing to tell."""
+
+    def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
+        """See :meth:`Template.has_stopped`."""
+        return has_ended if verdict is None else verdict
+
+    def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
+        """See :meth:`Template.leaves_room`."""
+        return length < self._template.depth
+
+
+def learnt_kind(kind: str | None, kinds: tuple[str, ...]) -> str:
+    """Return a request's kind if it is one of ``kinds``, else :data:`OTHER`; ``""`` where there are no kinds."""
+    return kind if kind is not None and kind in kinds else OTHER * bool(kinds)
 
 
 def stage_title(stage: str, kind: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from vinelm.errors import VineLMError
 from vinelm.io.frames import data_frame, html_table
 from vinelm.template import Template
 from vinelm.trie import Trie
-from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray, Integers
 from vinelm.trie.difficulty import DifficultyRates
 from vinelm.trie.outcomes import Outcomes, path_edges
 from vinelm.trie.verdict import Verdict
@@ -25,9 +25,12 @@ from vinelm.trie.verdict import Verdict
 if TYPE_CHECKING:
     import pandas
 
+AnyTrie = TypeVar("AnyTrie", bound="AnnotatedTrie")
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 Made = TypeVar("Made")
 
+UNTOLD = "untold_kinds"
+"""Key of ``meta`` where declared kinds do not pay: what plans by kind promise more, <= 0, a fraction."""
 UPPER = 0.95
 """Level of the upper end of the dollars of one invocation."""
 NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
@@ -73,9 +76,9 @@ class AnnotatedTrie:
     ``tried`` says of each edge whether plans may run it, shape (edges,): where only plans that requests have run were compared
     with what runs today, no other is planned. None: every edge.
 
-    ``signals`` is the trie of signals, whose branches are outcomes; that trie has ``outcomes``. None if no signals are declared
-    or estimated. ``verdict`` says whether to serve its plans instead of the current setup; None if the estimate was not
-    checked.
+    ``signals`` is the trie of what requests show. None where nothing is declared, or it was not
+    estimated. ``verdict`` says whether to serve its plans in place of what runs today; None where the
+    estimate was not checked.
 
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
     ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
@@ -85,6 +88,11 @@ class AnnotatedTrie:
     Raises:
         VineLMError: An array has the wrong shape, an annotation is not finite, or a trie that branches has no arms.
     """
+
+    policy: ClassVar[Literal["paths", "signals"]] = "paths"
+    """What plans over the trie depend on, as verdicts name it."""
+    least_price: ClassVar[float] = 0.0
+    """The price of a dollar, in accuracy, that breaks ties of accuracy."""
 
     trie: Trie
     template: Template
@@ -107,8 +115,7 @@ class AnnotatedTrie:
     arm_se: FloatArray | None = None
     tried: BoolArray | None = None
     difficulty: DifficultyRates | None = None
-    outcomes: Outcomes | None = None
-    signals: AnnotatedTrie | None = None
+    signals: SignalTrie | None = None
     verdict: Verdict | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
@@ -126,9 +133,18 @@ class AnnotatedTrie:
         if self.difficulty is not None and not (self.trie.is_merged and len(self.difficulty.stop) == len(self.trie)):
             raise VineLMError("difficulty holds the rates of the nodes of a merged trie: leave it out elsewhere")
         given = [name for name in ARM_ARRAYS if getattr(self, name) is not None]
-        branches = not self.template.is_linear or self.outcomes is not None
-        if len(given) != (len(ARM_ARRAYS) if branches else 0):
+        if len(given) != (len(ARM_ARRAYS) if self.branches else 0):
             raise VineLMError("a trie has arm and arm_success exactly where its template branches: give both, or neither")
+
+    @property
+    def branches(self) -> bool:
+        """Whether several stages may follow a node, so that ``arm`` and ``arm_success`` are given."""
+        return not self.template.is_linear
+
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        """What requests show at each node that plans depend on: nothing over paths."""
+        return Outcomes.none(len(self.trie.stages), len(self.trie))
 
     @cached_property
     def reach(self) -> FloatArray:
@@ -163,13 +179,13 @@ class AnnotatedTrie:
         """The quantity whose error is :attr:`accuracy_se`: the accuracy of the path to a node, or with merged histories its
         success.
         """
-        return self.accuracy if self.has_path_metrics else self.success
+        return self.reading.rated
 
     def weight_of(self, nodes: npt.NDArray[Any]) -> FloatArray:
         """Return weights for means over nodes: their observations, or without any their reach if they have a single path."""
         if self.count is not None and self.count[nodes].any():
             return np.asarray(self.count[nodes], np.float64)
-        return np.asarray(np.maximum(self.reach[nodes], 1e-12)) if self.has_path_metrics else np.ones(len(nodes))
+        return np.asarray(np.maximum(self.reading.reach[nodes], 1e-12))
 
     def by_ends(self, *, one: Callable[[AnnotatedTrie], Made], several: Callable[[AnnotatedTrie], Made]) -> Made:
         """Return ``one(trie)`` if each plan ends at one node, else ``several(trie)``."""
@@ -178,17 +194,14 @@ class AnnotatedTrie:
     @cached_property
     def reading(self) -> TrieReading:
         """Summaries of the trie for reports: by paths, or by histories where a plan ends at several nodes."""
+        if self.trie.is_merged:
+            return MergedReading(self)
         return self.by_ends(one=PathReading, several=HistoryReading)
 
     @property
     def has_path_metrics(self) -> bool:
         """Whether each node has a single path, and so :attr:`accuracy` and other path metrics."""
         return not self.trie.is_merged
-
-    @property
-    def everything_usd(self) -> float | None:
-        """Expected dollars of a request on every path; None for merged histories, whose paths are too many."""
-        return float((self.reach * self.cost_usd)[1:].sum()) if self.has_path_metrics else None
 
     @property
     def calls_per_hour(self) -> float | None:
@@ -199,24 +212,35 @@ class AnnotatedTrie:
         found = self.meta.get("prompt_cache", {}).get("calls_per_hour")
         return None if found is None else float(found)
 
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """Why the declared kinds of request are not told apart, if they do not pay; one line at most."""
+        return tuple(
+            "Kinds of request are declared and not told apart: plans by kind promise"
+            f" {-100 * gain:.1f} points less than plans without them, at equal dollars."
+            for gain in ([self.meta[UNTOLD]] if UNTOLD in self.meta else [])
+        )
+
     @cached_property
     def stage_names(self) -> tuple[str, ...]:
         """The workflow's stage of each stage of the trie. With signals, a stage of the trie also names an outcome."""
-        if self.outcomes is None:
-            return self.trie.stages
         return tuple(self.template.stages[stage].name for stage in self.outcomes.stages)
 
     @cached_property
     def stage_kinds(self) -> tuple[str, ...]:
         """The request type of each stage of the trie; ``""`` without types."""
-        kinds, stages = self.template.kinds or ("",), range(len(self.template.stages))
-        each = len(stages) // len(kinds)
-        return tuple(kinds[stage // each] for stage in (stages if self.outcomes is None else self.outcomes.stages))
+        kinds = self.template.kinds_of_stages
+        return tuple(kinds[stage] for stage in self.outcomes.stages)
 
     @cached_property
     def arm_stages(self) -> Mapping[str, tuple[str, str]]:
         """Name of each stage of the trie to the workflow's stage and the request type."""
         return dict(zip(self.trie.stages, zip(self.stage_names, self.stage_kinds, strict=True), strict=True))
+
+    @property
+    def tries(self) -> tuple[AnnotatedTrie, ...]:
+        """The tries that plans can be made over: this one, and if there is one, that of what requests show."""
+        return (self, *((self.signals,) if self.signals else ()))
 
     def judged(self, found: Verdict | None) -> AnnotatedTrie:
         """Return the trie with the verdict on its plans; its trie of signals gets the verdict too."""
@@ -224,42 +248,26 @@ class AnnotatedTrie:
 
     def within(self, tried: BoolArray) -> AnnotatedTrie:
         """Return the trie limited to plans over these edges, shape (edges,); its trie of signals is limited likewise."""
-        shown = self.signals
-        if shown is not None and shown.outcomes is not None:
-            shown = replace(shown, tried=tried[path_edges(shown.trie, shown.outcomes.stages, self.trie)])
-        return replace(self, tried=tried, signals=shown)
+        return replace(self, tried=tried, signals=self.signals and self.signals.within_paths(tried, self.trie))
 
     def writes_answer(self, node: int) -> bool:
         """Return whether the invocation at a node writes an answer, or judges the existing one, wherever plans may end."""
         stage = self.template.stage(self.stage_names[self.trie.stage[node]])
         return stage.answerable or stage.verdict is not None
 
-    def returning_last(self) -> AnnotatedTrie:
-        """Return this trie of signals for graphs that can return the last answer only."""
-        outcomes = self.outcomes
-        if outcomes is None or not outcomes.returns_earlier:
-            return self
-        found = self.with_right(outcomes.returning_last(), outcomes.right_last)
-        ends = np.where(outcomes.arm >= 0, 0.0, outcomes.right_last)
-        return replace(found, stop_success=np.asarray(np.bincount(outcomes.node, ends, len(self.trie)), np.float64))
-
-    def with_right(self, outcomes: Outcomes, right: FloatArray) -> AnnotatedTrie:
-        """Return the trie with other probabilities that answers are right; ``outcomes`` holds the same ones.
+    def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
+        """Return what a fixed plan has one model for, by group of edges, and how many there are: the application's stages.
 
         Args:
-            outcomes: In place of the trie's own, in the same order. The chances at ends stay: they are a part of these.
-            right: P(the outcome comes, and the answer that counts is right | the node is reached), shape (outcomes,).
+            stage: The stage of the trie that a group runs, shape (groups,).
+            depth: How many invocations lie before it, shape (groups,).
         """
-        trie, size = self.trie, len(self.trie)
-        goes_on = outcomes.arm >= 0
-        key = outcomes.node.astype(np.int64)[goes_on] * len(trie.stages) + outcomes.arm[goes_on]
-        order = np.argsort(key)
-        below = trie.parent > 0
-        wanted = trie.parent[below].astype(np.int64) * len(trie.stages) + trie.stage[below]
-        arm_success = np.zeros(size)
-        arm_success[below] = right[goes_on][order][np.searchsorted(key[order], wanted)]
-        success = np.asarray(np.bincount(outcomes.node, right, size), np.float64)
-        return replace(self, success=success, arm_success=arm_success, outcomes=outcomes)
+        own = self.template.base_numbers  # a fixed plan has one model for a stage, whatever the kind
+        return np.array(own)[np.array(self.outcomes.stages)[stage]], max(own) + 1
+
+    def with_shares(self, change: FloatArray) -> Self:
+        """Return the trie where the requests that reach a node are more by a factor, shape (n + 1,): in what fits differ in."""
+        return self
 
     @property
     def is_contingent(self) -> bool:
@@ -297,7 +305,7 @@ class AnnotatedTrie:
         """Upper end of the dollars of one invocation, from the spread of requests and the error of their mean."""
         unknown = np.zeros(len(self.trie))
         if self.cost_se is not None:
-            of = self.path_cost_usd if self.has_path_metrics else self.cost_usd
+            of = self.reading.rated_usd
             relative = np.divide(self.cost_se, of, out=np.zeros(len(self.trie)), where=of > 0.0)
             unknown = self.cost_usd * np.nan_to_num(relative, posinf=0.0)
         return _read_only(np.maximum(lognormal_quantile(self.cost_usd, self.cost_var + unknown**2, UPPER), self.cost_usd))
@@ -380,6 +388,69 @@ class AnnotatedTrie:
         return self.reading.table()
 
 
+@dataclass(frozen=True, eq=False)
+class SignalTrie(AnnotatedTrie):
+    """A trie of what requests show: each stage that comes next has a name with what was seen.
+
+    ``outcomes`` says what may be seen after each node: the chances of stages and answers are theirs.
+    """
+
+    policy: ClassVar[Literal["paths", "signals"]] = "signals"
+    least_price: ClassVar[float] = 1e-7
+    """Accuracies are sums over thousands of histories: where an invocation changes nothing they differ by rounding, which must
+    not buy it."""
+
+    outcomes: Outcomes = field(kw_only=True)
+
+    @property
+    def branches(self) -> bool:
+        """See :attr:`AnnotatedTrie.branches`."""
+        return True
+
+    def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
+        """See :meth:`AnnotatedTrie.slots`: on a chain, one for each invocation."""
+        found = depth.astype(np.int64) if self.template.base.is_linear else super().slots(stage, depth)[0]
+        return found, 1 + int(found.max(initial=0))
+
+    def with_shares(self, change: FloatArray) -> Self:
+        """See :meth:`AnnotatedTrie.with_shares`: what each fit expects of a history holds how many requests have it."""
+        found = self.outcomes
+        spread, cost = found.spread * change[found.node, None], found.cost_spread * change[:, None]
+        outcomes = replace(found, spread=spread.astype(np.float32), cost_spread=cost.astype(np.float32))
+        return replace(self, outcomes=outcomes)
+
+    def within_paths(self, tried: BoolArray, paths: Trie) -> Self:
+        """Return the trie limited to histories of these edges of a trie of paths, shape (edges,)."""
+        return replace(self, tried=tried[path_edges(self.trie, self.outcomes.stages, paths)])
+
+    def returning_last(self) -> Self:
+        """Return the trie for graphs that can return the last answer only."""
+        outcomes = self.outcomes
+        if not outcomes.returns_earlier:
+            return self
+        found = self.with_right(outcomes.returning_last(), outcomes.right_last)
+        ends = np.where(outcomes.arm >= 0, 0.0, outcomes.right_last)
+        return replace(found, stop_success=np.asarray(np.bincount(outcomes.node, ends, len(self.trie)), np.float64))
+
+    def with_right(self, outcomes: Outcomes, right: FloatArray) -> Self:
+        """Return the trie with other probabilities that the answers held are right; ``outcomes`` holds the same ones.
+
+        Args:
+            outcomes: In place of the trie's own, in the same order. The chances at ends stay: they are a part of these.
+            right: P(the outcome comes, and the answer that counts is right | the node is reached), shape (outcomes,).
+        """
+        trie, size = self.trie, len(self.trie)
+        goes_on = outcomes.arm >= 0
+        key = outcomes.node.astype(np.int64)[goes_on] * len(trie.stages) + outcomes.arm[goes_on]
+        order = np.argsort(key)
+        below = trie.parent > 0
+        wanted = trie.parent[below].astype(np.int64) * len(trie.stages) + trie.stage[below]
+        arm_success = np.zeros(size)
+        arm_success[below] = right[goes_on][order][np.searchsorted(key[order], wanted)]
+        success = np.asarray(np.bincount(outcomes.node, right, size), np.float64)
+        return replace(self, success=success, arm_success=arm_success, outcomes=outcomes)
+
+
 _FRAME_NAMES = {
     "cost_var": "cost_var_usd2",
     "latency_var": "latency_var_s2",
@@ -395,10 +466,32 @@ class TrieReading(ABC):
 
     annotated: AnnotatedTrie
 
+    metrics: ClassVar[tuple[Literal["accuracy", "cost", "latency"], ...]] = ("accuracy", "cost", "latency")
+    """The metrics of paths that nodes have."""
     noun: ClassVar[str]
     """The name of the nodes for people."""
     holds_common_errors: ClassVar[bool]
     """Whether an error common to all nodes, as a judge's, is in ``accuracy_se``."""
+
+    @property
+    def rated(self) -> FloatArray:
+        """What ``accuracy_se`` is the error of."""
+        return self.annotated.accuracy
+
+    @property
+    def rated_usd(self) -> FloatArray:
+        """What ``cost_se`` is the error of."""
+        return self.annotated.path_cost_usd
+
+    @property
+    def reach(self) -> FloatArray:
+        """P(a request comes to a node, given the models up to it), as far as it is known: else 1."""
+        return self.annotated.reach
+
+    @property
+    def everything_usd(self) -> float | None:
+        """Expected dollars of a request on every path; None for merged histories: those of a long loop are never all run."""
+        return float((self.annotated.reach * self.annotated.cost_usd)[1:].sum())
 
     @property
     @abstractmethod
@@ -494,8 +587,7 @@ class HistoryReading(TrieReading):
     @property
     def columns(self) -> tuple[str, ...]:
         """No path metrics: no plan ends at a single node, so they would mislead."""
-        of_paths = self.annotated.has_path_metrics  # merged histories have arms by edge, and no reach
-        return (*(("reach",) if of_paths else ()), *NODE_ARRAYS, *((*ARM_ARRAYS, "arm_se") if of_paths else ()), "count")
+        return ("reach", *NODE_ARRAYS, *ARM_ARRAYS, "arm_se", "count")
 
     def display_path(self, node: int) -> tuple[str, ...]:
         """Return its stages and models, since models alone do not identify it."""
@@ -512,6 +604,29 @@ class HistoryReading(TrieReading):
         return html_table(caption, ("depth", "stage", "histories", "observations"), rows)
 
 
+class MergedReading(HistoryReading):
+    """Histories share nodes: a node has several paths, and chances of stages belong to edges."""
+
+    metrics = ()
+    columns = (*NODE_ARRAYS, "count")
+    everything_usd = None
+
+    @property
+    def rated(self) -> FloatArray:
+        """See :attr:`TrieReading.rated`."""
+        return self.annotated.success
+
+    @property
+    def rated_usd(self) -> FloatArray:
+        """See :attr:`TrieReading.rated_usd`."""
+        return self.annotated.cost_usd
+
+    @property
+    def reach(self) -> FloatArray:
+        """See :attr:`TrieReading.reach`."""
+        return np.ones(len(self.annotated.trie))
+
+
 def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> FloatArray:
     """Return the ``level`` quantile of log-normals with these means and variances, elementwise; 0 where the mean is 0."""
     relative = np.divide(np.sqrt(var), mean, out=np.zeros_like(mean), where=mean > 0)
@@ -524,7 +639,7 @@ def _read_only(values: Array) -> Array:
     return values
 
 
-def whole_paths(annotated: AnnotatedTrie) -> AnnotatedTrie:
+def whole_paths(annotated: AnyTrie) -> AnyTrie:
     """Return the annotations with only leaves answerable, so that plans run to the last invocation.
 
     A planner over it can use its frontier index; passing the leaves as ``candidates`` would scan the subtree for each plan.
@@ -532,13 +647,13 @@ def whole_paths(annotated: AnnotatedTrie) -> AnnotatedTrie:
     return _answerable_only(annotated, annotated.trie.is_leaf)
 
 
-def ending_after(annotated: AnnotatedTrie, stages: Collection[str]) -> AnnotatedTrie:
+def ending_after(annotated: AnyTrie, stages: Collection[str]) -> AnyTrie:
     """Return the annotations with only the nodes of these stages answerable."""
     allowed = [index for index, name in enumerate(annotated.stage_names) if name in stages]
     return _answerable_only(annotated, np.isin(annotated.trie.stage, allowed))
 
 
-def within_exits(annotated: AnnotatedTrie) -> AnnotatedTrie:
+def within_exits(annotated: AnyTrie) -> AnyTrie:
     """Return the annotations with plans ending only at the template's ``exits``."""
     exits = annotated.template.exits
     if exits is None:
@@ -546,5 +661,5 @@ def within_exits(annotated: AnnotatedTrie) -> AnnotatedTrie:
     return ending_after(annotated, exits) if exits else whole_paths(annotated)
 
 
-def _answerable_only(annotated: AnnotatedTrie, allowed: BoolArray) -> AnnotatedTrie:
+def _answerable_only(annotated: AnyTrie, allowed: BoolArray) -> AnyTrie:
     return replace(annotated, trie=annotated.trie.with_answerable(annotated.trie.answerable & allowed))

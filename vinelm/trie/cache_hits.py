@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.annotated_trie import AnnotatedTrie, AnyTrie
 
 KEY = "cache_hits"
 """In a trie's ``meta``: stage to model to rate."""
 
 
-def with_hits(annotated: AnnotatedTrie, rates: Mapping[tuple[str, str], float]) -> AnnotatedTrie:
+def with_hits(annotated: AnyTrie, rates: Mapping[tuple[str, str], float]) -> AnyTrie:
     """Return the trie whose dollars and seconds are those of invocations of which a cache answers some.
 
     Args:
@@ -27,7 +27,8 @@ def with_hits(annotated: AnnotatedTrie, rates: Mapping[tuple[str, str], float]) 
     for (stage, model), rate in rates.items():
         told.setdefault(stage, {})[model] = rate
     trie, base = annotated.trie, annotated.template.base_stages
-    by_stage = np.array([[told.get(base.get(name, name), {}).get(model, 0.0) for model in trie.models] for name in trie.stages])
+    own = [told.get(base[name], {}) for name in annotated.stage_names]
+    by_stage = np.array([[of_model.get(model, 0.0) for model in trie.models] for of_model in own])
     asked = 1.0 - np.where(trie.model < 0, 0.0, by_stage[trie.stage, trie.model])
     changed: dict[str, Any] = {}
     for mean, var in (("cost_usd", "cost_var"), ("latency_s", "latency_var")):
@@ -38,7 +39,7 @@ def with_hits(annotated: AnnotatedTrie, rates: Mapping[tuple[str, str], float]) 
         size_var = getattr(annotated, name)
         if size_var is not None:
             changed[name] = asked**2 * size_var
-    signals = None if annotated.signals is None else with_hits(annotated.signals, rates)
+    signals = annotated.signals and with_hits(annotated.signals, rates)
     return replace(annotated, signals=signals, meta={**annotated.meta, KEY: told}, **changed)
 
 
@@ -48,6 +49,5 @@ def seconds_if_asked(annotated: AnnotatedTrie, node: int) -> float:
     told: Mapping[str, Mapping[str, float]] = annotated.meta.get(KEY, {})
     if not told or trie.model[node] < 0:
         return seconds
-    title = trie.stages[trie.stage[node]]
-    stage = annotated.template.base_stages.get(title, title)
+    stage = annotated.template.base_stages[annotated.stage_names[trie.stage[node]]]
     return seconds / (1.0 - told.get(stage, {}).get(trie.models[trie.model[node]], 0.0))

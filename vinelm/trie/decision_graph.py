@@ -15,13 +15,10 @@ from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from vinelm.template.kinds import StageKinds
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray, Integers
 
-Integers = npt.NDArray[Any]
 END = -1
 """The choice to end the request."""
 NOTHING = -2
@@ -67,6 +64,7 @@ class DecisionGraph:
     - ``may_end``: whether a plan may end at the position.
     - ``cost_usd``, ``latency_s``: of each edge's invocation at zero load, given that its source and stage are reached.
     - ``slot``: what a fixed plan has one model for, of each group: its stage, or its invocation on a chain with outcomes.
+      ``n_slots``: how many there are.
     - ``checked``: whether a fixed plan ends at the group, because the workflow's own check has passed the answer.
     """
 
@@ -90,6 +88,7 @@ class DecisionGraph:
     cost_usd: FloatArray
     latency_s: FloatArray
     slot: Integers
+    n_slots: int
     checked: BoolArray
 
     @staticmethod
@@ -100,7 +99,7 @@ class DecisionGraph:
             annotated: The trie with its estimates.
             ends: Nodes that plans may end at, shape (n + 1,); None for every answerable one.
         """
-        trie, outcomes = annotated.trie, annotated.outcomes
+        trie = annotated.trie
         nodes, to_node = np.concatenate(trie.levels), trie.target
         position = np.empty(len(trie), np.int64)
         position[nodes] = np.arange(len(nodes))
@@ -109,6 +108,7 @@ class DecisionGraph:
         arms, rights = (of_edges[first] for of_edges in annotated.arms_by_edge)
         rates = PositionRates(annotated.success[nodes], annotated.stop[nodes], annotated.stop_success[nodes], arms, rights)
         may_end = (trie.answerable if ends is None else trie.answerable & ends)[nodes]
+        slot, n_slots = annotated.slots(stage, trie.depth[nodes[source]])
         return (DecisionGraph if trie.is_merged else TreeGraph)(
             annotated=annotated,
             nodes=nodes,
@@ -123,8 +123,9 @@ class DecisionGraph:
             **_chances(rates, source, may_end),
             cost_usd=annotated.cost_usd[to_node],
             latency_s=annotated.latency_s[to_node],
-            slot=_slots(annotated, stage, trie.depth[nodes[source]]),
-            checked=np.zeros(len(first), np.bool_) if outcomes is None else outcomes.passed[stage],
+            slot=slot,
+            n_slots=n_slots,
+            checked=annotated.outcomes.passed[stage],
         )
 
     @cached_property
@@ -152,7 +153,7 @@ class DecisionGraph:
         Their spread is the error of a plan over outcomes. None where arms are no outcomes, or there is one fit only.
         """
         outcomes = self.annotated.outcomes
-        if outcomes is None or outcomes.spread.shape[1] < 2:
+        if outcomes.spread.shape[1] < 2:
             return None
         at, n_stages = self.position[outcomes.node], len(self.annotated.trie.stages)
         ends = outcomes.arm < 0
@@ -173,7 +174,7 @@ class DecisionGraph:
         Dollars times P(the call is made | the models up to it). None without signals, or with a single fit.
         """
         outcomes = self.annotated.outcomes
-        if outcomes is None or outcomes.cost_spread.shape[1] < 2:
+        if outcomes.cost_spread.shape[1] < 2:
             return None
         return np.asarray(outcomes.cost_spread[self.nodes], np.float64)
 
@@ -347,13 +348,6 @@ class TreeGraph(DecisionGraph):
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
         return edges[0] + 1, edges[1] + 1
-
-
-def _slots(annotated: AnnotatedTrie, stage: Integers, depth: Integers) -> Integers:
-    if annotated.outcomes is not None and annotated.template.base.is_linear:
-        return depth.astype(np.int64)
-    of = stage if annotated.outcomes is None else np.array(annotated.outcomes.stages, np.int64)[stage]
-    return StageKinds.of(annotated.template).stage[of]  # a fixed plan has one model for a stage, whatever the kind
 
 
 def _common(counts: Integers) -> int:

@@ -83,12 +83,24 @@ class Outcomes:
         if self.cost_spread.ndim != 2 or self.cost_spread.shape[1:] != self.spread.shape[1:]:
             raise VineLMError("cost_spread needs two dimensions and as many fits as spread")
 
+    @classmethod
+    def none(cls, n_stages: int, n_nodes: int) -> Self:
+        """Return the outcomes of a trie of paths: none, and its stages are those of the workflow.
+
+        Args:
+            n_stages: Number of its stages.
+            n_nodes: Length of its arrays.
+        """
+        empty: dict[str, Any] = {name: np.empty(0, np.int32) for name in OUTCOME_ARRAYS}
+        fits = {"spread": np.empty((0, 0), np.float32), "cost_spread": np.empty((n_nodes, 0), np.float32)}
+        return cls(labels=(), stages=tuple(range(n_stages)), goes_on=False, **(empty | fits))
+
     @cached_property
     def passed(self) -> BoolArray:
         """Whether the workflow's own check has passed the answer, by stage of the trie; False for the first one."""
         found = np.zeros(len(self.stages), np.bool_)
         goes_on = self.arm >= 0
-        found[self.arm[goes_on]] = np.array([label.passed for label in self.labels])[self.label[goes_on]]
+        found[self.arm[goes_on]] = np.array([label.passed for label in self.labels], np.bool_)[self.label[goes_on]]
         return found
 
     def seen(self, node: int, outcome: Outcome, *, passed: bool, stage: int | None = None) -> Seen:

@@ -165,10 +165,7 @@ class _Subject:
     @property
     def whole(self) -> AnnotatedTrie:
         """The trie that is served: the given one, or that of all rows."""
-        if self.trie is not None:
-            return self.trie
-        whole = self.judge.whole
-        return replace(whole.annotated, signals=None if whole.signals is None else whole.signals.annotated)
+        return self.judge.whole.whole if self.trie is None else self.trie
 
     def verdict(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Verdict:
         """The verdict in the trie's file if it is about these rows; else a new one."""
@@ -220,8 +217,7 @@ class _Subject:
         return found if len(runs) < 2 else replace(found, by_budget=_by_budget(found, runs))
 
     def _notes(self, fit: CrossFit, objective: Objective | None) -> tuple[str, ...]:
-        judged = () if self.evidence.judged is None else (_JUDGED,)
-        return (*judged, *self.evidence.untold, *_notes(self.evidence.rows, fit, objective))
+        return (*self.evidence.scored.notes, *self.evidence.untold, *_notes(self.evidence.rows, fit, objective))
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:
@@ -234,12 +230,6 @@ def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation,
         return replace(found, objectives=(both.objective,), policies=policies, level=level)
 
     return tuple(alone(both) for both in runs)
-
-
-_JUDGED = (
-    "A judge scored the answers: accuracies and gains are those of its verdicts, whose errors are not corrected here; `vinelm"
-    " estimate` does."
-)
 
 
 def _notes(rows: Iterable[Observation], fit: CrossFit, objective: Objective | None) -> Iterable[str]:

@@ -323,7 +323,7 @@ class ServingRun:
         )
         app = build_graph(workflow, vine)
         planner = vine.served_planner()
-        if signals and planner.annotated.outcomes is None:
+        if signals and planner.annotated.policy == "paths":
             raise ConfigError(
                 "the workflow cannot be served by what requests show: it declares no signal, agree or answer, or its graph has"
                 " no vine.route to end at after some answer: verify without signals",

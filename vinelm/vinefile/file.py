@@ -18,7 +18,6 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -32,7 +31,7 @@ from vinelm.io.file_kinds import instead_of, near
 from vinelm.io.reading import open_regular
 from vinelm.template import Template
 from vinelm.trie import MergedTrie, Trie
-from vinelm.trie.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
+from vinelm.trie.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie, SignalTrie
 from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
 from vinelm.trie.outcomes import OUTCOME_ARRAYS, Outcomes
 from vinelm.trie.verdict import Verdict
@@ -81,9 +80,9 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
             one of outcomes: it is saved with the path trie whose ``signals`` it is, and where earlier answers may be returned.
     """
     path = Path(path)
-    if annotated.outcomes is not None:
+    if isinstance(annotated, SignalTrie):
         raise TrieFileError(f"{path}: a trie of outcomes has no file of its own: save the path trie that holds it as `signals`")
-    if annotated.signals is not None and not (annotated.signals.outcomes and annotated.signals.outcomes.returns_earlier):
+    if annotated.signals is not None and not annotated.signals.outcomes.returns_earlier:
         raise TrieFileError(
             f"{path}: signals is no trie of outcomes that may return earlier answers: save it as it was estimated"
         )
@@ -157,7 +156,7 @@ def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
         "meta": dict(annotated.meta),
     }
     signals = annotated.signals
-    if signals is not None and signals.outcomes is not None:
+    if signals is not None:
         plain["signals"] = {"arms": list(signals.trie.stages), "meta": dict(signals.meta), **signals.outcomes.to_dict()}
     if annotated.verdict is not None:
         plain["verdict"] = annotated.verdict.held()
@@ -296,20 +295,21 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
     signals = _signals(manifest, arrays) if "signals" in manifest else None
     found = manifest.get("verdict")
     verdict = None if found is None else Verdict.from_dict(found)
-    return replace(_trie_of(manifest, arrays), signals=signals).judged(verdict)
+    return AnnotatedTrie(**_parts(manifest, arrays), signals=signals).judged(verdict)
 
 
-def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> AnnotatedTrie:
+def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> SignalTrie:
     """The trie of signals. It returns earlier answers if it is served in a way that allows that."""
     about = manifest["signals"]
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
     labels = Outcomes.labels_from(about["labels"])
     columns: dict[str, Any] = {name: arrays[f"{OUTCOMES}{name}"] for name in _OUTCOME_ARRAYS}
     outcomes = Outcomes(labels, tuple(about["stages"]), bool(about["goes_on"]), **columns)
-    return _trie_of({**manifest, "stages": about["arms"], "meta": about["meta"]}, own, outcomes)
+    return SignalTrie(**_parts({**manifest, "stages": about["arms"], "meta": about["meta"]}, own), outcomes=outcomes)
 
 
-def _trie_of(manifest: Mapping[str, Any], arrays: Mapping[str, Array], outcomes: Outcomes | None = None) -> AnnotatedTrie:
+def _parts(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """What a trie is made of."""
     template = Template.from_dict(manifest["template"])
     kind = MergedTrie if "trie.source" in arrays else Trie  # a file with edges has nodes of several parents
     if kind is MergedTrie:
@@ -318,16 +318,15 @@ def _trie_of(manifest: Mapping[str, Any], arrays: Mapping[str, Array], outcomes:
     trie = kind(stages=manifest["stages"], models=manifest["models"], **labels)
     required: dict[str, Any] = {name: arrays[name] for name in NODE_ARRAYS}
     optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL_ARRAYS}
-    return AnnotatedTrie(
-        trie=trie,
-        template=template,
-        catalog=Catalog.embedded(manifest["catalog"], where="catalog of the trie file"),
-        meta=manifest["meta"],
-        difficulty=_difficulty(arrays),
-        outcomes=outcomes,
+    return {
+        "trie": trie,
+        "template": template,
+        "catalog": Catalog.embedded(manifest["catalog"], where="catalog of the trie file"),
+        "meta": manifest["meta"],
+        "difficulty": _difficulty(arrays),
         **required,
         **optional,
-    )
+    }
 
 
 def _difficulty(arrays: Mapping[str, Array]) -> DifficultyRates | None:

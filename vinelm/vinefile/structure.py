@@ -38,7 +38,7 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
     _require(problem is None, str(problem))
     _check_flow(trie, template)
     _check_amounts(annotated)
-    if annotated.signals is not None and annotated.signals.outcomes is not None:
+    if annotated.signals is not None:
         _check_signals(annotated.signals, annotated.signals.outcomes)
 
 

@@ -102,7 +102,7 @@ class SessionRows(RequestWatcher):
 
     def __del__(self) -> None:
         """A request that was dropped midway has nothing in flight any more."""
-        with suppress(Exception):
+        with suppress(AttributeError):  # it was never made whole
             for _, slot, _ in self._slots:
                 self._live.end(slot)
 

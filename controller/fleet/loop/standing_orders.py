@@ -39,10 +39,7 @@ class CallStanding:
     @property
     def engine(self) -> str | None:
         """The replica for the conversation's calls while it has room; None for any."""
-        try:
-            return self._orders.current.pins.get(self._session)
-        except Exception:
-            return None
+        return self._orders.current.pins.get(self._session)
 
 
 class StandingOrders(Chore):

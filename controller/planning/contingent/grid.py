@@ -22,8 +22,8 @@ from typing import Self
 import numpy as np
 
 from vinelm.plans.plan import Plan
-from vinelm.trie.arrays import BoolArray, FloatArray
-from vinelm.trie.decision_graph import DecisionGraph, Integers
+from vinelm.trie.arrays import BoolArray, FloatArray, Integers
+from vinelm.trie.decision_graph import DecisionGraph
 
 _FAR = 37.0
 """Beyond it the tail is less than 1e-299, and floating point underflows."""

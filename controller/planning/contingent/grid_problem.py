@@ -23,8 +23,8 @@ from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.arrays import FloatArray
-from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers
+from vinelm.trie.arrays import FloatArray, Integers
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
 
 INDUCTIONS = 16
 """Most inductions over a grid that are kept: one for each goal, caps and load."""

@@ -12,8 +12,8 @@ from vinelm.controller.planning.metric import COST_CAP, LATENCY_CAP, Metric, Rem
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.plans.plan import Plan
-from vinelm.trie.arrays import BoolArray, FloatArray
-from vinelm.trie.decision_graph import DecisionGraph, Integers, Span
+from vinelm.trie.arrays import BoolArray, FloatArray, Integers
+from vinelm.trie.decision_graph import DecisionGraph, Span
 
 
 class PathTotals:

@@ -18,8 +18,7 @@ from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.objective import Objective
 from vinelm.plans.plan import Plan
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.trie.arrays import BoolArray, FloatArray
-from vinelm.trie.decision_graph import Integers
+from vinelm.trie.arrays import BoolArray, FloatArray, Integers
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from vinelm.controller.planning.contingent.values import Best, Induction, PlanGo
 from vinelm.controller.planning.metric import UNITS
 from vinelm.plans.plan import Plan
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.trie.arrays import BoolArray, FloatArray
-from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
+from vinelm.trie.arrays import BoolArray, FloatArray, Integers
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Span
 
 WITHIN = "planned time"
 """The cap within which a plan of least time that meets bounds on averages stays."""

@@ -8,12 +8,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from vinelm.controller.planning.contingent.grid import LeftGrid
-from vinelm.trie.arrays import BoolArray, FloatArray
-from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
+from vinelm.trie.arrays import BoolArray, FloatArray, Integers
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Span
 
-LEAST_PRICE = 1e-7
-"""Accuracy for which a plan over outcomes spends a dollar at least. Its accuracies are sums over thousands of histories: where
-an invocation changes nothing they differ by rounding, which must not buy it."""
 _FAR = 1e300
 """Taken off the value of what is not admitted: more than any value. Faster than choosing item by item."""
 
@@ -23,7 +20,7 @@ class PlanGoal(NamedTuple):
 
     Ties go to higher accuracy, then lower cost, then the shorter longest history, then ending, then trie order. Histories that
     run into :data:`NOTHING` have no correct answer and no further cost; with ``answers_first`` they are as few as possible.
-    Over outcomes a price of 0 means :data:`LEAST_PRICE`.
+    A price of 0 means ``AnnotatedTrie.least_price``.
 
     Where times are chances (:mod:`.grid`), late answers count as :data:`NOTHING`, and ``late`` times their chance is taken off
     what is compared first: accuracy less ``price`` times dollars, or less ``price`` times dollars alone.
@@ -101,7 +98,7 @@ class Induction:
         self._grid = () if left is None else left.shape
         self.below: list[Worth] = []
         """With ``left``: the worth of the nodes of each span but the first, the deepest first."""
-        self._price = goal.price or (0.0 if graph.annotated.outcomes is None else LEAST_PRICE)
+        self._price = goal.price or graph.annotated.least_price
         self.choice: Integers = np.empty(len(graph.source), np.int64)
         """The edge chosen in each group below the start's own, or :data:`END` or :data:`NOTHING`. Other items mean nothing."""
         self._ties_remain = False

@@ -19,6 +19,7 @@ from vinelm.adapters.calls.fallback_model import FallbackModel
 from vinelm.adapters.calls.structured import Structured
 from vinelm.adapters.calls.tool_binding import STRUCTURED, BoundTools
 from vinelm.errors import CallError
+from vinelm.foreign_code import answered
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy
 from vinelm.profiler.execution.replayed.record import RecordedCall
 from vinelm.requests.protocols import CallContext
@@ -194,7 +195,5 @@ def _plain_option(value: Any) -> Any:
 
 
 def _plain_tool(tool: Any) -> Any:
-    try:
-        return convert_to_openai_tool(tool)
-    except Exception:  # in a provider's own form
-        return tool if isinstance(tool, Mapping) else getattr(tool, "__name__", type(tool).__name__)
+    own = tool if isinstance(tool, Mapping) else getattr(tool, "__name__", type(tool).__name__)  # in a provider's own form
+    return answered(lambda: convert_to_openai_tool(tool), own)

@@ -44,17 +44,18 @@ class ReplayRunner:
         workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
         self.workflow, self.catalog, self.backends, self.reason = workflow, catalog, backends, reason
         self.template = workflow.template.bind(tuple(catalog))
-        if self.template.stop == "oracle":
-            raise WorkflowError(
+        self.template.require_workflow_stop(
+            WorkflowError(
                 f"workflow {workflow.name!r} is replayed ({reason}) and stops by the oracle: a replay ends where the "
                 "application does, so use stop='workflow'"
             )
+        )
         self.control = UnitAdapter(catalog, backends, template=self.template)
         app = build_graph(workflow, self.control)
         self.template = self.control.adapter.template = with_graph_exits(self.template, app)
         self._app = Application(app, workflow)
         self.signals = workflow.signals
-        self.can_go_on = self.template.knows_past_ends and bool(self.control.ends)
+        self.can_go_on = self.template.goes_on_past_ends and bool(self.control.ends)
         """True if a request can go on below a passed check."""
         self.judging = make_judging(workflow, catalog, backends)
         self.last_error: BaseException | None = None

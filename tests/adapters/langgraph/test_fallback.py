@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from threading import Barrier
 
 import pytest
@@ -105,9 +106,7 @@ def test_an_engine_that_is_the_only_one_does_not_bar_its_other_models(annotated,
 
 
 def _fields(annotated):
-    return {
-        name: getattr(annotated, name) for name in annotated.__dataclass_fields__ if annotated.__dataclass_fields__[name].init
-    }
+    return {one.name: getattr(annotated, one.name) for one in fields(annotated) if one.init}
 
 
 def test_after_the_deadline_the_failure_is_raised(annotated, wanted):

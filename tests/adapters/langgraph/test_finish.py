@@ -316,7 +316,7 @@ def test_the_application_declares_the_same_four():
         VineLM(models, signals=Signals(agree=lambda a, b: True))
     with pytest.raises(ConfigError, match="give a tuple of keys"):
         VineLM(models, signals=Signals(answer="a"))
-    assert VineLM(models).adapter.signals is None
+    assert not VineLM(models).adapter.signals
 
 
 def test_a_profile_passes_the_finish_unchanged():

@@ -57,6 +57,7 @@ BOUNDARIES = frozenset(
         "InvocationScope.done",
         "InvocationScope.failed",
         "InvocationScope.note_failure",
+        "InvocationScope.noting",
         "InvocationScope._record",
         "InvocationScope._tell_end",
         "InvocationScope._observed",
@@ -71,9 +72,11 @@ BOUNDARIES = frozenset(
         "GraphRun._announce",
         "DefaultRuns.any_default",
         "name_model",
+        "answered",
     )
 )
-"""The places where the application's own code, or LangGraph, enters ours: around them there is nothing of ours to catch."""
+"""The places where the application's own code, or LangGraph, enters ours, and the guard itself: around them there is nothing of
+ours to catch."""
 OF_OTHERS = (
     "PathChannel.",
     "ContextOwner.",

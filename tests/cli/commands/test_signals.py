@@ -87,7 +87,7 @@ def test_the_plan_over_outcomes_stands_before_that_over_paths(estimated, capsys)
     assert found[0]["promise"] == json.loads(json.dumps(decision.promise.to_dict()))
     parts = [part["contingent_plan"] for part in found[0].get("mixed_plans", found[:1])]
     assert parts == [plan.plan.to_dict() for _, plan in decision.parts]
-    assert decision.metrics.annotated.outcomes is not None
+    assert decision.metrics.annotated.policy == "signals"
 
 
 def test_the_plan_is_shown_as_a_tree_within_80_columns(estimated, capsys):

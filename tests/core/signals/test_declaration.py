@@ -30,7 +30,7 @@ def test_a_declaration_that_makes_no_sense_is_one_line(declared, words):
 
 
 def test_nothing_declared_is_none_and_one_key_alone_must_be_a_tuple():
-    assert Signals.of(None, (), None, ()) is None
+    assert not Signals.of(None, (), None, ())
     assert Signals.of(None, (), None, ("sql",)) == Signals(answer=("sql",))
     with pytest.raises(ConfigError, match=r'give a tuple of keys, as in answer=."sql",.'):
         Signals.of(None, (), None, "sql")

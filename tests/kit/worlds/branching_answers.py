@@ -101,7 +101,7 @@ class BranchingWorld:
                 node = trie.child(node, model, arm)
                 number, signal, stage = self.shown(q, ran)
                 arm = stage
-                if outcomes is not None:
+                if annotated.policy == "signals":
                     number_of = {one.name: k for k, one in enumerate(TEMPLATE.stages)}
                     place = outcomes.seen(node, Outcome(signal, number), passed=stage is None, stage=number_of.get(stage)).place
                     arm = None if outcomes.arm[place] < 0 else trie.stages[outcomes.arm[place]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, suppress
-from functools import cache
+from contextlib import aclosing, closing
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import count
 from typing import Any
@@ -19,6 +19,7 @@ from langchain_core.tools import BaseTool
 
 from vinelm.adapters.calls.tool_binding import PARALLEL, aimed, bind_lazily, structured_chain
 from vinelm.backends.remote.meter import chunk_of
+from vinelm.foreign_code import answered
 
 RESOLVED = "lc_gateway_metadata"
 """Key of an answer whose value replaces the provider and the name by which a run of LangSmith knows its model: LangChain's own
@@ -199,8 +200,7 @@ def name_model(generation: ChatGeneration, model: BaseChatModel) -> None:
     No effect if LangChain is too old to read it: callers would find it in their messages. Never raises, since tracing must not
     fail a call that was answered.
     """
-    with suppress(Exception):
-        _write_name(generation, model)
+    answered(partial(_write_name, generation, model), None)
 
 
 def _write_name(generation: ChatGeneration, model: BaseChatModel) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import cache
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from vinelm.adapters.langgraph.runs.chat_call import ChatCall, halted_here, node
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.adapters.langgraph.structure.chat_search import CHAT_MARK, makes_client
 from vinelm.catalog.langchain import entry_of_chat
+from vinelm.foreign_code import answered
 from vinelm.objective import Objective
 
 TAKES_FORMAT = frozenset({"openai", "azure", "anthropic"})
@@ -92,11 +93,13 @@ class VineChatModel(DelegatingChatModel):
         None where the stage has a model that takes none.
         """
         adapter: GraphAdapter = self.vine.adapter
-        with suppress(Exception):  # a fault of ours is no reason to fail the application: it asks in another way then
+
+        def name() -> str | None:
             default = adapter.catalog[self.default or adapter.default_model(self.stage or "")]
             allowed = (adapter.catalog[name] for name in adapter.defaults.allowed_models(self.stage or ""))
             return default.model_id if all(model.provider in TAKES_FORMAT for model in (default, *allowed)) else None
-        return None
+
+        return answered(name, None)  # a fault of ours is no reason to fail the application: it asks in another way then
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         """The parameters in LangChain's traces: the chosen model's provider and name, if the call has begun."""
@@ -228,11 +231,13 @@ class _Begun:
 
     def names(self) -> LangSmithParams:
         """The chosen model's provider and name; empty if unknown, because a trace must not fail a call."""
-        found: LangSmithParams = {}
-        with suppress(Exception):
-            stated = self.call.scope.answering._get_ls_params()
-            found = {"ls_provider": stated["ls_provider"], "ls_model_name": stated["ls_model_name"]}
-        return found
+        nothing: LangSmithParams = {}
+
+        def stated() -> LangSmithParams:
+            found = self.call.scope.answering._get_ls_params()
+            return {"ls_provider": found["ls_provider"], "ls_model_name": found["ls_model_name"]}
+
+        return answered(stated, nothing)
 
     def __enter__(self) -> _Begun:
         return self

@@ -111,15 +111,10 @@ def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, o
     """The response with the path's entry; without it if our part of the work fails."""
     if isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
-    try:
-        if scope.is_kept_by_run:
-            return ExtendedModelResponse(model_response=response)
-        return ExtendedModelResponse(model_response=response, command=Command(update={PATH_KEY: scope.update()}))
-    except Exception as error:
-        if on_error == "raise":
-            raise
-        scope.note_failure("the path's entry", error)
-        return ExtendedModelResponse(model_response=response)
+    with scope.noting("the path's entry", may_raise=on_error == "raise"):
+        if not scope.is_kept_by_run:
+            return ExtendedModelResponse(model_response=response, command=Command(update={PATH_KEY: scope.update()}))
+    return ExtendedModelResponse(model_response=response)
 
 
 def _on(model: BaseChatModel, request: ModelRequest[Any]) -> ModelRequest[Any]:

@@ -14,6 +14,7 @@ from vinelm.adapters.langgraph.inner_app import FunctionApp
 from vinelm.adapters.langgraph.path.copied import copied
 from vinelm.adapters.langgraph.runs.run_context import RunContext, attach
 from vinelm.errors import VineLMError, WorkflowError
+from vinelm.foreign_code import explained
 from vinelm.requests.workflow import Request, Workflow
 
 _OURS = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
@@ -75,12 +76,11 @@ def refuse_for_function(workflow: Workflow, app: Any) -> None:
 
 
 def _stated(workflow: Workflow, name: str, ask: Callable[[Request], Any], request: Request) -> Any:
-    try:
+    def failed(error: Exception) -> WorkflowError:
+        return WorkflowError(f"{_label(workflow, name)} raised {type(error).__name__} for request {request.id!r}")
+
+    with explained(failed, passes=(VineLMError,)):
         return ask(request)
-    except VineLMError:
-        raise
-    except Exception as error:  # its text may hold what the request does
-        raise WorkflowError(f"{_label(workflow, name)} raised {type(error).__name__} for request {request.id!r}") from error
 
 
 def _label(workflow: Workflow, name: str) -> str:

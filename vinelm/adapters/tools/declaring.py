@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import suppress
 from functools import lru_cache, partial, wraps
 from types import ModuleType
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -25,6 +24,7 @@ from vinelm.adapters.tools.shadow import IS_AHEAD, ToolCode, apaid, paid, settle
 from vinelm.adapters.tools.tool_box import DeclaredTool, FixedCall, ToolBox
 from vinelm.adapters.tools.undeclared import IN_DECLARED
 from vinelm.errors import ConfigError, WorkflowError
+from vinelm.foreign_code import answered
 from vinelm.one_process import OneProcess, refuse_pickle
 from vinelm.requests.protocols import CallGuard
 from vinelm.tools.declaration import Scope, ToolDeclaration
@@ -192,8 +192,8 @@ def _require_callable_ahead(plain: BaseTool) -> None:
     own: list[Any] = [one for name in ("func", "coroutine") if (one := getattr(plain, name, None)) is not None]
     written = own or [plain._run, plain._arun]
     hints: dict[str, Any] = {}
-    with suppress(Exception):  # a schema in JSON
-        hints.update(get_all_basemodel_annotations(plain.get_input_schema()))
+    of_json: dict[str, Any] = {}  # a schema in JSON has no annotations
+    hints.update(answered(lambda: get_all_basemodel_annotations(plain.get_input_schema()), of_json))
     for code in written:
         hints.update(_hints(code))
         if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
@@ -232,10 +232,8 @@ def _interrupts(code: Any) -> bool:
 
 
 def _hints(code: Any) -> dict[str, Any]:
-    try:
-        return get_type_hints(code, include_extras=True)
-    except Exception:  # names that only type checkers know; annotations written as text are the application's own code
-        return {}
+    # Names that only type checkers know; annotations written as text are the application's own code.
+    return answered(lambda: get_type_hints(code, include_extras=True), {})
 
 
 # -- calls -------------------------------------------------------------------------------------------------------
@@ -327,10 +325,8 @@ class _Calls(OneProcess):
 
     def _key(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The key and the arguments; no key if the arguments have no JSON form: then the call is an ordinary one."""
-        try:
-            return self.declared.key_of(args, self._code.arguments_of(given))
-        except Exception:
-            return "", {}
+        nothing: tuple[str, dict[str, Any]] = ("", {})
+        return answered(lambda: self.declared.key_of(args, self._code.arguments_of(given)), nothing)
 
     def _taken(self, memory: ReadAhead, tool: BaseTool, key: str, *, blocks: bool) -> Read | None:
         if tool is not self.declared.tool():  # a copy, which may be another user's

@@ -18,6 +18,7 @@ from vinelm.adapters.tools.message_history import Conversation, UserWords
 from vinelm.adapters.tools.shadow import Shadow, can_wait, is_same_context, launch
 from vinelm.adapters.tools.tool_box import DeclaredTool, ToolBox, has_fields
 from vinelm.clock import Clock
+from vinelm.foreign_code import answered
 from vinelm.requests.protocols import CallGuard, CallsInText
 from vinelm.tools.call import CallKind, SessionPart, ToolEvent, canonical_key, is_answered, value_of
 from vinelm.tools.declaration import Scope
@@ -520,20 +521,24 @@ def _stamping(read: Read, clock: Clock) -> Callable[[Any], None]:
     """Record when a read has ended, without keeping the memory of a finished run alive."""
 
     def stamp(_: Any) -> None:
-        with suppress(Exception):
-            read.ended_s = clock.now()
+        read.ended_s = answered(clock.now, read.ended_s)
 
     return stamp
 
 
+_NO_VALUE = object()
+
+
 def _plain(result: Any) -> Any:
     """The result as a JSON value for the call miner, or as text if it has no JSON form."""
-    with suppress(Exception):  # the application's own object and serializer
+
+    def value() -> Any:  # the application's own object and serializer
         content = getattr(result, "content", result)
         return value_of(content) if isinstance(content, str) else to_jsonable_python(content)
-    with suppress(Exception):
-        return str(getattr(result, "content", result))
-    return type(result).__name__
+
+    name = type(result).__name__
+    found = answered(value, _NO_VALUE)
+    return answered(lambda: str(getattr(result, "content", result)), name) if found is _NO_VALUE else found
 
 
 def _call_of(

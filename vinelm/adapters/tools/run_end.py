@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 from uuid import UUID
@@ -13,6 +12,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 
 from vinelm.adapters.tools.read_ahead import ReadAhead
+from vinelm.foreign_code import answered
 
 _IN_NODE = "langgraph_node"
 """Key of the metadata of what runs inside a node of a graph."""
@@ -54,8 +54,7 @@ class _GraphWatch(BaseCallbackHandler):
 def _ended(chain: UUID) -> None:
     _GRAPHS.pop(chain, None)
     for memory in _MEMORIES.pop(chain, ()):
-        with suppress(Exception):  # an observer that raises, where failures are not to pass
-            memory.end()
+        answered(memory.end, None)  # an observer may raise, where failures are not to pass
 
 
 _WATCH = _GraphWatch()

@@ -20,6 +20,7 @@ from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
 from vinelm.errors import WorkflowError
+from vinelm.foreign_code import answered
 from vinelm.money.guard_pair import aauthorized
 from vinelm.requests.protocols import CallGuard
 from vinelm.rows.observation import Usage
@@ -314,10 +315,7 @@ def _is_same(one: Any, other: Any) -> bool:
         return True
     if any(type(value).__module__.startswith("opentelemetry.") for value in (one, other)):
         one, other = _baggage(one), _baggage(other)
-    try:
-        return type(one) is type(other) and bool(one == other)
-    except Exception:  # such as an array's
-        return False
+    return answered(lambda: type(one) is type(other) and bool(one == other), otherwise=False)  # such as an array's
 
 
 def _baggage(value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
@@ -17,6 +16,7 @@ from pydantic_core import to_jsonable_python
 
 from vinelm.adapters.tools.shadow import ToolCode
 from vinelm.errors import ConfigError
+from vinelm.foreign_code import answered
 from vinelm.policies import OnError
 from vinelm.telemetry import ObserverGroup
 from vinelm.tools.call import SessionPart, canonical_key
@@ -143,8 +143,7 @@ class ToolBox:
             raise ConfigError(f"two tools are called {name!r}: give one of them another name")
         schema, before = None, () if tool.fixed is None else tool.fixed.before
         if known is None:
-            with suppress(Exception):  # arguments that no schema can tell, such as functions
-                schema = schema_of(tool.code.tool)
+            schema = answered(lambda: schema_of(tool.code.tool), None)  # arguments that no schema can tell, such as functions
             self.declared[name] = DeclaredName(tool.says, source, schema, before)
         elif before not in ((), known.before):
             self.declared[name] = known._replace(before=tuple(dict.fromkeys((*known.before, *before))))

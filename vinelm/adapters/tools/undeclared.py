@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 from uuid import UUID
@@ -14,6 +13,7 @@ from langchain_core.tracers.context import register_configure_hook
 
 from vinelm.adapters.tools.read_ahead import ReadAhead
 from vinelm.adapters.tools.shadow import OURS
+from vinelm.foreign_code import answered
 
 IN_DECLARED: ContextVar[ReadAhead | None] = ContextVar("vinelm_in_declared_tool", default=None)
 """Inside a declared tool, the memory of the run that called it: its owner has said what it does there. Runs that begin inside
@@ -59,10 +59,9 @@ class _ToolWatch(BaseCallbackHandler):
 def _memories() -> list[ReadAhead]:
     found, told = [], IN_DECLARED.get()
     for watch in list(_WATCHES):
-        with suppress(Exception):
-            memory = watch.find()
-            if memory is not None and memory is not told:
-                found.append(memory)
+        memory = answered(watch.find, None)
+        if memory is not None and memory is not told:
+            found.append(memory)
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.backends.making import check_options
+from vinelm.backends.making import cannot_make, check_options
 from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.remote.inner import InnerChat
 from vinelm.backends.remote.provider import Provider
@@ -14,6 +14,7 @@ from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 from vinelm.extras import required_extra
+from vinelm.foreign_code import explained
 
 
 class LangChainProvider(Provider):
@@ -46,17 +47,16 @@ class LangChainProvider(Provider):
         options = {"max_tokens": model.max_tokens, "timeout": model.timeout_s, "max_retries": 0, **model.options}
         if model.api_base is not None:
             options["base_url"] = model.api_base
-        reason = "does init_chat_model know the provider, and is its key in the environment?"
-        try:
+
+        def failed(error: Exception) -> ConfigError:
+            if isinstance(error, ImportError):
+                package = model.model_id.partition(":")[0].replace("_", "-")
+                return cannot_make(model, error, f"its LangChain package is missing: pip install langchain-{package}")
+            return cannot_make(model, error, "does init_chat_model know the provider, and is its key in the environment?")
+
+        with explained(failed, hides=True):
             chat: BaseChatModel = init_chat_model(model.model_id, **options)
             return chat
-        except ImportError as error:
-            package = model.model_id.partition(":")[0].replace("_", "-")
-            reason = f"its LangChain package is missing: pip install langchain-{package}"
-            cause: Exception = error
-        except Exception as error:  # an integration's own checks: pydantic's may quote a key
-            cause = error
-        raise ConfigError(f"model {model.name!r}: cannot be made ({type(cause).__name__}): {reason}")
 
 
 def create(settings: ProviderSettings) -> RemoteBackend:

@@ -31,6 +31,7 @@ from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
 from vinelm.errors import ConfigError
+from vinelm.foreign_code import answered
 from vinelm.prompts.cache_points import CachePoints, Reuse
 from vinelm.requests.protocols import CallContext
 
@@ -207,9 +208,7 @@ class RemoteBackend:
 
     def context_tokens(self, model: Model) -> int | None:
         """See :class:`vinelm.backends.diagnostics.KnowsContext`."""
-        with suppress(Exception):  # not every server says it
-            return self.provider.context_tokens(model)
-        return None
+        return answered(lambda: self.provider.context_tokens(model), None)  # not every server says it
 
     def close(self) -> None:
         """Close the connections of synchronous calls."""

@@ -29,7 +29,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -552,7 +552,7 @@ def _read(api: BatchApi, model: Model, body: Mapping[str, Any]) -> float | None:
 
 
 def _settle(call: _Call, outcome: Mapping[str, Any] | BaseException) -> None:
-    with suppress(Exception):  # who asked has been cancelled
+    with suppress(InvalidStateError):  # who asked has been cancelled
         if isinstance(outcome, BaseException):
             call.answer.set_exception(outcome)
         else:

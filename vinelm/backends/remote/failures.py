@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s, status_may_be_billed, was_sent
 from vinelm.errors import FailureKind, VineLMError
+from vinelm.foreign_code import answered
 
 NORMAL_ENDS = frozenset(
     {
@@ -222,8 +222,7 @@ def _counts_tokens(chain: list[Any]) -> bool:
     for link in chain:
         whole = getattr(link, "body", None)
         response: Any = getattr(link, "response", None)
-        with suppress(Exception):  # not read yet, or no JSON
-            whole = [whole, response.json()]
+        whole = answered(lambda: [whole, response.json()], whole)  # noqa: B023 - called here; not read yet, or no JSON
         for one in whole if isinstance(whole, list) else [whole]:
             if isinstance(one, Mapping) and any(one.get(name) for name in ("usage", "usageMetadata")):
                 return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from vinelm.backends.making import check_base, check_options
@@ -12,6 +11,7 @@ from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
+from vinelm.foreign_code import answered
 
 WHERE = 'say where the engine is: "http://host:30000"'
 
@@ -47,10 +47,7 @@ class SGLangBackend(RemoteBackend):
         """Flush the engine's prefix cache. Returns False if the engine is busy or does not answer."""
         provider = self.provider
         assert isinstance(provider, SGLangProvider)
-        with suppress(Exception):
-            provider.ask(model, "post", "/flush_cache", str)
-            return True
-        return False
+        return answered(lambda: provider.ask(model, "post", "/flush_cache", str) is not None, otherwise=False)
 
 
 def _server(model: Model) -> str:

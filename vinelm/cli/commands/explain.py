@@ -206,7 +206,7 @@ def _show_alternatives(decision: Decision) -> None:
         cells = _cells(decision, found)
         if stage == found.stage and shown[0] == "stage":
             cells["stage"] = ""
-        stage = found.stage if decision.annotated.outcomes is not None else None  # their names are long: once for each arm
+        stage = found.stage if decision.annotated.policy == "signals" else None  # their names are long: once for each arm
         mark = "* " if found.is_chosen else "  "
         rows.append([f"{mark}{cells[shown[0]]}", *(cells[name] for name in shown[1:])])
     titles = ["  next", *(_TITLES[name] for name in shown[1:])]

@@ -226,12 +226,11 @@ def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
 def advice_lines(best: Decision) -> list[str]:
     """The recommendation, and the models about which the plan knows little."""
     from vinelm.plans.recommendation import left_out, thin_models
-    from vinelm.template.kinds import untold_words
 
     found, annotated = best.verdict, best.metrics.annotated
     thin = thin_models(annotated, best.reached)
     lines = [f"The plan leans on {rows} rows of {model}: too few to rely on." for model, rows in thin.items()]
-    lines += untold_words(annotated.meta)
+    lines += annotated.untold
     lines += [skipped_words(stage, worth) for stage, worth in left_out(annotated, best.reached).items()]
     if found is None or (not found.is_today and found.advice == "not enough data"):
         return lines
@@ -246,7 +245,7 @@ def promise_lines(best: Decision) -> list[str]:
     else:
         low, high = promise.interval
         lines = [f"Accuracy interval (90 %): {100 * low:.1f} % to {100 * high:.1f} %"]
-    cost = best.intervals.get("path_cost_usd") if best.metrics.annotated.outcomes is not None else None
+    cost = best.intervals.get("path_cost_usd") if best.metrics.annotated.policy == "signals" else None
     if cost is not None:
         lines.append(f"Cost interval (90 %): {usd(cost[0])} to {usd(cost[1])}")
     if promise.optimism is None:

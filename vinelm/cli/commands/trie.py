@@ -11,7 +11,7 @@ from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import oracle_words
 
 if TYPE_CHECKING:
-    from vinelm.trie.annotated_trie import AnnotatedTrie
+    from vinelm.trie.annotated_trie import AnnotatedTrie, SignalTrie
 
 SHOWN = (
     "workflow",
@@ -91,9 +91,9 @@ def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
     return rows
 
 
-def signals_facts(signals: AnnotatedTrie | None) -> dict[str, Any] | None:
+def signals_facts(signals: SignalTrie | None) -> dict[str, Any] | None:
     """Return the facts about the signals' trie as plain JSON types; None without one."""
-    if signals is None or signals.outcomes is None:
+    if signals is None:
         return None
     outcomes = signals.outcomes
     return {
@@ -104,11 +104,10 @@ def signals_facts(signals: AnnotatedTrie | None) -> dict[str, Any] | None:
     }
 
 
-def signals_words(signals: AnnotatedTrie) -> str:
+def signals_words(signals: SignalTrie) -> str:
     """Return the same in words."""
     facts, outcomes = signals_facts(signals), signals.outcomes
     assert facts is not None
-    assert outcomes is not None
     labels = "; ".join(map(str, outcomes.labels))
     offered = "offered" if facts["goes_on"] else "not offered, no row was bought there"
     return (

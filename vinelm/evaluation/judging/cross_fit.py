@@ -19,7 +19,6 @@ from vinelm.objective import Objective
 from vinelm.rows.kinds import untitled
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
-from vinelm.template.kinds import OTHER
 
 BASELINES: tuple[PolicyName, ...] = ("static", "single")
 COMPARED: tuple[PolicyName, ...] = ("signals", "paths", "vote", "two_agree")
@@ -89,7 +88,8 @@ class CrossFit:
         self.seed, self.template, self._unlabelled = seed, template, unlabelled
         at = {request: part_of(request, seed, parts) for request in requests}
         self.planning = []
-        self._kinds = {name: (kinds or {}).get(name, OTHER) for name in requests} if template.kinds else {}
+        known = {name: template.counts_as((kinds or {}).get(name)) for name in requests}
+        self._kinds = {name: kind for name, kind in known.items() if kind}
         self._sides = [[request for request in requests if at[request] == (i + 1) % parts] for i in range(parts)]
         self.bought = self._bought(rows)
         for i in range(parts):

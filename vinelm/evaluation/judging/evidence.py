@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError
 from vinelm.estimator.call_rate import CallRate
-from vinelm.evaluation.judging.judged_rows import JudgedRows
+from vinelm.evaluation.judging.judged_rows import ScoredRows
 from vinelm.evaluation.judging.referred_rows import ReferredRows
 from vinelm.prompts.shape import Shape
 from vinelm.rows.observation import Cell, Observation, at_ordinary_prices, with_seconds
 from vinelm.template import StopRule, Template
-from vinelm.template.kinds import untold_words
 from vinelm.traces import ObservationStore
 from vinelm.traces.store.kinds import learnt_of_requests, told_apart, why_not_told
 from vinelm.traces.store.prompts import StoredPrompts
@@ -56,7 +54,7 @@ class StoreEvidence:
     catalog: Catalog
     kinds: Mapping[str, str]
     untold: tuple[str, ...]
-    judged: JudgedRows | None
+    scored: ScoredRows
     prompts: Mapping[Cell, Sequence[Shape]]
     charged_usd: float
     committed_usd: float
@@ -91,24 +89,20 @@ class StoreEvidence:
             EvidenceError: A judge scores the store, and no answer has a verdict.
         """
         with ObservationStore.open(path) as store:
-            identity, registered, judged = store.identity, store.request_ids(), JudgedRows.of_store(store)
-            referred = ReferredRows.of_store(store) if judged is None else None
+            identity, registered, scored = store.identity, store.request_ids(), ScoredRows.of_store(store)
+            referred = scored.referred(store)
             committed_usd = store.committed_usd()
-            rows = store.observations() if judged is None else judged.rows
+            rows = scored.rows
             # A trie has decided already: its kinds and call rate were learned from these rows. Learning them again from more
             # rows would judge another plan than the one that it serves.
             template = identity.bound_template() if annotated is None else annotated.template
-            untold = () if annotated is None else untold_words(annotated.meta)
+            untold = () if annotated is None else annotated.untold
             rows, template = told_apart(store, rows, template, learn=by_kind and not untold)
             kinds, untold = learnt_of_requests(store, template), untold or why_not_told(store, template)
             prompts = StoredPrompts(store).of_cached(rows)
         if stop is not None:
             template = template.with_stop(cast("StopRule", stop))
-        if judged is not None and template.stop == "oracle":
-            raise ConfigError(
-                "the oracle stop ends where the answer is right, which a judge does not know: estimate for the workflow's own"
-                " stop"
-            )
+        scored.require_stop(template)
         ordinary = at_ordinary_prices(rows)
         return cls(
             identity=identity,
@@ -118,7 +112,7 @@ class StoreEvidence:
             catalog=identity.models(),
             kinds=kinds,
             untold=untold,
-            judged=judged,
+            scored=scored,
             prompts=prompts,
             charged_usd=sum(row.cost_usd + row.tool_cost_usd for row in rows),
             committed_usd=committed_usd,

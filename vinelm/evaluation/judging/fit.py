@@ -20,14 +20,10 @@ from vinelm.estimator import estimate_signals, make_estimator
 from vinelm.estimator.arms import with_kinds_counted
 from vinelm.evaluation.judging.tried import RowsByRequest, only_first_stage, only_tried
 from vinelm.evaluation.off_policy.answer_steps import TriedSteps
-from vinelm.evaluation.off_policy.planned_steps import (
-    Locate,
-    ReplannedSteps,
-    along_outcomes,
-    along_stages,
-)
+from vinelm.evaluation.off_policy.planned_steps import ALONG, Locate, ReplannedSteps, along_stages
 from vinelm.evaluation.off_policy.steps import StepPolicy, StepsByKind
-from vinelm.evaluation.plans.graph_plans import GraphPlans, StagePlan
+from vinelm.evaluation.plans.graph_plans import StagePlan
+from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.rivals.base import Evidence, TriedPolicies
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, UntilTwoAgree, VoteOfK, VotePolicy
@@ -183,18 +179,21 @@ class Fit:
             judged: Their rows. What these show is not looked at.
             n_requests: How many requests are judged.
         """
-        found, over = copy(self), self.signals
-        whole = replace(self.annotated, signals=None if over is None else over.annotated)
-        found.plain, found.annotated = found, only_tried(whole, judged, n_requests, self._first)
-        found.signals = None if found.annotated.signals is None else Planner(found.annotated.signals)
-        found.plans = plans_over(found.annotated)
+        found = copy(self)
+        found.plain, found.whole = found, only_tried(self.whole, judged, n_requests, self._first)
+        found.annotated, found.plans = found.whole, plans_over(found.whole)
+        vars(found).pop("planned", None)
         return found
 
     @cached_property
-    def signals(self) -> Planner | None:
-        """The planner over signals, fitted on first use; None if the rows do not suffice."""
-        found = estimate_signals(self.annotated, self.rows)
-        return None if found is None else Planner(found)
+    def whole(self) -> AnnotatedTrie:
+        """The trie with that of what requests show, as far as the rows say enough of it. Fitted when first asked for."""
+        return replace(self.annotated, signals=estimate_signals(self.annotated, self.rows))
+
+    @cached_property
+    def planned(self) -> dict[PolicyName, Plans[Any]]:
+        """The plans over each trie of :attr:`whole`, by what they depend on."""
+        return {trie.policy: self.plans if trie is self.whole else plans_over(trie) for trie in self.whole.tries}
 
     def choose(self, objective: Objective, *, votes: bool = True) -> dict[PolicyName, ChosenPolicy]:
         """Return the policies that these requests choose for an objective; without those that meet it nowhere.
@@ -203,19 +202,17 @@ class Fit:
         unless ``votes`` is False. Where kinds are told apart, VineLM without kinds is another policy.
         """
         found: dict[PolicyName, ChosenPolicy] = {}
-        wanted = [("paths", self.plans.planner, self.plans.steps)]
-        wanted += [] if self.signals is None else [("signals", self.signals, GraphPlans.steps)]
-        for name, planner, steps in wanted:
-            chosen = self._planned(planner, objective, steps)
+        for name, plans in self.planned.items():
+            chosen = self._planned(plans.planner, objective, plans.steps)
             if chosen is not None:
-                found[name] = chosen  # type: ignore[index]
+                found[name] = chosen
         if self.plain is not self:
             return self._beside_plain(found, objective, votes)
         for role in ("static", "single"):
             plan = self.plans.mixed_fixed(objective, role)
             if plan is not None:
                 found[role] = self.following(plan)
-        has_votes = votes and self.signals is not None and _answers_first(self.annotated.template)
+        has_votes = votes and "signals" in self.planned and _answers_first(self.annotated.template)
         if has_votes and objective.target == "accuracy" and objective.max_latency_s is None:
             found |= self._answers(np.inf if objective.max_cost_usd is None else objective.max_cost_usd)
         return found
@@ -250,8 +247,8 @@ class Fit:
 
     def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByKind:
         """How requests follow a plan through the planner's trie."""
-        along = along_stages if planner.annotated.outcomes is None else along_outcomes
-        kinds = {kind: steps(along(planner, self._first, kind)) for kind in planner.annotated.template.kinds or ("",)}
+        along = ALONG[planner.annotated.policy]
+        kinds = {kind: steps(along(planner, self._first, kind)) for kind in planner.annotated.template.kind_names}
         return kinds.get("") or StepsByKind(kinds)
 
     def following(self, plan: Expected) -> ChosenPolicy:

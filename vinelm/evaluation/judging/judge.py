@@ -104,7 +104,7 @@ class Judge:
             "catalog": evidence.catalog,
             "kinds": evidence.kinds,
             "spent_usd": evidence.charged_usd,
-            "is_judged": evidence.judged is not None,
+            "is_judged": evidence.scored.is_judged,
             "annotated": evidence.annotated,
             "referred": evidence.referred,
             "hopeful": () if evidence.referred is None else evidence.hopeful,

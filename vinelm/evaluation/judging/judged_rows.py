@@ -1,53 +1,101 @@
-"""The rows of a store that a judge scored, and what the trie says about the judge."""
+"""The rows of a store by what scored their answers: labels, or a judge, and what the trie says of the judge."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from vinelm.errors import EvidenceError
+from vinelm.errors import ConfigError, EvidenceError
+from vinelm.evaluation.judging.referred_rows import ReferredRows
 from vinelm.judging import Judgement
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 if TYPE_CHECKING:
     from vinelm.estimator.judged.agreement import JudgeAgreement
+    from vinelm.estimator.observation_table import ObservationTable
+    from vinelm.estimator.validation.checks import ValidationReport
     from vinelm.traces import ObservationStore
+    from vinelm.trie.annotated_trie import AnnotatedTrie
 
 Found = Mapping[tuple[str, tuple[str, ...]], Judgement]
 
 
 @dataclass(frozen=True)
-class JudgedRows:
-    """The rows of a judged store as an estimate takes them.
+class ScoredRows:
+    """The rows of a store as an estimate takes them. Labels scored them, which do not err.
 
     Attributes:
-        rows: All rows; the success of an answer is its verdict, and None where there is none.
+        rows: All rows.
+    """
+
+    is_judged: ClassVar[bool] = False
+    notes: ClassVar[tuple[str, ...]] = ()
+    """What readers of the rows are told of their scores."""
+
+    rows: list[Observation]
+
+    @staticmethod
+    def of_store(store: ObservationStore) -> ScoredRows:
+        """Return the rows of an open store.
+
+        Raises:
+            ConfigError: A judge scored them that disagrees with the labels.
+            EvidenceError: A judge scores them, and no answer has a verdict.
+        """
+        from vinelm.traces.store.judgements import Judgements
+
+        records, rows = Judgements(store), store.observations()
+        if not records.are_in_force:
+            return ScoredRows(rows)
+        return JudgedRows.of(rows, records.latest(), store.identity.bound_template())
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What a trie's ``meta`` says of the scores."""
+        return {}
+
+    @property
+    def errs(self) -> bool:
+        """Whether the scores err in a way that is known, and corrected."""
+        return False
+
+    def require_stop(self, template: Template) -> None:
+        """Raise :class:`ConfigError` if the scores do not say when requests stop."""
+
+    def referred(self, store: ObservationStore) -> ReferredRows | None:
+        """Return what answers of today say of the rows without a label; None where labels alone do."""
+        return ReferredRows.of_store(store)
+
+    def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
+        """Return the estimate from the scores as one of right answers."""
+        return annotated
+
+    def corrected_report(self, report: ValidationReport) -> ValidationReport:
+        """Return the report likewise."""
+        return report
+
+
+@dataclass(frozen=True)
+class JudgedRows(ScoredRows):
+    """The rows of a judged store: the success of an answer is its verdict, and None where there is none.
+
+    Attributes:
         agreement: With the labels; None where no row has a label and a verdict.
         labelled: (request, verdict, truth) of each row that has both.
         facts: Provenance for ``meta["judge"]``.
     """
 
-    rows: list[Observation]
+    is_judged: ClassVar[bool] = True
+    notes: ClassVar[tuple[str, ...]] = (
+        "A judge scored the answers: accuracies and gains are those of its verdicts, whose errors are not corrected here;"
+        " `vinelm estimate` does.",
+    )
+
     agreement: JudgeAgreement | None
     labelled: list[tuple[str, bool, bool]]
     facts: dict[str, Any]
-
-    @classmethod
-    def of_store(cls, store: ObservationStore) -> Self | None:
-        """Return the judged rows of an open store; None if no judge scores it.
-
-        Raises:
-            ConfigError: The judge disagrees with the labels.
-            EvidenceError: No answer has a verdict.
-        """
-        from vinelm.traces.store.judgements import Judgements
-
-        records = Judgements(store)
-        if not records.are_in_force:
-            return None
-        return cls.of(store.observations(), records.latest(), store.identity.bound_template())
 
     @classmethod
     def of(cls, rows: Sequence[Observation], found: Found, template: Template) -> Self:
@@ -78,18 +126,50 @@ class JudgedRows:
             raise EvidenceError(
                 "the judge gave no verdict on any answer: look at its replies, and profile again to ask it again"
             )
-        agreement = JudgeAgreement.of(labelled) if labelled else None
-        if agreement is not None:
-            agreement.require()
-        facts = {
+        facts: dict[str, Any] = {
             "model": ", ".join(dict.fromkeys(judgement.model for judgement in found.values())),
             "verdicts": sum(row.success is not None for row in answers),
             "unscored": sum(_lacks_verdict(row, found) for row in rows if row.failure is None and answerable[row.stage]),
             "cost_usd": sum(judgement.cost_usd for judgement in found.values()),
-            "is_corrected": agreement is not None,
-            **({} if agreement is None else agreement.to_dict()),
+            "is_corrected": bool(labelled),
         }
-        return cls(taken, agreement, labelled, facts)
+        if not labelled:
+            return cls(taken, None, labelled, facts)
+        agreement = JudgeAgreement.of(labelled)
+        agreement.require()
+        return cls(taken, agreement, labelled, facts | agreement.to_dict())
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """See :attr:`ScoredRows.meta`."""
+        return {"judge": self.facts}
+
+    @property
+    def errs(self) -> bool:
+        """See :attr:`ScoredRows.errs`."""
+        return self.agreement is not None
+
+    def require_stop(self, template: Template) -> None:
+        """See :meth:`ScoredRows.require_stop`."""
+        template.require_workflow_stop(ConfigError(_ORACLE))
+
+    def referred(self, store: ObservationStore) -> None:
+        """See :meth:`ScoredRows.referred`: the judge's verdicts replace it."""
+
+    def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
+        """See :meth:`ScoredRows.corrected`: by the judge's errors, where they are known."""
+        from vinelm.estimator.judged.correction import corrected_trie, failed_share
+
+        return corrected_trie(annotated, self.agreement, failed_share(cells)) if self.agreement else annotated
+
+    def corrected_report(self, report: ValidationReport) -> ValidationReport:
+        """See :meth:`ScoredRows.corrected_report`."""
+        from vinelm.estimator.judged.correction import corrected_report
+
+        return corrected_report(report, self.agreement) if self.agreement else report
+
+
+_ORACLE = "the oracle stop ends where the answer is right, which a judge does not know: estimate for the workflow's own stop"
 
 
 def _scored(row: Observation, found: Found, is_answer: bool) -> Observation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from vinelm.controller import Decision, Planner
@@ -62,7 +62,6 @@ def along_outcomes(planner: Planner, first: str | None = None, kind: str = "") -
     ``first`` and ``kind`` as in :func:`along_stages`.
     """
     trie, outcomes = planner.trie, planner.annotated.outcomes
-    assert outcomes is not None
     first = stage_title(first or first_arm(trie), kind)
     stages = enumerate(planner.annotated.template.base_stages.items())
     numbers = {own: number for number, (name, own) in stages if name == stage_title(own, kind)}
@@ -86,6 +85,10 @@ def along_outcomes(planner: Planner, first: str | None = None, kind: str = "") -
         return TriePosition(node, arm, returned)
 
     return locate
+
+
+ALONG: Mapping[str, Callable[[Planner, str | None, str], Locate]] = {"paths": along_stages, "signals": along_outcomes}
+"""How a request moves through a trie, by what plans over it depend on."""
 
 
 def first_arm(trie: Trie) -> str:

@@ -195,7 +195,7 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
     """
     _require_comparable(before, after)
     one, other = _common(before, after)
-    compared = METRICS if before.has_path_metrics else ()
+    compared = before.reading.metrics
     mine, theirs = before.rated[one], after.rated[other]
     has_same_answers = bool(len(one)) and np.allclose(mine, theirs, rtol=_EXACT, atol=_EXACT)
     return TrieDifference(
@@ -213,7 +213,7 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
 def _require_comparable(before: AnnotatedTrie, after: AnnotatedTrie) -> None:
     for what, kinds in (
         ("branches", [each.reading.noun for each in (before, after)]),
-        ("merges histories", [each.has_path_metrics for each in (before, after)]),
+        ("merges histories", [each.reading.metrics for each in (before, after)]),
     ):
         if kinds[0] != kinds[1]:
             raise ConfigError(f"one of the tries {what} and the other does not: compare two of the same workflow")

@@ -10,6 +10,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from vinelm.errors import ConfigError
+from vinelm.foreign_code import explained
 from vinelm.io.file_kinds import unread
 from vinelm.replay.formats import langfuse, langsmith, litellm, openai, otel, own
 from vinelm.replay.formats.call import LoggedCall
@@ -172,10 +173,11 @@ def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], read
 
 
 def _redacted(redact: Redact, call: LoggedCall) -> LoggedCall:
-    try:
+    def failed(error: Exception) -> ConfigError:
+        return ConfigError(f"{call.where}: redact fails with {type(error).__name__}: mend the function", code="redact")
+
+    with explained(failed, hides=True):
         found = redact(call)
-    except Exception as error:  # the owner's code; its text may quote the prompt
-        raise ConfigError(f"{call.where}: redact fails with {type(error).__name__}: mend the function", code="redact") from None
     if not isinstance(found, LoggedCall):
         raise ConfigError(
             f"{call.where}: redact returned a {type(found).__name__}, not a LoggedCall: return dataclasses.replace(call, ...)",

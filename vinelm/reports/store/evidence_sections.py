@@ -80,9 +80,7 @@ def signals_section(judged: JudgedStore, annotated: AnnotatedTrie) -> Section:
     gain = judged.signals_gain
     if gain is None:
         why = (
-            "The workflow declares nothing that its requests show."
-            if annotated.signals is None and annotated.outcomes is None
-            else "It was not judged here."
+            "The workflow declares nothing that its requests show." if annotated.signals is None else "It was not judged here."
         )
         text = f"Not known. {why}"
     elif gain.is_same:

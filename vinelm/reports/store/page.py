@@ -13,9 +13,8 @@ from vinelm.api.estimation import require_same_workflow
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation import Evaluation
 from vinelm.evaluation.judging.fit import PolicyName
-from vinelm.evaluation.judging.judged_rows import JudgedRows
+from vinelm.evaluation.judging.judged_rows import ScoredRows
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
-from vinelm.evaluation.judging.referred_rows import ReferredRows
 from vinelm.evaluation.judging.side_by_side import FollowedPlan, side_by_side
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import judged_plan, judged_trie, plans_over
@@ -158,9 +157,8 @@ def store_page(
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
     where = "the trie" if isinstance(trie, AnnotatedTrie) else str(trie)
     with ObservationStore.open(store) as opened:
-        identity, verdicts = opened.identity, JudgedRows.of_store(opened)
-        rows = opened.observations() if verdicts is None else verdicts.rows
-        referred = ReferredRows.of_store(opened) if verdicts is None else None
+        identity, scored = opened.identity, ScoredRows.of_store(opened)
+        rows, referred = scored.rows, scored.referred(opened)
         rows = rows if referred is None else referred.scored(rows)
         rows, _ = told_apart(opened, rows, annotated.template, learn=False)
         prompts = prompt_stages(rows, StoredPrompts(opened).read())
@@ -172,7 +170,7 @@ def store_page(
     judged = judge_store(store, annotated, evaluation=evaluation, in_use=in_use, seed=seed, on_done=on_done)
     facts = _provenance(annotated, Path(store), Path(where), seed)
     files = (Path(store), Path("TRIE" if isinstance(trie, AnnotatedTrie) else trie))
-    own = _StorePage(identity, annotated, rows, judged, verdicts is not None, today, prompts, files, show_text)
+    own = _StorePage(identity, annotated, rows, judged, scored.is_judged, today, prompts, files, show_text)
     return own.report(facts)
 
 

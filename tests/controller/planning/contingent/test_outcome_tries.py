@@ -216,5 +216,5 @@ def test_rounding_buys_no_invocation(monkeypatch):
         return np.array(found)
 
     np.testing.assert_allclose(costs(is_rounded=True), costs(is_rounded=False), rtol=0, atol=1e-9)
-    monkeypatch.setattr("vinelm.controller.planning.contingent.values.LEAST_PRICE", 0.0)
+    monkeypatch.setattr("vinelm.trie.annotated_trie.SignalTrie.least_price", 0.0)
     assert np.ptp(costs(is_rounded=True) - costs(is_rounded=False)) > 0.01  # these tries have such invocations

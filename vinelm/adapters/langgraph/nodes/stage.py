@@ -104,7 +104,7 @@ def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> 
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
             return out  # from inside a subgraph to the graph around it, where no channel of the subgraph is known
         return with_entry(out, scope.update(), name)
-    except Exception as error:
+    except Exception as error:  # the boundary of a stage: the application has its update all the same
         if finder.settings.on_error == "raise" or isinstance(error, VineLMError):
             raise
         scope.note_failure("the path's entry", error)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
+from functools import partial
 from threading import RLock
 from typing import Any
 
@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 
 from vinelm.adapters.langgraph.path.graph_values import channels_of, graph_values
 from vinelm.adapters.langgraph.path.path_channel import Note, PathValue, ShownOutcome, models_of, shown_of
+from vinelm.foreign_code import answered
 from vinelm.signals import Outcome, Signals
 from vinelm.template import Template
 
@@ -200,6 +201,4 @@ NO_OUTCOMES = NoOutcomes()
 
 def _kept(value: Any) -> Any:
     """A copy, since a later node may change the application's own object."""
-    with suppress(Exception):
-        return deepcopy(value)
-    return value
+    return answered(partial(deepcopy, value), value)

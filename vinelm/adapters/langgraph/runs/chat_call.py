@@ -176,12 +176,8 @@ class ChatCall:
             self.scope.failed(error)
             return
         self.scope.done()
-        try:
+        with self.scope.noting("the path", may_raise=self._adapter.on_error == "raise"):
             self.done()
-        except Exception as failed:
-            if self._adapter.on_error == "raise":
-                raise
-            self.scope.note_failure("the path", failed)
 
     def __enter__(self) -> ChatCall:
         return self

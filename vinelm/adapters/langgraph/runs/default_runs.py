@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -16,6 +16,7 @@ from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by, may_be_capped
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.clock import Clock, VirtualClock
+from vinelm.foreign_code import answered
 from vinelm.money.bound_guard import BoundGuard
 from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
@@ -75,7 +76,7 @@ class DefaultRuns:
     def any_default(self, stage: str) -> str:
         """Return the stage's default model, or on any failure some model of the catalog."""
         catalog = self._settings.models.catalog
-        model = _read(lambda: self.default_model(stage), self._settings.declared.get(stage) or "")
+        model = answered(lambda: self.default_model(stage), self._settings.declared.get(stage) or "")
         return model if model in catalog else next(iter(catalog))
 
     def policy(self, context: RunContext, clock: Clock | None = None) -> DefaultPolicy:
@@ -117,9 +118,9 @@ class DefaultRuns:
         if self._settings.on_error == "raise":
             raise error
         ask = self._settings.account_of
-        carried = _read(lambda: _carried(runtime), None)
+        carried = answered(lambda: _carried(runtime), None)
         seen = None if ask is None else config
-        context = None if carried is None else _read(lambda: _context(carried, objective, seen), None)
+        context = None if carried is None else answered(lambda: _context(carried, objective, seen), None)
         policy = self.stand_in(
             error, f"stage {stage!r}" if stage else "the run", None if context is None else context.objective
         )
@@ -129,7 +130,7 @@ class DefaultRuns:
             context is not None and context.policy is not None and context.policy.guard is not None
         )
         if self._settings.has_caps and carried is not None:
-            is_capped = is_capped or _read(lambda: may_be_capped(carried, self._settings), True)
+            is_capped = is_capped or answered(lambda: may_be_capped(carried, self._settings), True)
         if is_capped or (context is None and self.enforces):
             policy.guard = BoundGuard(None, None, lambda what, error: None)
         account_of = None if ask is None or context is None else partial(ask, context)
@@ -168,20 +169,12 @@ class DefaultRuns:
         if self._settings.on_error == "raise":
             raise error
         policy = DefaultPolicy(self.any_default, on_error="default", clock=VirtualClock(), template=self._settings.template)
-        policy.clock = _read(self._settings.models.new_clock, policy.clock)
-        policy.started_at = _read(policy.clock.now, policy.started_at)
+        policy.clock = answered(self._settings.models.new_clock, policy.clock)
+        policy.started_at = answered(policy.clock.now, policy.started_at)
         if objective is not None and objective.cost_budget == "per_request" and self.enforces:
             policy.guard = BoundGuard(None, objective.max_cost_usd, lambda what, error: None)
         policy.note_failure(what, error, (), None, None)
         return policy
-
-
-def _read(ask: Callable[[], T], otherwise: T) -> T:
-    """Read a value that may be unavailable after an internal failure."""
-    try:
-        return ask()
-    except Exception:
-        return otherwise
 
 
 def _carried(runtime: Runtime[Any] | None) -> RunContext | None:

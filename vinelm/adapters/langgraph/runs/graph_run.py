@@ -341,11 +341,12 @@ class GraphRun:
 
     def record(self, invocation: Invocation) -> None:
         """Record an invocation of this run with its policy."""
+        path, stage = invocation.prefix, invocation.stage
         try:
             self.policy.record(invocation)
-        except Exception as error:
-            self._degrade("record", error, invocation.prefix, invocation.stage)
-            self.interrupted(invocation.prefix)  # whatever cannot be recorded is under way no longer
+        except Exception as error:  # the policy's own: every call comes through here
+            self._degrade("record", error, path, stage)
+            self.interrupted(path)  # whatever cannot be recorded is under way no longer
         if self.trail is not None:
             self.trail.ended(invocation)
         if self.places is not None:
@@ -511,13 +512,9 @@ class GraphRun:
             arms: the stages that may come next, where the workflow branches; None if they are not known.
         """
         started = time.perf_counter()
-        try:
-            goes_on = self.policy.should_continue(prefix, finished, state, arms)
-        except Exception as error:
-            if self.policy.has_judge:  # the caller's own code may have raised it
-                raise
-            self._degrade("should_continue", error, prefix)
-            goes_on = not finished
+        ask = partial(self.policy.should_continue, prefix, finished, state, arms)
+        # A judge is the caller's own code, which may raise.
+        goes_on = ask() if self.policy.has_judge else self._guarded("should_continue", ask, not finished, prefix)
         if self._observers.observers:
             self._announce("end", None, prefix, None, goes_on=goes_on, started=started, explains=goes_on or not finished)
         return goes_on
@@ -538,7 +535,7 @@ class GraphRun:
         explanation: Mapping[str, Any] = {}
         if explains:
             explanation = self._guarded("last_step", self.policy.last_step, {}, prefix, stage=stage, model=model)
-        with suppress(Exception), self.shown():
+        with self.noting("an observer", prefix, stage, may_raise=False), self.shown():
             self._observers.decided(
                 DecisionEvent(
                     kind=kind,
@@ -562,11 +559,22 @@ class GraphRun:
 
     @contextmanager
     def noting(
-        self, what: str, prefix: tuple[str, ...] = (), stage: str | None = None, *, may_raise: bool = True
+        self,
+        what: str,
+        prefix: tuple[str, ...] = (),
+        stage: str | None = None,
+        *,
+        may_raise: bool = True,
+        passes: tuple[type[Exception], ...] = (),
     ) -> Iterator[None]:
-        """Continue with a note if internal code fails, unless failures should be raised."""
+        """Pass over a part of VineLM's own work that fails, with a note, unless failures are to be raised.
+
+        Errors of the types ``passes`` are no failures of ours: they are raised.
+        """
         try:
             yield
+        except passes:
+            raise
         except Exception as error:
             if may_raise and self.on_error == "raise":
                 raise
@@ -576,18 +584,18 @@ class GraphRun:
         self,
         name: str,
         ask: Callable[[], T],
-        default: T,
+        otherwise: T,
         prefix: tuple[str, ...],
         *,
         stage: str | None = None,
         model: str | None = None,
     ) -> T:
-        """The policy's answer, or ``default`` if the policy fails; ``name`` is the called method."""
+        """The policy's answer, or ``otherwise`` where the policy fails; ``name`` is of the method that is asked."""
         try:
             return ask()
         except Exception as error:
             self._degrade(name, error, prefix, stage, model)
-            return default
+            return otherwise
 
     def _degrade(
         self, what: str, error: Exception, prefix: tuple[str, ...], stage: str | None = None, model: str | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager
+from functools import partial
 from math import fsum
 from threading import Lock
 from typing import TYPE_CHECKING, Any, SupportsFloat, TypeVar
@@ -22,6 +23,7 @@ from vinelm.adapters.tools.read_ahead import Ahead
 from vinelm.backends.base import bound_instance
 from vinelm.backends.remote.call_cache import CachedCalls
 from vinelm.errors import CallError, FailureKind
+from vinelm.foreign_code import answered
 from vinelm.one_process import OneProcess
 from vinelm.requests.protocols import CallContext, CallsInText, ChatModelSource, Invocation
 from vinelm.rows.observation import Usage
@@ -169,17 +171,12 @@ class InvocationScope(OneProcess):
         with self._lock:
             if self.answering is not model:
                 return True
-            try:
+            goes_on = False
+            with self.noting("the fallback", passes=(CallError,)):  # the failed call is what the application has to know
                 # A model that stands in may cost more than the cap leaves, where a third one fits.
-                goes_on = error.kind in REPEATABLE or (error.kind == "budget" and len(self._tried) > 1)
-                return goes_on and not app_repeats(error) and self._next_attempt(error)
-            except CallError:
-                raise
-            except Exception as own:  # the failed call is what the application has to know
-                if self._run.on_error == "raise":
-                    raise
-                self.note_failure("the fallback", own)
-                return False
+                may_go_on = error.kind in REPEATABLE or (error.kind == "budget" and len(self._tried) > 1)
+                goes_on = may_go_on and not app_repeats(error) and self._next_attempt(error)
+            return goes_on
 
     def _next_attempt(self, error: CallError) -> bool:
         """Record the failed attempt and begin the next; False if there is none."""
@@ -207,6 +204,12 @@ class InvocationScope(OneProcess):
     def note_failure(self, what: str, error: Exception) -> None:
         """Record an internal failure of ``what`` in the trace."""
         self._run.note_failure(what, error, self.path[:-1], self.stage)
+
+    def noting(
+        self, what: str, *, may_raise: bool = True, passes: tuple[type[Exception], ...] = ()
+    ) -> AbstractContextManager[None]:
+        """Pass over a part of VineLM's own work that fails, see :meth:`GraphRun.noting`."""
+        return self._run.noting(what, self.path[:-1], self.stage, may_raise=may_raise, passes=passes)
 
     def entry(self) -> Entry:
         """Return the path's entry for the invocation, with the dollars that the run has recorded since its last entry."""
@@ -301,7 +304,7 @@ class InvocationScope(OneProcess):
                 raise
             self._run.note_failure("record", error, self.path[:-1], self.stage)
             self._tell_end(None)
-            with suppress(Exception):
+            with self._run.noting("record", self.path[:-1], self.stage, may_raise=False):
                 self._run.interrupted(self.path)  # whatever cannot be recorded is under way no longer
         else:
             self._tell_end(invocation)
@@ -312,12 +315,11 @@ class InvocationScope(OneProcess):
 
     def _observed(self, tell: Callable[[ObserverGroup], T]) -> T | None:
         """What observers return; None without observers or if notifying them fails, which never changes an answer."""
-        if self._observers is None:
-            return None
-        try:
-            return tell(self._observers)
-        except Exception:
-            return None
+        found: T | None = None
+        if self._observers is not None:
+            with self.noting("an observer", may_raise=False):
+                found = tell(self._observers)
+        return found
 
     def _told_of(self, observers: ObserverGroup) -> list[Any]:
         with self._run.shown():
@@ -328,10 +330,7 @@ def _surviving(on_gate: Callable[..., None], path: tuple[str, ...]) -> Callable[
     """``on_gate`` for a backend during a call; exceptions are ignored."""
 
     def gated(*what: Any) -> None:
-        try:
-            on_gate(path, *what)
-        except Exception:
-            return
+        answered(partial(on_gate, path, *what), None)
 
     return gated
 

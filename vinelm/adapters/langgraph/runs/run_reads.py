@@ -93,7 +93,7 @@ def start_reads(
         offered: the tools offered to the model, as far as known here; None: unknown.
     """
     ahead = None
-    try:
+    with run.noting("a read ahead", called[1][:-1], called[0], may_raise=settings.on_error == "raise"):
         reads = reads_of(run, settings)
         if reads is None:
             return None
@@ -111,12 +111,7 @@ def start_reads(
         choose = partial(run.policy.speculated, *called)
         fixed = _fixed(ahead.tools, run, called[1], state) if state else ()
         reads.speculate(messages, choose, ahead.tools, fixed, ahead.context)
-        return ahead
-    except Exception as error:
-        if settings.on_error == "raise":
-            raise
-        run.note_failure("a read ahead", error, called[1][:-1], called[0])
-        return ahead
+    return ahead
 
 
 def _tools_here(

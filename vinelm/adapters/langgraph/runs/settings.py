@@ -27,7 +27,7 @@ class AdapterSettings:
         models: makes the chat models.
         template: the workflow's shape, bound to the catalog; None if it is not known.
         on_error: what follows a failure of VineLM itself while a graph runs.
-        signals: what an invocation shows; None if nothing is declared.
+        signals: what an invocation shows.
         kind: what kind of request it is; None if nothing is declared.
         observers: notified of decisions and invocations.
         tools: the tools that the application declared.
@@ -58,7 +58,7 @@ class AdapterSettings:
         self.models = models
         self.template = None if template is None else template.bind(tuple(models.catalog))
         self.on_error: OnError = on_error
-        self.signals, self.kind = signals, kind
+        self.signals, self.kind = signals or Signals(), kind
         self.observers = ObserverGroup()
         self.tools = ToolBox(self.observers, on_error)
         self.tells_config = self.has_contexts = self.has_caps = False
@@ -105,5 +105,4 @@ class AdapterSettings:
         else:
             self.agains += again
             self.ends.add(end)
-        has_answers = self.signals is not None and bool(self.signals.answer)
-        self.returns_earlier = has_answers and self.has_finish and bool(self.ends) and END not in self.ends
+        self.returns_earlier = bool(self.signals.answer) and self.has_finish and bool(self.ends) and END not in self.ends

@@ -1,0 +1,39 @@
+"""Runs what is not VineLM's: a function of the application, a class of a package, a server's answer. It may raise anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from vinelm.errors import VineLMError
+
+T = TypeVar("T")
+
+
+@contextmanager
+def explained(
+    say: Callable[[Exception], VineLMError], *, passes: tuple[type[Exception], ...] = (), hides: bool = False
+) -> Iterator[None]:
+    """Turn what the block raises into one line that says what to mend.
+
+    Args:
+        say: Returns the error to raise in place of the one given.
+        passes: What passes as it is.
+        hides: The block's own error is not shown with the line: its text may hold a prompt or a key.
+    """
+    try:
+        yield
+    except passes:
+        raise
+    except Exception as error:
+        found = say(error)
+        raise found from (None if hides else error)
+
+
+def answered(ask: Callable[[], T], otherwise: T) -> T:
+    """Return the answer to a question that something else has an answer for, too, where this raises."""
+    try:
+        return ask()
+    except Exception:
+        return otherwise
