@@ -71,7 +71,7 @@ def test_digests_alone_cannot_be_compared_by_agree():
 
 def test_nothing_declared_has_no_classes():
     rows = [row("q", "a", 1)]
-    assert answer_classes(rows, None).of == answer_classes(rows, Signals("status")).of == {("q", ("a",)): None}
+    assert answer_classes(rows, Signals()).of == answer_classes(rows, Signals("status")).of == {("q", ("a",)): None}
 
 
 def test_an_answer_that_disagrees_with_itself_is_none():
