@@ -6,8 +6,7 @@ A stream is 20,000 requests of one step, drawn from a table with replacement, so
 model is the strongest of the table; the autopilot knows no label at the start. It records what runs today, asks up to five
 cheaper models the recorded prompts, races plans over their answers (`vinelm.proof`), asks persons where the leader differs
 (they know the recorded score), and raises what is proven (`vinelm.autopilot.raising`). The race and the levels are those of the
-product, but that the search for a better plan may use all labels that are left, not half of them; how calls are made is not
-part of the study (`proof_parts/streams.py`).
+product; how calls are made is not part of the study (`proof_parts/streams.py`).
 
 - *plain*: nothing changes. Savings are over those of the best plan that loses nothing and differs in at most 6 % of the
   requests (9 % where there is none).

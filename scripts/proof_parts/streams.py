@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from proof_parts.plans import Plans, models_of, plans_of
 
-from vinelm.autopilot.pilot import MORE_SAVED, MOST_UNITS
+from vinelm.autopilot.pilot import LABELS_KEPT, MORE_SAVED, MOST_UNITS
 from vinelm.autopilot.raising import HOLDOUT, Raising, Took
 from vinelm.evaluation import OutcomeTable
 from vinelm.proof import Ask, Ended, PlanFacts, Question, Race, choose_candidates
@@ -201,6 +201,8 @@ class Pilot:
     def _start(self, least_saved: float) -> None:
         """Race the plans that the first requests choose, on those that come."""
         left = self.labels - self.given
+        if self.served >= 0:  # the search for a better plan than the one that serves
+            left = int(LABELS_KEPT * left)
         candidates = choose_candidates(self._facts(self.chosen), margin=self.max_loss, labels=left, least_saved=least_saved)
         self.columns = {one.name: self.plans.names.index(one.name) for one in candidates}
         self.race = Race(
