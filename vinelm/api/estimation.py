@@ -250,9 +250,9 @@ def _known(
     max_error: float,
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
     """The trie and the report of tried steps alone, if the best path of these is certain enough; else None."""
-    from vinelm.evaluation.judging.tried import as_known, only_first_stage
+    from vinelm.evaluation.judging.tried import as_known, first_stages
 
-    known = as_known(annotated, evidence, rows, len(registered), only_first_stage(rows))
+    known = as_known(annotated, evidence, rows, len(registered), first_stages(rows))
     return known if known is not None and known[1].times_needed(max_error) <= 1.0 else None
 
 

@@ -8,7 +8,7 @@ from vinelm.cli.main import main
 from vinelm.evaluation.judging.fit import Fit
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.scores import scored
-from vinelm.evaluation.off_policy.steps import Rest, Step, StepsByKind
+from vinelm.evaluation.off_policy.steps import Rest, Step, StepsByStart
 from vinelm.objective import Objective
 from vinelm.reports.evaluation_text import evaluation_lines
 from vinelm.rows.kinds import untitled
@@ -48,7 +48,7 @@ def test_each_request_follows_the_policy_of_its_kind() -> None:
     kinds = {f"q{i}": "code" if i % 2 else "prose" for i in range(20)}
     rows = [row(name, model, (model == "m1") == (kind == "code")) for name, kind in kinds.items() for model in PRICES]
     bought = BoughtRows.of(list(kinds), rows, ONE_CALL, kinds)
-    found = scored(StepsByKind({"code": Runs("m1"), "prose": Runs("m0")}), bought)
+    found = scored(StepsByStart({("code", None): Runs("m1"), ("prose", None): Runs("m0")}), bought)
     assert found.success.tolist() == [1.0] * 20
     assert scored(Runs("m1"), bought).success.mean() == 0.5
 

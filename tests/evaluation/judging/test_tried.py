@@ -70,22 +70,22 @@ def rows():
 
 def test_a_step_is_tried_where_a_quarter_of_those_who_came_there_took_it(rows):
     annotated = fitted(rows)
-    tried = tried_steps(annotated, by_request(rows), 40, None)
+    tried = tried_steps(annotated, by_request(rows), 40, ())
     assert steps_of(annotated, tried) >= {("big",), ("tiny",), ("big", "big"), ("tiny", "mid")}
     assert not steps_of(annotated, tried) & {("mid",), ("big", "tiny"), ("tiny", "big"), ("tiny", "tiny")}
-    more = tried_steps(annotated, by_request(rows), 400, None)  # of ten times the requests no first step was tried enough
+    more = tried_steps(annotated, by_request(rows), 400, ())  # of ten times the requests no first step was tried enough
     assert steps_of(annotated, more) >= {(name,) for name in PRICES}
 
 
 def test_what_rows_show_does_not_matter(rows):
     annotated = fitted(rows)
     other = [replace(one, success=None if one.success is None else not one.success) for one in rows]
-    one, two = (tried_steps(annotated, by_request(seen), 40, None) for seen in (rows, other))
+    one, two = (tried_steps(annotated, by_request(seen), 40, ()) for seen in (rows, other))
     assert np.array_equal(one, two)
 
 
 def test_plans_take_tried_steps_only_and_the_file_keeps_them(rows, tmp_path):
-    within = only_tried(fitted(rows), by_request(rows), 40, None)
+    within = only_tried(fitted(rows), by_request(rows), 40, ())
     save_trie(tmp_path / "a.vine", within)
     for annotated in (within, load_trie(tmp_path / "a.vine")):
         for cap in (0.0012, 0.005, 0.02, None):
@@ -112,7 +112,7 @@ def test_merged_histories_have_tried_steps_by_edge():
         for path in [("big", "big", "big")] + [("tiny", "mid", "mid")] * (n % 2):
             found += [row(f"q{n}", *path[:k], success=True if k == 3 else None) for k in (1, 2, 3)]
     annotated = fitted(found, template)
-    within = only_tried(annotated, by_request(found), 40, None)
+    within = only_tried(annotated, by_request(found), 40, ())
     assert within.tried.shape == (annotated.trie.n_edges,)
     decision = Planner(within).plan(Objective(maximize="accuracy", max_cost_usd=0.003))
     used = {annotated.trie.models[annotated.trie.model[node]] for node in np.flatnonzero(decision.reached > 0.0) if node}

@@ -8,6 +8,12 @@ from kit.toys.branching import BranchingBackend, branching, cost_of, stage_after
 from kit.toys.profiling import catalog_for, toy
 
 from vinelm.errors import ConfigError, WorkflowError
+from vinelm.evaluation.judging.fit import Fit
+from vinelm.evaluation.judging.tried import by_request
+from vinelm.evaluation.off_policy.buying import BoughtRows
+from vinelm.evaluation.off_policy.scores import scored
+from vinelm.evaluation.off_policy.steps import StepsByStart
+from vinelm.objective import Objective
 from vinelm.profiler import CascadeSampler, ExhaustiveSampler, ProfileSettings, check_workflow, profile
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.requests.workflow import Request, Workflow
@@ -336,3 +342,15 @@ def test_linear_rows_have_no_arm(tmp_path):
 
     _, rows = bought(tmp_path, toy(), ToyBackend())
     assert {row.arm for row in rows} == {None}
+
+
+def test_plans_of_requests_that_begin_with_different_stages_are_judged(tmp_path):
+    workflow = workflow_of(openings, OPENINGS)
+    backend = Saying(short="right", long="b", write=["right", "wrong", "right"])
+    _, rows = bought(tmp_path, workflow, backend, sampler="exhaustive")
+    names = [request.id for request in workflow.requests]
+    fit = Fit(rows, OPENINGS, catalog_for(workflow), "latent").within_tried(by_request(rows), len(names))
+    ((_, policy),) = fit.choose(Objective(maximize="accuracy"), votes=False)["paths"].parts
+    assert isinstance(policy, StepsByStart)
+    found = scored(policy, BoughtRows.of(names, rows, OPENINGS))
+    assert found.success.tolist() == pytest.approx([1.0, 0.0, 1.0, 1.0, 1.0, 1.0], abs=1e-9)

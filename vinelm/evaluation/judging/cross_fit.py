@@ -14,7 +14,7 @@ from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
 from vinelm.evaluation.off_policy.scores import Scores, scored
-from vinelm.evaluation.off_policy.steps import PathSteps, StepPolicy, StepsByKind
+from vinelm.evaluation.off_policy.steps import PathSteps, StepPolicy, StepsByStart
 from vinelm.objective import Objective
 from vinelm.rows.kinds import untitled
 from vinelm.rows.observation import Observation
@@ -163,7 +163,7 @@ class CrossFit:
         found = [self._scored(steps, half, objective.max_latency_s) for _, steps in policy.parts]
         return Scores.mixed(found, [share for share, _ in policy.parts])
 
-    def _scored(self, steps: StepPolicy | StepsByKind, half: int, cap: float | None) -> Scores:
+    def _scored(self, steps: StepPolicy | StepsByStart, half: int, cap: float | None) -> Scores:
         bought = self.bought[half]
         if not isinstance(steps, PathSteps):
             return scored(steps, bought, max_latency_s=cap)

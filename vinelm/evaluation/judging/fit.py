@@ -18,10 +18,10 @@ from vinelm.controller.planning.path_decision import PathDecision
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import estimate_signals, make_estimator
 from vinelm.estimator.arms import with_kinds_counted
-from vinelm.evaluation.judging.tried import RowsByRequest, only_first_stage, only_tried
+from vinelm.evaluation.judging.tried import RowsByRequest, first_stages, only_tried
 from vinelm.evaluation.off_policy.answer_steps import TriedSteps
-from vinelm.evaluation.off_policy.planned_steps import ALONG, Locate, ReplannedSteps, along_stages
-from vinelm.evaluation.off_policy.steps import StepPolicy, StepsByKind
+from vinelm.evaluation.off_policy.planned_steps import ALONG, Locate, ReplannedSteps
+from vinelm.evaluation.off_policy.steps import StepPolicy, StepsByStart
 from vinelm.evaluation.plans.graph_plans import StagePlan
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
@@ -61,7 +61,7 @@ class ChosenPolicy:
         ends_early: It ends requests that the application by itself would go on with, so that its code alone does not run it.
     """
 
-    parts: tuple[tuple[float, StepPolicy | StepsByKind], ...]
+    parts: tuple[tuple[float, StepPolicy | StepsByStart], ...]
     words: str
     promised_accuracy: float
     promised_cost_usd: float
@@ -89,7 +89,7 @@ def _served(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
     return found.get("signals") or found.get("paths")
 
 
-def _chosen(plan: Expected, parts: Iterable[tuple[float, StepPolicy | StepsByKind]]) -> ChosenPolicy:
+def _chosen(plan: Expected, parts: Iterable[tuple[float, StepPolicy | StepsByStart]]) -> ChosenPolicy:
     return ChosenPolicy(
         parts=tuple(parts), words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd,
         code=code_of(plan), ends_early=ends_early(plan),
@@ -165,7 +165,7 @@ class Fit:
         self.rows, self.plain = rows, self
         if template.kinds:
             self.plain = Fit(untitled(rows, template), template.base, catalog, estimator)
-        self._first = only_first_stage(self.plain.rows)
+        self._firsts = first_stages(self.plain.rows)
         if annotated is None:
             found = make_estimator(estimator).fit(rows, template, catalog).annotated_
             annotated = with_kinds_counted(found, Counter(kinds))
@@ -180,7 +180,7 @@ class Fit:
             n_requests: How many requests are judged.
         """
         found = copy(self)
-        found.plain, found.whole = found, only_tried(self.whole, judged, n_requests, self._first)
+        found.plain, found.whole = found, only_tried(self.whole, judged, n_requests, self._firsts)
         found.annotated, found.plans = found.whole, plans_over(found.whole)
         vars(found).pop("planned", None)
         return found
@@ -245,17 +245,19 @@ class Fit:
             return _chosen(decision, ((share, self._along(planner, one)) for share, one in replanned))
         return _chosen(decision, ((share, self._along(planner, partial(steps, part))) for share, part in decision.parts))
 
-    def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByKind:
+    def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByStart:
         """How requests follow a plan through the planner's trie."""
         along = ALONG[planner.annotated.policy]
-        kinds = {kind: steps(along(planner, self._first, kind)) for kind in planner.annotated.template.kind_names}
-        return kinds.get("") or StepsByKind(kinds)
+        kinds, firsts = planner.annotated.template.kind_names, self._firsts or (None,)
+        found = {(kind, first): steps(along(planner, first, kind)) for kind in kinds for first in firsts}
+        return StepsByStart(found, firsts[0]) if len(found) > 1 else next(iter(found.values()))
 
     def following(self, plan: Expected) -> ChosenPolicy:
         """Return a fixed plan over the trie of :attr:`plain`, or a mixture of two, as a policy."""
         plans = self.plain.plans
-        locate = along_stages(plans.planner, self._first)
-        return _chosen(plan, ((share, plans.steps(part, locate)) for share, part in plan.parts))
+        return _chosen(
+            plan, ((share, self.plain._along(plans.planner, partial(plans.steps, part))) for share, part in plan.parts)
+        )
 
     # -- rivals that compare answers -------------------------------------------------------------------------------
 

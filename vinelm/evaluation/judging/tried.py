@@ -6,6 +6,7 @@ needs whole runs of the plan that it judges. So where plans of any step cannot b
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +29,7 @@ eighth of them at least, and one that was run on purpose nearly all."""
 RowsByRequest = Mapping[str, Mapping[tuple[str, ...], Observation]]
 
 
-def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, first: str | None) -> BoolArray:
+def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, firsts: Sequence[str]) -> BoolArray:
     """Return which edges of a trie enough requests took. This depends on what was bought, not on the results.
 
     Where no step after a history was tried, all of them count as tried: few requests come there.
@@ -37,22 +38,29 @@ def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, 
         annotated: Of a template without kinds.
         rows: The rows of each request, by prefix.
         n_requests: How many requests begin.
-        first: The stage that they begin with, where the template allows several.
+        firsts: The stages that they begin with, the most common one first; empty where none has a row.
 
     Returns:
         Shape (edges,).
     """
     trie = annotated.trie
     edges = {pair: edge for edge, pair in enumerate(zip(trie.source.tolist(), trie.target.tolist(), strict=True))}
-    locate = along_stages(Planner(annotated), first)
-    start = locate(())
-    came: Counter[tuple[int, str | None]] = Counter({(start.node, start.stage): n_requests})
+    planner = Planner(annotated)
+    along = {first: along_stages(planner, first) for first in firsts or (None,)}
+    began: Counter[str | None] = Counter(
+        row.stage for of_request in rows.values() for row in of_request.values() if row.depth == 1
+    )
+    came: Counter[tuple[int, str | None]] = Counter()
+    for first, locate in along.items():
+        start, share = locate(()), began[first] / began.total() if len(along) > 1 else 1.0
+        came[start.node, start.stage] += math.ceil(n_requests * share)
     took: Counter[tuple[int, str | None, int]] = Counter()
     for of_request in rows.values():
         for prefix in of_request:
             chain = tuple(of_request[prefix[:n]] for n in range(1, len(prefix) + 1) if prefix[:n] in of_request)
             if len(chain) < len(prefix):
                 continue
+            locate = along.get(chain[0].stage) or along[next(iter(along))]
             try:
                 before, after = locate(chain[:-1]), locate(chain)
             except KeyError:
@@ -76,13 +84,13 @@ def by_request(rows: Iterable[Observation]) -> RowsByRequest:
     return found
 
 
-def only_tried(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, first: str | None) -> AnnotatedTrie:
+def only_tried(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, firsts: Sequence[str]) -> AnnotatedTrie:
     """Return the trie restricted to tried steps; the arguments are those of :func:`tried_steps`."""
-    return annotated.within(tried_steps(annotated, rows, n_requests, first))
+    return annotated.within(tried_steps(annotated, rows, n_requests, firsts))
 
 
 def as_known(
-    annotated: AnnotatedTrie, evidence: ValidationReport, rows: Sequence[Observation], n_requests: int, first: str | None
+    annotated: AnnotatedTrie, evidence: ValidationReport, rows: Sequence[Observation], n_requests: int, firsts: Sequence[str]
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
     """Return the trie whose plans take tried steps only, and the report whose best path is the most accurate of theirs.
 
@@ -94,7 +102,7 @@ def as_known(
         evidence: Of the plans of any step.
         rows: What both were estimated from.
         n_requests: How many requests begin.
-        first: As :func:`tried_steps` takes it.
+        firsts: As :func:`tried_steps` takes it.
 
     Returns:
         None where it is not known what runs today, requests have kinds, or no plan takes tried steps alone.
@@ -103,7 +111,7 @@ def as_known(
     if template.today is None or template.stop == "oracle" or template.kinds or annotated.accuracy_se is None:
         return None
     found = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
-    found = only_tried(found, by_request(rows), n_requests, first)
+    found = only_tried(found, by_request(rows), n_requests, firsts)
     try:
         promise = Planner(found).plan(Objective(maximize="accuracy")).promise
     except InfeasibleError:
@@ -128,10 +136,10 @@ def with_verdict(
         rows: As there.
     """
     annotated = annotated.judged(found)
-    return only_tried(annotated, by_request(rows), len(requests), only_first_stage(rows)) if found.tried_only else annotated
+    return only_tried(annotated, by_request(rows), len(requests), first_stages(rows)) if found.tried_only else annotated
 
 
-def only_first_stage(rows: Iterable[Observation]) -> str | None:
-    """Return the stage that all requests begin with; None if there are several, or none."""
-    first = {row.stage for row in rows if row.depth == 1}
-    return first.pop() if len(first) == 1 else None
+def first_stages(rows: Iterable[Observation]) -> tuple[str, ...]:
+    """Return the stages that requests begin with, the most common one first; empty without rows."""
+    firsts = {row.request_id: row.stage for row in rows if row.depth == 1}
+    return tuple(stage for stage, _ in sorted(Counter(firsts.values()).items(), key=lambda one: (-one[1], one[0])))

@@ -97,6 +97,10 @@ class BoughtRows:
         place = self.place(seen, request)
         return 0.0 if place is None or not self.at[place] else self.bought[place, model] / self.at[place]
 
+    def first(self, request: str) -> str | None:
+        """Return the stage that a request begins with; None if none of its rows says so."""
+        return next((row.stage for row in self.rows[request].values() if row.depth == 1), None)
+
     def row(self, request: str, seen: Seen, model: str) -> Observation | None:
         """Return the next row of a request after these; None if it was not bought."""
         prefix = (*(seen[-1].prefix if seen else ()), model)

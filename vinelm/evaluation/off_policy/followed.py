@@ -9,7 +9,7 @@ import numpy as np
 
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, effective_number
-from vinelm.evaluation.off_policy.steps import Seen, StepPolicy, StepsByKind, steps_for
+from vinelm.evaluation.off_policy.steps import Seen, StepPolicy, StepsByStart, steps_for
 from vinelm.rows.observation import Observation
 from vinelm.trie.arrays import FloatArray
 
@@ -60,17 +60,17 @@ class Followed:
         return float(self.weight @ above / self.weight.sum())
 
 
-def followed(policy: StepPolicy | StepsByKind, bought: BoughtRows, share: float = 1.0) -> Followed:
+def followed(policy: StepPolicy | StepsByStart, bought: BoughtRows, share: float = 1.0) -> Followed:
     """Return the requests of ``bought`` that have every row that the policy asks for, which ``share`` of them follow."""
     found = [one for request in bought.requests if (one := _follow(policy, bought, request)) is not None]
     weight, cost_usd, latency_s = np.array(found, np.float64).reshape(-1, 3).T.copy()
     return Followed(share * weight, cost_usd, latency_s)
 
 
-def followed_rows(policy: StepPolicy | StepsByKind, bought: BoughtRows, request: str) -> tuple[Seen, Observation] | None:
+def followed_rows(policy: StepPolicy | StepsByStart, bought: BoughtRows, request: str) -> tuple[Seen, Observation] | None:
     """Return a request's rows under a policy, and the row with the returned answer; None if a row was not bought."""
     seen: Seen = ()
-    steps = steps_for(policy, bought.kinds.get(request))
+    steps = steps_for(policy, bought.kinds.get(request), bought.first(request))
     while (step := steps.step(seen)).model is not None:
         row = bought.row(request, seen, step.model)
         if row is None:
@@ -79,7 +79,7 @@ def followed_rows(policy: StepPolicy | StepsByKind, bought: BoughtRows, request:
     return (seen, seen[step.returned]) if seen else None
 
 
-def _follow(policy: StepPolicy | StepsByKind, bought: BoughtRows, request: str) -> tuple[float, float, float] | None:
+def _follow(policy: StepPolicy | StepsByStart, bought: BoughtRows, request: str) -> tuple[float, float, float] | None:
     found = followed_rows(policy, bought, request)
     if found is None:
         return None

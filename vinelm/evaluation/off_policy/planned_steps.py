@@ -37,7 +37,7 @@ Locate = Callable[[Seen], TriePosition]
 def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
     """Return how a request moves through a trie of paths: its row gives the next stage.
 
-    ``first`` is the stage that every request begins with, needed where the template allows several; ``kind`` that of the
+    ``first`` is the stage that these requests begin with, needed where the template allows several; ``kind`` that of the
     request, where the trie tells kinds apart. Stages and rows are the application's own.
     """
     trie, template = planner.trie, planner.annotated.template.base

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from vinelm.evaluation.off_policy.buying import BoughtRows, Place
-from vinelm.evaluation.off_policy.steps import Seen, StepPolicy, StepsByKind, steps_for
+from vinelm.evaluation.off_policy.steps import Seen, Step, StepPolicy, StepsByStart, steps_for
 from vinelm.trie.arrays import FloatArray
 
 _ARRAYS = ("success", "cost_usd", "latency_s", "weight", "unsupported")
@@ -81,7 +81,7 @@ class Scores:
         return float(np.mean([not one.equals(two) for one, two in pairs]))
 
 
-def scored(policy: StepPolicy | StepsByKind, bought: BoughtRows, *, max_latency_s: float | None = None) -> Scores:
+def scored(policy: StepPolicy | StepsByStart, bought: BoughtRows, *, max_latency_s: float | None = None) -> Scores:
     """Return the scores of a policy on the requests of ``bought``.
 
     Args:
@@ -90,7 +90,7 @@ def scored(policy: StepPolicy | StepsByKind, bought: BoughtRows, *, max_latency_
         max_latency_s: A right answer after so many seconds counts as wrong; None: no cap.
     """
     kinds = [bought.kinds.get(request) for request in bought.requests]
-    walks = {kind: _Walk(steps_for(policy, kind), bought, max_latency_s, kind) for kind in dict.fromkeys(kinds)}
+    walks = {kind: _Walk(policy, bought, max_latency_s, kind) for kind in dict.fromkeys(kinds)}
     found = np.array(
         [walks[kind].scores(row, request) for row, (request, kind) in enumerate(zip(bought.requests, kinds, strict=True))]
     )
@@ -100,17 +100,21 @@ def scored(policy: StepPolicy | StepsByKind, bought: BoughtRows, *, max_latency_
 
 
 class _Walk:
-    """A policy followed through the rows of many requests of one type."""
+    """A policy followed through the rows of many requests of one kind."""
 
-    def __init__(self, policy: StepPolicy, bought: BoughtRows, cap: float | None, kind: str | None) -> None:
-        self.policy, self.bought, self.cap, self.kind = policy, bought, cap, kind
-        self.start = policy.step(()), np.array(policy.rest(()))
+    def __init__(self, policy: StepPolicy | StepsByStart, bought: BoughtRows, cap: float | None, kind: str | None) -> None:
+        self._policy, self.bought, self.cap, self.kind = policy, bought, cap, kind
+        self._starts: dict[str | None, tuple[StepPolicy, Step, FloatArray]] = {}
         self.balance: dict[tuple[Place, str], FloatArray] = {}
 
     def scores(self, at: int, request: str) -> tuple[float, ...]:
         """The items of :data:`_ARRAYS` for one request, whose row in the columns is ``at``."""
         seen: Seen = ()
-        step, rest = self.start
+        first = self.bought.first(request)
+        if first not in self._starts:
+            found = steps_for(self._policy, self.kind, first)
+            self._starts[first] = found, found.step(()), np.array(found.rest(()))
+        policy, step, rest = self._starts[first]
         total, weight = rest.copy(), 1.0
         while step.model is not None:
             # The chance that this row exists is the share of the requests at the same place for which it was bought: samplers
@@ -126,14 +130,14 @@ class _Walk:
                 return (*total, 0.0, 0.0)
             # Each request whose row exists stands for 1 / chance requests, those without a row included.
             weight, seen = weight / chance, (*seen, row)
-            step = self.policy.step(seen)
+            step = policy.step(seen)
             if step.model is None:
                 end = seen[step.returned]
                 if end.success is None and seen[-1].failure is None:
                     return (*total, 0.0, weight)  # it led to a scored row, and is none: nobody knows what ending there brings
                 after = np.array((_right(seen, step.returned, self.cap), 0.0, 0.0))
             else:
-                after = np.array(self.policy.rest(seen))
+                after = np.array(policy.rest(seen))
             added = (0.0, row.cost_usd + row.tool_cost_usd, row.latency_s + row.tool_latency_s)
             # What the step brought beyond its estimate. By its weight this corrects the estimate in the mean, however
             # far off it is.

@@ -94,19 +94,21 @@ class StepPolicy(StepRule, Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class StepsByKind:
-    """A policy that looks at the kind of a request before its first call.
+class StepsByStart:
+    """A policy that looks at what a request shows before its first call: its kind, and the stage that it begins with.
 
     Args:
-        of_kind: What requests of each kind follow.
+        of_start: What requests follow, by kind ("" where there are none) and first stage (None where it is not looked at).
+        usual: Stands for a first stage that is not known, or none of these.
     """
 
-    of_kind: Mapping[str, StepPolicy]
+    of_start: Mapping[tuple[str, str | None], StepPolicy]
+    usual: str | None = None
 
 
-def steps_for(policy: StepPolicy | StepsByKind, kind: str | None) -> StepPolicy:
-    """Return the steps for requests of a type."""
-    if not isinstance(policy, StepsByKind):
+def steps_for(policy: StepPolicy | StepsByStart, kind: str | None, first: str | None = None) -> StepPolicy:
+    """Return the steps for requests of a kind that begin with a stage; None where nothing of it was bought."""
+    if not isinstance(policy, StepsByStart):
         return policy
-    assert kind is not None
-    return policy.of_kind[kind]
+    found = policy.of_start.get((kind or "", first))
+    return policy.of_start[kind or "", policy.usual] if found is None else found
