@@ -371,7 +371,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
                 break
             backend.seen.end(request.id, units.values_after(checkpoint))
     except Exception as error:
-        if not (is_past_end and getattr(error, "code", "") == "stage-not-run"):  # behind its end the graph need not go on
+        if not (is_past_end and getattr(error, "code", "") == "stage-not-run"):  # behind its end the graph need not continue
             yield CheckItem("dry run", False, _line(error, "raised"))
             return
     last = rows[-1]

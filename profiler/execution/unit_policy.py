@@ -96,7 +96,7 @@ def answered(workflow: Workflow, policy: UnitPolicy, interrupts: Sequence[Interr
     """Return the value with which the graph is resumed, and count the answer.
 
     Raises:
-        WorkflowError: nobody answers, or several nodes ask at once.
+        WorkflowError: no node answers, or several nodes ask at once.
         VineLMError: the unit asks too often.
     """
     where = f"workflow {workflow.name!r} waits for a person (interrupt) in request {policy.request_id!r}"

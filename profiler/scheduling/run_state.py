@@ -48,7 +48,7 @@ class RunState:
         store: held exclusively by the caller.
         ledger: the store's; its limits are those of the run.
         n_older: how many of the store's rows are older than the run.
-        keep_going: go on even if all first rows of a stage fail alike.
+        keep_going: continue even if all first rows of a stage fail alike.
         stops_cut_off: see :class:`ProfileSettings`.
         sampler: name of the run's sampler.
         batched: names of the models whose calls go in batches.

@@ -144,7 +144,7 @@ class ProfileSettings:
             dollars. None: at the limits of this run.
         execution: where units run and how many at a time; default: one at a time on the calling thread.
         batch_prices: buy in the providers' batches, at half price; None: every call is made at once.
-        keep_going: go on even if all first rows of a stage fail alike, whatever the model. By default such a run stops
+        keep_going: continue even if all first rows of a stage fail alike, whatever the model. By default such a run stops
             (``"broken"``), and the next one executes these rows again. Likewise if none of the first ten requests is answered
             right (``"none-right"``), whose rows stay.
         stops_cut_off: stop if requests go on where the template ends (``"cut-off"``), which a longer template mends.

@@ -24,7 +24,7 @@ MARGIN = 1.15
 FASTEST_GROWTH = 4.0
 """A step of a profile asks for at most this many times the rows: the first steps say little about how many are needed."""
 SLACK = 2.0
-"""How many requests would do is known roughly: with less than so many times those that there are a profile goes on."""
+"""How many requests would do is known roughly: with less than this multiple of those that there are a profile continues."""
 UNSETTLED_GROWTH = 2.0
 """The step where the estimate is certain and the comparison with what runs today is not."""
 

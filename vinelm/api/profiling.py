@@ -111,7 +111,7 @@ def profile(
         budget_calls: Never make more calls than this, earlier runs included.
         max_error: Stop as soon as ``vinelm estimate`` accepts the rows at this ``max_error``, for example 0.15. ``coverage``
             and the budgets end the run in any case. In Python a fraction in (0, 1]: it is looked at after a coverage of 0.0025,
-            and again after steps that depend on what is lacking. Where it is known what runs today it goes on until the verdict
+            and again after steps that depend on what is lacking. Where it is known what runs today it runs until the verdict
             is settled, or no plan can be proven on these requests, whatever is bought (``stopped_by="hopeless"``).
         seed: Seed of samples, splits and simulated answers.
         execution: Where units run and how many at a time; None runs one at a time in this thread, at batch prices 500 in
@@ -120,7 +120,7 @@ def profile(
             killed run fetches what it has bought. In Python also how long to wait for them.
         checkpoints: Keep the contents of checkpoints in this folder or under this fsspec URL, in later runs too. None: in the
             store.
-        keep_going: Go on even if all first rows of a stage fail alike, none of the first ten answers of what runs today is
+        keep_going: Continue even if all first rows of a stage fail alike, none of the first ten answers of what runs today is
             right, or nothing can be proven.
         recorded: Recorded calls (:class:`vinelm.replay.Traces`): where the run makes an equal one, the recorded answer
             counts, for $0. None: each call is made.

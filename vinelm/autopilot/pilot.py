@@ -31,7 +31,7 @@ from vinelm.traces.served.piloted import ServedRows
 MOST_UNITS = 4000
 """Recorded calls of an attempt that prove, at most."""
 MORE_SAVED = 0.08
-"""While a plan serves, others are proven that save so much more."""
+"""While a plan serves, others are proven that save this much more."""
 LABELS_KEPT = 0.5
 """Of the labels that are left when a plan is proven: the part that the search for a better one may have."""
 AGAIN_AFTER = 2000

@@ -63,7 +63,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "not-bundled": "--workflow MODULE:ATTRIBUTE",
         "no-held-out-requests": "--dataset PATH",
         "optimism-decides": "--accept-optimism plans all the same",
-        "none-right": "change the scorer and run the same line again, which buys no row twice; --keep-going goes on",
+        "none-right": "change the scorer and run the same line again, which buys no row twice; --keep-going continues",
         "node-folder": "--ship copies this folder to the nodes",
         "oracle-trie": "estimate with --stop workflow",
         "output-not-writable": "with --output-dir",

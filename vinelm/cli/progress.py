@@ -30,7 +30,7 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
     if kind == "json":
         reporter.report, reporter.every_s = _event, _EVENT_S
         yield reporter
-    elif sys.stderr.isatty():  # the command's sign of life, whose seconds go on between two rows
+    elif sys.stderr.isatty():  # the command's sign of life, whose seconds count between two rows
         reporter.report, reporter.every_s = lambda now, rate: now_at(line(now, rate)), _TERMINAL_S
         yield reporter
     else:

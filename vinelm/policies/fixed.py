@@ -151,7 +151,7 @@ class ForcedPolicy(Policy):
     Args:
         template: the workflow's shape.
         models: a path of models from the first invocation on, or a mapping from the invocation's number (from 0) to a model.
-        mode: ``"stop"`` ends where the workflow's own check does; ``"through"`` goes on to the template's last invocation.
+        mode: ``"stop"`` ends where the workflow's own check does; ``"through"`` continues to the template's last invocation.
         clock, request: see :class:`Policy`.
     """
 

@@ -14,7 +14,7 @@ from vinelm.adapters.langgraph.nodes.signature import held_attribute
 from vinelm.scaffold.plain_code import source_of
 
 _YES = ("accept", "approve", "approved", "yes", "y", "ok", "okay", "continue", "confirm", "proceed", "true")
-"""Words that let an application go on, the most usual first."""
+"""Words that let an application continue, the most usual first."""
 _ON = "Go on."
 """A free text that does."""
 _MIDDLEWARE = '{"decisions": [{"type": "approve"} for _ in value["action_requests"]]}'

@@ -117,7 +117,7 @@ class Signals:
             model: What ran; a stage that was skipped shows nothing.
 
         Raises:
-            WorkflowError: The signal function raised, or returned what is no label.
+            WorkflowError: The signal function raised, or did not return a label.
         """
         if model == SKIP or not self:
             return None

@@ -124,8 +124,8 @@ def try_app(
         today: The model that your app runs today wherever its code does not say it, as PROVIDER:MODEL.
         workers: Calls at a time.
         apply: Put vine.around(...) around the models that the app makes. In Python: another process imports it for that.
-        keep_going: Go on even if none of the first ten answers is right, all first rows of a stage fail alike, or nothing can
-            be proven.
+        keep_going: Continue even if none of the first ten answers is right, all first rows of a stage fail alike, or no plan
+            can be proven.
         allow_unproven: Give the lines that serve the plan also where it is not proven: it may be worse.
         dry_run: Say what would be called, for how much and how long. Calls nothing.
         max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch. In Python a fraction in [0, 1). None:

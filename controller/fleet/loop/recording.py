@@ -19,7 +19,7 @@ from vinelm.io.file_kinds import unread
 from vinelm.io.reading import open_regular
 
 EVERY_S = 1.0
-"""At most one view is recorded in so many seconds."""
+"""At most one view is recorded in this number of seconds."""
 _NAMES = ("tenants", "stages", "engines", "processes", "groups")
 _DIGITS = 4
 

@@ -161,7 +161,7 @@ class ReplayPolicy(UnitPolicy):
 
     def _number_of(self, key: PlaceKey) -> int:
         if self.halted is not None:
-            raise self.halted  # the application caught it, and goes on
+            raise self.halted  # the application caught it, and continues
         taken = set(self._taken.values())
         first = next((number for number in range(len(self._expected)) if number not in taken), None)
         if first is None:

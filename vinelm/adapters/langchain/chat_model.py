@@ -136,7 +136,7 @@ class VineChatModel(DelegatingChatModel):
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
     ) -> Iterator[AIMessageChunk]:
         """Yield the answer of the chosen model in chunks."""
-        with node_of(config):  # left before the caller goes on
+        with node_of(config):  # left before the caller continues
             first = self._begin(kwargs)
         with first as begun:
             yield from super().stream(input, config, stop=stop, **_with(kwargs, begun))

@@ -273,7 +273,7 @@ class Judge:
     def _as_today(self, found: Verdict, fit: CrossFit, climbed: Sequence[_Candidate]) -> Verdict:
         """The verdict on requests without labels, with the questions whose answers may prove the next plan.
 
-        The rule goes on until a plan fails. Where only answers are missing that nobody has labelled, and these would do if
+        The rule continues until a plan fails. Where only answers are missing that nobody has labelled, and these would do if
         they were as often better as worse, persons are asked about them.
         """
         by_today = found.by_today
