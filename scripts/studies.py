@@ -101,21 +101,28 @@ def each(
         jobs: Processes; one: this process.
         told: What the cells are, for a line on stderr after every twentieth.
         kept: A file with a JSON line for each cell, so that a study that ended early measures only the rest when it is run
-            again with the same options. What is measured must be plain JSON then.
+            again; lines of other cells, and of other figures that all cells share, are passed over. What is measured must be
+            plain JSON then.
         start: How processes are started, "spawn" where threads forbid forks.
         chunk: Cells that one process gets at a time; those that share what it loads.
     """
     cells = list(cells)
-    done = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()] if kept and kept.exists() else []
-    yield from done[: len(cells)]
-    rest = cells[len(done) :]
+    lines = kept.read_text(encoding="utf-8").splitlines() if kept and kept.exists() else []
+    done = {line["cell"]: line["found"] for line in map(json.loads, lines)}
+    shared = {name: one for name, one in getattr(measure, "keywords", {}).items() if isinstance(one, int | float | str)}
+    places = [f"{cell!r} {shared}" if shared else repr(cell) for cell in cells]
+    rest = [cell for cell, place in zip(cells, places, strict=True) if place not in done]
     pool = ProcessPoolExecutor(jobs, mp_context=get_context(start)) if jobs > 1 and rest else None
     try:
         results = map(measure, rest) if pool is None else pool.map(measure, rest, chunksize=chunk)
-        for number, found in enumerate(results, len(done) + 1):
+        for number, place in enumerate(places, 1):
+            if place in done:
+                yield done[place]
+                continue
+            found = next(results)
             if kept:
                 with kept.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(found) + "\n")
+                    file.write(json.dumps({"cell": place, "found": found}) + "\n")
             if told and number % 20 == 0:
                 print(f"{told}: {number} of {len(cells)}", file=sys.stderr, flush=True)
             yield found

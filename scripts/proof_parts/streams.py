@@ -128,7 +128,7 @@ class Pilot:
         if serving is not None and serving.alarm is None:
             took = Took(float(flight.usd[self.now, 0]), 0.0)
             if at == self.served:
-                serving.served(has_escalated=bool(self.plans.escalates[row, at]), figures=took)
+                serving.served(has_escalated=bool(self.plans.escalates[row, at]), took=took)
             else:
                 serving.ran_as_today(took)
                 if at < 0 and self.compares[self.now] < HOLDOUT / max(1.0 - share, HOLDOUT):

@@ -183,6 +183,15 @@ def test_what_a_stream_costs_is_counted_even_where_its_reader_leaves(proven):
     assert sum(usd for usd, _ in took) == pytest.approx(counted.usd) == pytest.approx(0.001 * len(took))
 
 
+def test_each_of_two_calls_of_a_stage_counts_what_it_cost(proven):
+    service = proven()
+    service.calls = 2
+    service.ask(range(3000, 3040))
+    (counted,) = service.pilot._outcomes.values()
+    assert counted.calls == counted.outcomes.count("p") > 60
+    assert counted.usd == pytest.approx(0.001 * counted.calls)
+
+
 @pytest.mark.parametrize(
     "options",
     [

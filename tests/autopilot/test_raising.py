@@ -16,7 +16,7 @@ def served(requests=4000, *, usd=0.4, seconds=1.2, fails=0.0, seed=0, **options)
     for _ in range(requests):
         cost, time_s = TODAY.usd * rng.gamma(4.0) / 4.0, rng.gamma(4.0) / 4.0
         if rng.random() < raising.share:
-            raising.served(has_escalated=bool(rng.random() < fails), figures=Took(usd * cost, seconds * time_s))
+            raising.served(has_escalated=bool(rng.random() < fails), took=Took(usd * cost, seconds * time_s))
         else:
             raising.ran_as_today(Took(cost, time_s))
         if raising.alarm is not None:

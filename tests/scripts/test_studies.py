@@ -1,6 +1,7 @@
 """The frame of the studies: what is parsed, printed and written, and that an interrupted study goes on where it ended."""
 
 import json
+from functools import partial
 
 import pytest
 from studies import each, study, table
@@ -71,6 +72,15 @@ def test_a_study_that_ended_early_measures_only_the_rest(tmp_path):
     found = list(each(square, range(4), kept=kept))
     assert [one["square"] for one in found] == [0, 1, 4, 9]
     assert seen == [0, 1, "again", 2, 3]
+
+
+def test_a_study_does_not_take_the_figures_of_other_cells(tmp_path):
+    kept = tmp_path / "cells.jsonl"
+    for cells in ([(1, "a"), (1, "b")], [(2, "a"), (1, "b"), (2, "b")]):
+        found = list(each(list, cells, kept=kept))
+        assert found == [list(cell) for cell in cells]
+    assert list(each(partial(int, base=10), ["11"], kept=kept)) == [11]
+    assert list(each(partial(int, base=2), ["11"], kept=kept)) == [3]
 
 
 def test_rows_stand_under_their_heads():

@@ -66,9 +66,14 @@ class Counted:
     """What calls of a step were that wait to be written: a letter and figures each (None: compared with none)."""
 
     outcomes: str = ""
-    figures: list[tuple[float, float | None] | None] = field(default_factory=list)
+    figures: list[tuple[float, float] | None] = field(default_factory=list)
     usd: float = 0.0
     calls: int = 0
+
+    def add(self, outcome: str, took: tuple[float, float] | None = None) -> None:
+        """Count one, with its dollars and seconds where they are compared."""
+        self.outcomes += outcome
+        self.figures.append(took)
 
     def followed_by(self, later: Counted) -> Counted:
         """Return both in order."""
@@ -260,9 +265,8 @@ class Autopilot:
         with self._lock:
             counted = self._outcomes.setdefault((step, state.served_attempt), Counted())
             ran = self._ran.setdefault(key, {})
-            is_first = seconds is not None and step not in ran and math.isfinite(usd + seconds)
-            counted.outcomes += outcome
-            counted.figures.append((usd, seconds) if is_first else None)
+            took = (usd, seconds) if seconds is not None and step not in ran and math.isfinite(usd + seconds) else None
+            counted.add(outcome, took)
             if outcome != piloted.TODAY:
                 counted.usd, counted.calls = counted.usd + usd, counted.calls + 1
             ran[step] = is_plan
@@ -300,8 +304,7 @@ class Autopilot:
                         (piloted.PLAN_RIGHT, piloted.PLAN_WRONG) if is_plan else (piloted.TODAY_RIGHT, piloted.TODAY_WRONG)
                     )
                     counted = self._outcomes.setdefault((step, state.served_attempt), Counted())
-                    counted.outcomes += right if score >= 0.5 else wrong
-                    counted.figures.append(None)
+                    counted.add(right if score >= 0.5 else wrong)
 
     # -- the threads ---------------------------------------------------------------------------------------------------
 

@@ -62,8 +62,7 @@ class PlanCall:
 
     def end(self) -> None:
         """Report that the call is answered and paid; its stream may have ended early."""
-        if self.answered_by:
-            self._ended(self.answered_by == self.today)
+        self._ended(self.answered_by == self.today)
 
 
 class Deciding:

@@ -341,8 +341,8 @@ class Pilot:
 _COUNTED: Mapping[str, Callable[[Raising, Took | None], None]] = {
     piloted.TODAY: lambda one, took: one.ran_as_today(took),
     piloted.BELOW: lambda one, took: one.ran_as_today(took),
-    piloted.PLAN: lambda one, took: one.served(has_escalated=False, figures=took),
-    piloted.ESCALATED: lambda one, took: one.served(has_escalated=True, figures=took),
+    piloted.PLAN: lambda one, took: one.served(has_escalated=False, took=took),
+    piloted.ESCALATED: lambda one, took: one.served(has_escalated=True, took=took),
     piloted.SAME: lambda one, _: one.compared(is_same=True),
     piloted.DIFFERENT: lambda one, _: one.compared(is_same=False),
     piloted.PLAN_RIGHT: lambda one, _: one.feedback(is_plan=True, score=1.0),

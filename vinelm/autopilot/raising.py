@@ -125,7 +125,7 @@ class Raising:
     _escalations: ShareWatch = field(init=False)
     _differences: ShareWatch = field(init=False)
     _worse: GroupComparison = field(init=False)
-    _dearer: GroupComparison = field(init=False)
+    _costlier: GroupComparison = field(init=False)
     _slower: GroupComparison = field(init=False)
 
     def __post_init__(self) -> None:
@@ -138,14 +138,14 @@ class Raising:
         """Share of new requests that the plan serves; 0 after an alarm."""
         return LEVELS[self.level] if self.alarm is None else 0.0
 
-    def ran_as_today(self, figures: Took | None = None) -> None:
-        """Count a call that the plan was not drawn for; ``figures`` of the first one of a request, None for others."""
-        self._took(False, figures)
+    def ran_as_today(self, took: Took | None = None) -> None:
+        """Count a call that the plan was not drawn for; ``took`` of the first one of a request, None for others."""
+        self._compare(False, took)
         self._count()
 
-    def served(self, *, has_escalated: bool, figures: Took | None = None) -> None:
+    def served(self, *, has_escalated: bool, took: Took | None = None) -> None:
         """Count a call that the plan has served; ``has_escalated``: today's model has answered it in the end."""
-        self._took(True, figures)
+        self._compare(True, took)
         self._count()
         if self.alarm is None and self._escalations.add(has_escalated):
             self.alarm = "its model fails more often" if self.is_alone else "it escalates more or less often"
@@ -160,15 +160,15 @@ class Raising:
         if self.alarm is None and _is_sure(self._worse.add(is_plan, 1.0 - score)):
             self.alarm = "fewer of its answers are right"
 
-    def _took(self, is_plan: bool, figures: Took | None) -> None:
+    def _compare(self, is_plan: bool, took: Took | None) -> None:
         """Compare dollars and seconds with those of today's model, which has to answer all other requests for that."""
-        if figures is None or self.alarm is not None or (self.has_below and self.level + 1 < len(LEVELS)):
+        if took is None or self.alarm is not None or (self.has_below and self.level + 1 < len(LEVELS)):
             return
         usd, seconds = self.today
-        if usd > 0.0 and _is_sure(self._dearer.add(is_plan, figures.usd, ratio=1.0 - self.saved / 2.0, most=MOST * usd)):
+        if usd > 0.0 and _is_sure(self._costlier.add(is_plan, took.usd, ratio=1.0 - self.saved / 2.0, most=MOST * usd)):
             self.alarm = "it saves less than half of what its proof saw"
         ratio, most = self.max_slowdown, MOST * seconds * (self.max_slowdown or 0.0)
-        if ratio and most and _is_sure(self._slower.add(is_plan, figures.seconds, ratio=ratio, most=most)):
+        if ratio and most and _is_sure(self._slower.add(is_plan, took.seconds, ratio=ratio, most=most)):
             self.alarm = "its calls take longer than is allowed"
 
     def _count(self) -> None:
@@ -179,7 +179,7 @@ class Raising:
     def _begin(self, level: int) -> None:
         self.level, self.requests = level, 0
         self._worse = GroupComparison(LEVELS[level], margin=self.max_loss)
-        self._dearer, self._slower = GroupComparison(LEVELS[level]), GroupComparison(LEVELS[level])
+        self._costlier, self._slower = GroupComparison(LEVELS[level]), GroupComparison(LEVELS[level])
 
 
 def _is_sure(log_wealth: FloatArray) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 from uuid import uuid4
@@ -110,7 +110,8 @@ class WatchedModels:
         def ended(is_todays: bool) -> None:
             outcome = piloted.BELOW if part == "below" else piloted.ESCALATED if is_todays else piloted.PLAN
             usd, seconds = sum(one.cost_usd for one in spent), sum(one.latency_s for one in spent)
-            _guarded(lambda: watch.counted(step, call.key, outcome, usd, seconds))
+            spent.clear()  # a stage may call its model again
+            answered(lambda: watch.counted(step, call.key, outcome, usd, seconds), None)
 
         inner = replace(call, on_usage=used)
 
@@ -135,15 +136,10 @@ class WatchedModels:
             usage = usages[-1] if usages else None
             if usage is None or usage.failure is not None or answer is None:
                 return
-            _guarded(lambda: watch.counted(step, call.key, piloted.TODAY, usage.cost_usd, usage.latency_s))
-            _guarded(lambda: watch.recorded(_logged(call, messages, answer, asked, usage)))
+            answered(lambda: watch.counted(step, call.key, piloted.TODAY, usage.cost_usd, usage.latency_s), None)
+            answered(lambda: watch.recorded(_logged(call, messages, answer, asked, usage)), None)
 
         return replace(call, on_usage=used, on_exchange=exchanged)
-
-
-def _guarded(tell: Callable[[], None]) -> None:
-    """Protects answered calls from failures in recording."""
-    answered(tell, None)
 
 
 def _logged(
