@@ -73,6 +73,7 @@ EXCEPTIONS = {
     "replay backends: no option": "objects; a command has those of the catalog",
     "report evaluation: no option": "the object that vinelm.evaluate returns",
     "estimate --update: no keyword": "vinelm.api.update(trie, traces) is a call of its own",
+    "evaluate --against: no keyword": "vinelm.verdicts.compare_workflows(store, against) is a call of its own",
     "plan --accept-optimism: no keyword": "it takes an exit code away; in Python nobody has to ask require_evidence",
     "plan --as-code: no keyword": "the plan as text; a call returns the plan",
     **dict.fromkeys(

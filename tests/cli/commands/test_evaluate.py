@@ -114,3 +114,55 @@ def test_hostile_names_are_escaped(profiled, capsys):
     assert "\\x1b" in said.out
     assert "\x1b" not in said.out + said.err
     assert "\u202e" not in said.out + said.err
+
+
+@pytest.fixture
+def imported(tmp_path, monkeypatch, capsys):
+    """Makes a store of 40 requests that one model has answered, all but the first ``wrong`` right."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(name, wrong, usd, first=0):
+        rows = [f"q{number},m,{int(number - first >= wrong)},{usd},2.0" for number in range(first, first + 40)]
+        Path(f"{name}.csv").write_text("\n".join(["request,model,success,cost_usd,latency_s", *rows]), encoding="utf-8")
+        columns = [part for field in rows_of_import for part in ("--column", f"{field}={field}")]
+        assert main(["store", "import", f"{name}.csv", "-o", f"{name}.db", "--stopped-if", "success", *columns]) == 0
+        capsys.readouterr()
+        return f"{name}.db"
+
+    rows_of_import = ("request", "model", "success", "cost_usd", "latency_s")
+    return make
+
+
+def test_two_workflows_are_compared_request_by_request(imported, capsys):
+    one, other = imported("one", 4, 0.001), imported("other", 12, 0.004)
+    assert main(["evaluate", one, "--against", other, "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["plans"]
+    assert (found["plan"], found["requests"]) == ("m", 40)
+    assert [side["accuracy"] for side in found["sides"]] == [0.9, 0.7]
+    gain = found["gain"]
+    assert gain["accuracy"]["value"] == pytest.approx(0.2)
+    assert 0.0 < gain["accuracy"]["low"] < 0.2 < gain["accuracy"]["high"] < 0.45
+    assert [gain["cost"]["value"], gain["latency"]["value"]] == [pytest.approx(0.003), 0.0]
+    assert main(["evaluate", one, "--against", other]) == 0
+    said = capsys.readouterr().out
+    assert "+20.0 points" in said
+    assert "$ -3.00" in said
+    assert "paired by their ids alone" in " ".join(said.split())
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_what_two_workflows_share_is_all_that_is_compared(imported, capsys):
+    one, other = imported("one", 0, 0.001), imported("other", 10, 0.001, first=30)
+    assert main(["evaluate", one, "--against", other, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["shared"] == found["plans"][0]["requests"] == 10
+    assert [side["accuracy"] for side in found["plans"][0]["sides"]] == [1.0, 0.0]
+    assert main(["evaluate", one, "--against", imported("third", 0, 0.001, first=70)]) == 2
+    assert "share no request" in capsys.readouterr().err
+
+
+def test_an_option_without_effect_beside_against_is_refused(imported, capsys):
+    one = imported("one", 0, 0.001)
+    for more in (["--in-use", "m"], ["--serve", "5"], ["x.vine"], ["--maximize", "accuracy"]):
+        assert main(["evaluate", one, "--against", one, *more]) == 2
+        assert "has no effect with --against: leave it out" in capsys.readouterr().err

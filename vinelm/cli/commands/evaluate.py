@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from vinelm.cli.console import echo, print_json, progress, say, show_table
 from vinelm.cli.declared import declared
@@ -13,7 +15,7 @@ from vinelm.cli.inputs import in_options, objective_in
 from vinelm.cli.options import objective_options, output_options, path_argument, resumable, store_argument
 from vinelm.cli.quantities import Count
 from vinelm.cli.verdict_output import show_verdict
-from vinelm.errors import BudgetExhausted
+from vinelm.errors import BudgetExhausted, ConfigError
 
 if TYPE_CHECKING:
     from vinelm.evaluation import Evaluation
@@ -22,11 +24,17 @@ if TYPE_CHECKING:
 @click.command("evaluate", short_help="Switch, or keep what runs today? A verdict from the rows, or by serving.")
 @store_argument
 @path_argument("trie", required=False)
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="STORE",
+    help="Compare with another workflow that was profiled on the same requests, under the same models, instead.",
+)
 @objective_options
 @declared("vinelm.verdicts.store_evaluation:evaluate", "trie", "objective", serve=("--serve N", Count(2)))
 @output_options
 @resumable
-def command(*, store: Path, trie: Path | None, as_json: bool, quiet: bool, **given: Any) -> None:
+def command(*, store: Path, trie: Path | None, against: Path | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Say whether VineLM is worth using for the workflow of STORE: the verdict first, then the figures.
 
     Each part of the requests is judged by plans that the others chose, so that no plan is judged by the rows that it was chosen
@@ -40,11 +48,16 @@ def command(*, store: Path, trie: Path | None, as_json: bool, quiet: bool, **giv
 
     TRIE gives the estimator and the stop rule [default: the default ones]; with --serve, its plans are served.
 
+    With --against two workflows are compared instead: what each gets right, and the dollars, seconds, calls and tokens that it
+    takes, under each model that both have run on the same requests.
+
     Exit code 0 whatever the verdict, 2 for bad input, 3 if the budget ended serving early.
 
     Example: vinelm evaluate runs/nl2sql.db
 
     Example: vinelm evaluate app.db --in-use gpt-5 --max-loss 1
+
+    Example: vinelm evaluate one-agent.db --against five-stages.db
 
     Example: vinelm evaluate app.db app.vine --maximize accuracy --serve 50 --budget-usd 2 --workflow app.py:workflow --models
     models.toml --dataset more.jsonl --workers 8 --log judged.db
@@ -54,6 +67,9 @@ def command(*, store: Path, trie: Path | None, as_json: bool, quiet: bool, **giv
     """
     from vinelm.verdicts import evaluate
 
+    if against is not None:
+        _compare(store, against, as_json=as_json)
+        return
     objective = objective_in(given, is_open=True)
     if given["serve"] is not None:
         given["log"] = given["log"] or store.with_suffix(".evaluate.db")
@@ -65,6 +81,26 @@ def command(*, store: Path, trie: Path | None, as_json: bool, quiet: bool, **giv
             f"the budget is reached after {found.requests} of {given['serve']} requests: raise --budget-usd and run the same"
             " line to continue"
         )
+
+
+def _compare(store: Path, against: Path, *, as_json: bool) -> None:
+    from vinelm.reports.workflow_text import comparison_lines, comparison_tables
+    from vinelm.verdicts import compare_workflows
+
+    context = click.get_current_context()
+    for name in context.params:
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if is_given and name not in ("store", "against", "as_json", "quiet"):
+            what = "a trie" if name == "trie" else f"--{name.replace('_', '-')}"
+            raise ConfigError(f"{what} has no effect with --against: leave it out")
+    found = compare_workflows(store, against)
+    if as_json:
+        print_json(asdict(found))
+        return
+    for table in comparison_tables(found):
+        show_table(table.title, table.columns, [row.cells for row in table.rows])
+    for line in comparison_lines(found):
+        say(line)
 
 
 def evaluation_facts(found: Evaluation) -> dict[str, Any]:

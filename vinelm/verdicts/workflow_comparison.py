@@ -1,0 +1,213 @@
+"""Two workflows on the same requests: what each gets right and takes under the same models, by the rows of their stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from vinelm.api.estimation import fitted
+from vinelm.errors import ConfigError, EvidenceError
+from vinelm.evaluation.judging.evidence import StoreEvidence
+from vinelm.evaluation.judging.fit import Fit
+from vinelm.evaluation.judging.side_by_side import FollowedPlan
+from vinelm.evaluation.off_policy.buying import BoughtRows
+from vinelm.evaluation.off_policy.followed import followed_rows
+from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean, served_scores
+from vinelm.rows.observation import Observation
+
+TODAY = "what runs today"
+TARGETS = ("accuracy", "cost", "latency")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What calls took, a mean over requests.
+
+    Attributes:
+        calls: Model calls.
+        tokens_in, tokens_out: Prompt and completion tokens; None where a call's are not known.
+        cost_usd: Dollars, tools included.
+    """
+
+    calls: float
+    tokens_in: float | None
+    tokens_out: float | None
+    cost_usd: float
+
+    @classmethod
+    def of(cls, rows: Sequence[Observation], requests: int) -> Taken:
+        """Return the means of these rows over a number of requests."""
+
+        def tokens(counts: Sequence[int | None]) -> float | None:
+            known = [count for count in counts if count is not None]
+            return sum(known) / requests if len(known) == len(counts) else None
+
+        return cls(
+            calls=sum(row.calls for row in rows) / requests,
+            tokens_in=tokens([row.tokens_in for row in rows]),
+            tokens_out=tokens([row.tokens_out for row in rows]),
+            cost_usd=sum(row.cost_usd + row.tool_cost_usd for row in rows) / requests,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One workflow under a plan, a mean over the requests that both have followed.
+
+    Attributes:
+        accuracy: Share of right answers.
+        latency_s: Seconds of a request.
+        whole: All calls of a request.
+        stages: Those of each stage, in the order of their first calls.
+    """
+
+    accuracy: float
+    latency_s: float
+    whole: Taken
+    stages: Mapping[str, Taken]
+
+    @classmethod
+    def of(cls, followed: Sequence[FollowedPlan]) -> Side:
+        """Return the means over requests that followed a plan."""
+        rows, n = [row for one in followed for row in one.rows], len(followed)
+        names = dict.fromkeys(row.stage for row in rows)
+        return cls(
+            accuracy=sum(one.success for one in followed) / n,
+            latency_s=sum(_seconds(one) for one in followed) / n,
+            whole=Taken.of(rows, n),
+            stages={name: Taken.of([row for row in rows if row.stage == name], n) for name in names},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnderPlan:
+    """Both workflows under one plan.
+
+    Attributes:
+        plan: A model that answers every call, or "what runs today".
+        requests: How many requests have every row of the plan in both stores.
+        sides: The workflow, and what it is compared with.
+        gain: By target (accuracy, cost, latency), what the first gains: dollars and seconds that it saves are above 0. A paired
+            mean with its 95 % interval.
+    """
+
+    plan: str
+    requests: int
+    sides: tuple[Side, Side]
+    gain: Mapping[str, OffPolicyEstimate]
+
+    @classmethod
+    def of(cls, plan: str, pairs: Sequence[tuple[FollowedPlan, FollowedPlan]]) -> UnderPlan:
+        """Compare the results of both workflows on the same requests."""
+        sides = tuple(zip(*pairs, strict=True))
+        scores = [
+            served_scores([one.success for one in side], [one.cost_usd for one in side], [_seconds(one) for one in side])
+            for side in sides
+        ]
+        gain = {
+            target: estimate_mean([HalfScores(*scores)], target, bound=1.0 if target == "accuracy" else None)
+            for target in TARGETS
+        }
+        return cls(plan=plan, requests=len(pairs), sides=(Side.of(sides[0]), Side.of(sides[1])), gain=gain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkflowComparison:
+    """Two workflows on one data set.
+
+    Attributes:
+        workflows: Their names; of the same name, the names of the stores.
+        plans: Each plan that both have run, what runs today first.
+        shared: How many requests both stores have.
+        is_same_data: Whether both were profiled on the same requests, row by row. Else requests are paired by their ids alone.
+        is_simulated: Whether a model of either is simulated.
+    """
+
+    workflows: tuple[str, str]
+    plans: tuple[UnderPlan, ...]
+    shared: int
+    is_same_data: bool
+    is_simulated: bool
+
+
+def compare_workflows(store: str | Path, against: str | Path) -> WorkflowComparison:
+    """Compare two workflows that were profiled on one data set, under the same models. Calls no model and spends nothing.
+
+    A plan is followed on the requests whose rows of it are all in both stores: each model alone, and what the applications run
+    today, where both say it. Which rows were bought does not depend on their scores, so the paired differences are of the
+    workflows.
+
+    Args:
+        store: The store of a workflow.
+        against: The store of the other one.
+
+    Raises:
+        ConfigError: They share no request, or no plan that both have run on one.
+        StoreError: A store cannot be read.
+    """
+    sides = _Followed.of(store), _Followed.of(against)
+    one, other = (side.evidence for side in sides)
+    shared = [request for request in one.requests if request in set(other.requests)]
+    if not shared:
+        raise ConfigError(
+            f"{store} and {against} share no request: their ids differ. Profile both with the same --dataset, and name its ids"
+            " with --column id=COLUMN"
+        )
+    plans = []
+    for name, plan in sides[0].plans.items():
+        if name in sides[1].plans:
+            ways = [partial(side.results, of) for side, of in zip(sides, (plan, sides[1].plans[name]), strict=True)]
+            pairs = [(a, b) for request in shared if (a := ways[0](request)) and (b := ways[1](request))]
+            plans += [UnderPlan.of(name, pairs)] if pairs else []
+    if not plans:
+        raise ConfigError(
+            f"{store} and {against} have run no model to the end on the same request: profile both with a model that both may"
+            " use, with --coverage 0.9 for instance"
+        )
+    names = one.identity.workflow, other.identity.workflow
+    return WorkflowComparison(
+        workflows=names if names[0] != names[1] else (str(store), str(against)),
+        plans=tuple(plans),
+        shared=len(shared),
+        is_same_data=one.identity.dataset_digest == other.identity.dataset_digest,
+        is_simulated=one.identity.is_simulated or other.identity.is_simulated,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Followed:
+    """A store, its fixed plans, and which requests follow them."""
+
+    evidence: StoreEvidence
+    bought: BoughtRows
+    plans: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, path: str | Path) -> _Followed:
+        evidence = StoreEvidence.of(path, by_kind=False)
+        unlabelled = () if evidence.referred is None else evidence.referred.unlabelled
+        try:
+            fit = Fit(evidence.rows, evidence.template, evidence.catalog, "latent", annotated=fitted(evidence, "latent")[0])
+        except EvidenceError as error:
+            raise ConfigError(f"{path}: {error}") from error
+        bought = BoughtRows.of(evidence.requests, evidence.rows, evidence.template.base, {}, unlabelled)
+        found = dict(_fixed(fit))
+        return cls(evidence, bought, {name: fit.following(plan).parts[0][1] for name, plan in found.items()})
+
+    def results(self, plan: Any, request: str) -> FollowedPlan | None:
+        found = followed_rows(plan, self.bought, request)
+        return None if found is None else FollowedPlan(*found)
+
+
+def _fixed(fit: Fit) -> Iterator[tuple[str, Any]]:
+    today = fit.plain.plans.today()
+    if today is not None:
+        yield TODAY, today
+    yield from fit.plain.plans.single_models()
+
+
+def _seconds(one: FollowedPlan) -> float:
+    return sum(row.latency_s + row.tool_latency_s for row in one.rows)
