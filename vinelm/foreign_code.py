@@ -1,4 +1,4 @@
-"""Runs what is not VineLM's: a function of the application, a class of a package, a server's answer. It may raise anything."""
+"""Runs code that is not VineLM's own: a function of the application, a class of a package, a server's answer. It may raise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def explained(
 
 
 def answered(ask: Callable[[], T], otherwise: T) -> T:
-    """Return the answer to a question that something else has an answer for, too, where this raises."""
+    """Return what ``ask`` returns, or ``otherwise`` if it raises."""
     try:
         return ask()
     except Exception:

@@ -124,7 +124,7 @@ class Objective:
     def mixes(self) -> bool:
         """Whether plans may be mixed: the target competes with one bound on a mean, and ``mix`` allows it.
 
-        Caps of each request and deadlines are no means: every plan of a mixture keeps them.
+        Per-request caps and deadlines are not means, so every plan of a mixture keeps them.
         """
         return self.mix and self._mean_bound is not None
 
@@ -132,7 +132,7 @@ class Objective:
         """Return the objective of a request that follows one plan of a mixture: the best plan within this bound.
 
         Args:
-            bound: In place of the bound on the mean, in dollars or as a fraction. Another bound on a mean is met by the
+            bound: Replaces the bound on the mean, in dollars or as a fraction. Another bound on a mean is met by the
                 mixture, not by each of its plans, and is left out.
 
         Raises:

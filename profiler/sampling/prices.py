@@ -11,7 +11,7 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
 NOMINAL_TOKENS = (1000, 250)
-"""Prompt and completion tokens of the call that list prices are compared by."""
+"""Prompt and completion tokens of the call by which list prices are compared."""
 _RATE_PRIOR = 4.0
 """Weight, in rows, of the rate at which requests go on after all models."""
 

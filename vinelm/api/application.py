@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 
 Node = Callable[..., Any]
 MOVED = 0.1
-"""How far a cache's share of hits has to move for plans to follow."""
+"""How far a cache's hit rate must move before plans are updated."""
 _LOG = logging.getLogger(__name__)
 MOST_OBJECTIVES = 1024
-"""Objectives whose recommendation and whose correction are kept: callers name them."""
+"""How many objectives' recommendations and spend corrections are kept; callers choose objectives freely."""
 
 
 class VineLM(VineInterface, LongRunning):
@@ -181,7 +181,7 @@ class VineLM(VineInterface, LongRunning):
         )
         self.adapter.tools.speculation = speculate
         self.adapter.tools.record = _record(record_tools)
-        self.adapter.tells_config = True  # whose request it is, and of which conversation
+        self.adapter.tells_config = True  # names the tenant and the conversation of a request
         if tool_store is not None:
             self.adapter.tools.recorder = self._keep_tools(tool_store, self._tool_identity).put
             watch_tools(self.adapter.watch)
@@ -305,7 +305,7 @@ class VineLM(VineInterface, LongRunning):
         rates = self._rates_for(annotated)
         planners = ServedPlanners(with_hits(annotated, rates), self.adapter, self.catalog)
         if self._share is not None:
-            from vinelm.api.canary import Canary  # an estimator's tests, which serving does without
+            from vinelm.api.canary import Canary  # imports the estimator's tests, which serving does not need
 
             self._canary = Canary(self._share, self.max_loss, annotated, self.adapter.observers)
         if not self.catalog.is_embedded and (note := changed_prices_note(annotated.catalog, self.catalog, "the catalog")):
@@ -359,7 +359,7 @@ class VineLM(VineInterface, LongRunning):
             and found.advice != "switch"
             and not (self.allow_unproven or self._has_warned or self._canary)
         ):
-            self._has_warned = True  # of each trie once: every request may have an objective of its own
+            self._has_warned = True  # once per trie: every request may have a different objective
             _LOG.warning("plans for some objective are not served: %s", found.sentence)
         return found
 
@@ -407,7 +407,8 @@ class VineLM(VineInterface, LongRunning):
         kept = None if self.evidence is None else self.evidence.request(run_id, clock, tenant=tenant)
         drawn = None
         name = run_id or (kept.run_id if kept is not None else secrets.token_hex(8))
-        # What decides the draw is the same whenever and wherever the request goes on, and all of a conversation has one draw.
+        # The key of the draw is the same wherever a request is resumed, and a whole conversation shares one draw. A batch,
+        # which passes its own planner, steers its dollars itself.
         if self.labelled and request is not None:
             drawn_by = self._key(planner, "request", "", request.id)
         elif conversation:
@@ -458,7 +459,7 @@ class VineLM(VineInterface, LongRunning):
         return session
 
     def _bound(self, planner: Planner, objective: Objective, key: str) -> tuple[float | None, Exception | None]:
-        """The bound that is drawn for a request, None where one plan serves all; or why none can be drawn."""
+        """The bound drawn for a request (None if one plan serves all), or the error because of which none can be drawn."""
         try:
             mixture = planner.mixture(objective)
         except Exception as error:
@@ -468,16 +469,16 @@ class VineLM(VineInterface, LongRunning):
         return (None if mixture is None else mixture.bounds.of(key)), None
 
     def _assigns(self, planner: Planner, objective: Objective) -> Assignment[bool]:
-        """Which requests run the plan for an objective: not all where it is not proven against what runs today."""
+        """Which requests run the plan for an objective: not all, unless it is proven against the current setup."""
         proves = not self.allow_unproven and self.mode == "enforce"
         advised = self._advised(planner, objective) if proves else None
-        # Without what runs today there is nothing that could run in its place.
+        # If the current setup is unknown, nothing could run instead of the plan.
         share = 1.0 if advised is None or not advised.is_today else advised.share
         return Assignment.of_share(share, True, False, FOLLOWS)
 
     @cached_property
     def _draws(self) -> Draws:
-        """Draws by callers' identifiers; an evaluation uses the owner's, so that a repeated one draws alike."""
+        """Draws by callers' identifiers. An evaluation uses the owner's, so that a repeated evaluation draws the same."""
         kept: Any = self._kept
         store = None if kept is None else Path(getattr(kept, "store", kept))
         return Draws(b"") if self.labelled else Draws.of(self._given_secret, store)
@@ -491,7 +492,7 @@ class VineLM(VineInterface, LongRunning):
             return None
         verdict = planner.annotated.verdict
         if verdict is not None and is_of_verdict(verdict, objective):
-            return None  # its bound stands for a plan, not for what may be spent
+            return None  # the verdict's bound selects its plan; it does not limit spending
         return self._spend_control(objective)
 
     def _new_control(self, objective: Objective) -> SpendControl:
@@ -513,7 +514,7 @@ class VineLM(VineInterface, LongRunning):
         """
         if self._planners is None:
             raise ConfigError("no trie is loaded: call vine.load('....vine') before asking for a session")
-        if self.adapter.caches and self._planning.acquire(blocking=False):  # others plan as before meanwhile
+        if self.adapter.caches and self._planning.acquire(blocking=False):  # other threads plan as before meanwhile
             try:
                 self._follow_hits()
             finally:
@@ -521,12 +522,12 @@ class VineLM(VineInterface, LongRunning):
         return self._planners.chosen(returns_earlier=returns_earlier)
 
     def _rates_for(self, annotated: AnnotatedTrie) -> dict[tuple[str, str], float]:
-        """The rates of hits that plans over a trie know: none where a verdict or a canary is about the plans as they are."""
+        """Cache hit rates used by plans over a trie; empty if a verdict or canary depends on the plans as they are."""
         is_free = annotated.verdict is None or self.allow_unproven
         return self.adapter.hit_rates if is_free and self._share is None else {}
 
     def _follow_hits(self) -> None:
-        """Plan with the rates of hits as they are now, if one has moved."""
+        """Update the plans to the current cache hit rates, if one of them has moved."""
         annotated, before = self._annotated, self._hit_rates
         if annotated is None:
             return

@@ -27,23 +27,24 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import Advice, Verdict, lead_of
 
 ALPHA = 0.05
-"""Chance that a plan that is no worse ever goes back, and that one that is worse is ever said not to be."""
+"""Upper bound on the chance that a plan that is no worse is ever rolled back, and that a worse one is ever declared no worse.
+"""
 WINSORIZED = 10.0
-"""Of a request's dollars and seconds at most this multiple of the mean counts, in both groups: tests assume no other bound."""
+"""A request's dollars and seconds are cut off at this multiple of the mean, in both groups; the tests assume no other bound."""
 REMEMBERED = 100_000
-"""Draws that are remembered; feedback on an older one is not counted."""
+"""How many draws are remembered; feedback on older draws is not counted."""
 IDLE_S = 60.0
-"""A request whose session is still held has ended if it has done nothing for so long."""
+"""A request whose session still exists counts as ended after being idle for this many seconds."""
 RELATIVE = DriftConfig().relative
-"""By so much of today's the plan may be dearer or slower, beyond what it promised."""
+"""The plan may cost or take this fraction of today's figure more than predicted."""
 CALLERS = 32
-"""Places of callers, by a hash: what is said of all has to hold without those of any one place."""
+"""How many groups callers are hashed into; a finding must hold with any single group left out."""
 NOBODY = CALLERS
-"""The place of requests whose caller is not known: they count in all comparisons, each once."""
+"""The group of requests whose caller is unknown: they count in all comparisons, each once."""
 _WITHOUT_AND_OF = np.concatenate([~np.eye(CALLERS + 1, CALLERS, dtype=bool), np.eye(CALLERS + 1, CALLERS, dtype=bool)], axis=1)
-"""By place: in which of the comparisons without one place, and of one place alone, its callers count."""
+"""By group: the comparisons in which its callers count (all but the one without it, and the one of it alone)."""
 MOST_PROMISES = 1024
-"""Objectives whose promised dollars are kept."""
+"""How many objectives' predicted dollars are kept."""
 _LOG = logging.getLogger(__name__)
 _SHARES = ("accuracy", "failures", "late")
 WORSE = {
@@ -53,7 +54,7 @@ WORSE = {
     "dollars": "it costs more than it promised",
     "seconds": "it is slower",
 }
-"""Quantities that send a canary back, and what is then said of the plan."""
+"""Quantities that can roll a canary back, and how a plan that is worse in them is described."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +62,11 @@ class CanaryStatus:
     """Where a canary stands.
 
     Attributes:
-        share: of new requests, that the plan is drawn for; 0 once the canary has gone back.
-        verdict: that of the trie, by the rows of its store: what the canary began with.
-        advice: by live evidence, in the same words: ``"keep"`` once it has gone back; ``"switch"`` where the plan is shown to
-            be more accurate than today's, or as accurate less ``max_loss`` for fewer dollars; ``"undecided"`` while neither is
-            shown, and ``"not enough data"`` while no answer of one of the groups has feedback.
+        share: fraction of new requests that get the plan; 0 once the canary has been rolled back.
+        verdict: the trie's verdict, from the rows of its store, with which the canary began.
+        advice: by live evidence, in the same words: ``"keep"`` once it has been rolled back; ``"switch"`` if the plan is shown
+            to be more accurate than today's, or cheaper and at most ``max_loss`` less accurate; ``"undecided"`` while neither
+            is shown, and ``"not enough data"`` while one of the groups has no feedback.
         reason: why, in a few words.
         requests: compared requests of (the plan, today), and ``labelled`` those with feedback.
         means: by quantity, (the plan, today): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions, ``"dollars"`` and
@@ -105,7 +106,7 @@ class _Draw:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Served:
-    """A request in progress, its objective, and by how much its plan may be more expensive than today's."""
+    """A request in progress, its objective, and the cost ratio that its plan was predicted to have to today's."""
 
     request: CanaryRequest
     draw: _Draw
@@ -135,23 +136,23 @@ class _Means:
 
 
 class Canary:
-    """Draws requests for the plan, compares them with those that run as today, and goes back where the plan is worse.
+    """Serves the plan to a share of requests, compares them with the others, and rolls back if the plan is worse.
 
-    Thread-safe. One comparison for the requests of all objectives, each judged by what its own plan promised. A draw depends on
-    the key alone, so that all processes draw alike; the evidence is that of this process.
+    Thread-safe. One comparison for the requests of all objectives, each compared with what its own plan predicted. A draw
+    depends on the key alone, so that all processes draw alike; the evidence is that of this process.
 
-    What is said of all callers has to hold without any one of them: each comparison is made :data:`CALLERS` times, each time
-    without one place of known callers, and the weakest counts. So whatever one caller sends or says, the chance of a false
-    word is still :data:`ALPHA`: the bets that leave him out are bets on the others alone. Where a caller's own requests show
-    that the plan is worse for him, his requests, and those of the few who share his place, run as today again.
+    A finding about all callers must hold without any one of them: each comparison is made :data:`CALLERS` times, each time
+    without one group of known callers, and the weakest counts. So whatever a single caller sends or reports, the chance of a
+    false finding stays :data:`ALPHA`: the bets that leave this caller out depend on the others alone. If a caller's own
+    requests show that the plan is worse for them, their requests, and those of the few in the same group, run as today again.
 
     Args:
-        share: of the requests, that the plan is drawn for, in [0, 1).
+        share: fraction of requests that get the plan, in [0, 1).
         max_loss: fraction of answers, failures and late requests that the plan may lose; None: as the trie's verdict was made.
         observers: notified of what is shown.
 
     Attributes:
-        share: 0 once the canary has gone back.
+        share: 0 once the canary has been rolled back.
         verdict: as in :class:`CanaryStatus`.
         decided: ``"switch"`` or ``"keep"`` once live evidence shows it; else None.
 
@@ -225,13 +226,13 @@ class Canary:
         with self._lock:
             place = _place(caller)
             is_back = place in self._back
-            known = self._draws.pop(key, None) if self.share and not is_back else None  # a conversation goes back, too
+            known = self._draws.pop(key, None) if self.share and not is_back else None  # a conversation is rolled back, too
             if known is None:
                 known = _Draw(
                     Assignment.of_share(self.share, True, False, CANARY).of(key) and not is_back, place, is_back, is_back
                 )
             self._draws[key] = known
-            self._runs.setdefault(run_id, known)  # a name that is used again is still that of the first
+            self._runs.setdefault(run_id, known)  # a reused name still refers to the first request
             for table in (self._draws, self._runs):
                 while len(table) > REMEMBERED:
                     table.popitem(last=False)
@@ -283,12 +284,12 @@ class Canary:
             )
 
     def _count_gone(self) -> None:
-        """Count requests whose session is gone, or that have ended and are held all the same."""
+        """Count requests whose session is gone, and those that have ended although their session still exists."""
         found: list[CanaryEvent | None] = []
         with self._lock:
             while self._gone:
                 found.append(self._count(self._gone.popleft()))
-            for one in list(self._live)[:2]:  # of the oldest, two for each new one: a request must not pay for all
+            for one in list(self._live)[:2]:  # only the two oldest: a single request must not pay for all
                 self._live.move_to_end(one)
                 if one.request.has_ended and one.request.idle_s > IDLE_S:
                     found.append(self._count(one))
@@ -305,10 +306,10 @@ class Canary:
     # -- with the lock held ------------------------------------------------------------------------------------
 
     def _count(self, served: _Served) -> CanaryEvent | None:
-        """Count a request once it has ended, and return what is thereby shown."""
+        """Count a request once it has ended; return the event if this proves something."""
         request, draw = served.request, served.draw
         self._live.pop(served, None)
-        if request.is_plan != draw.is_plan:  # begun by a process that had gone back, or not yet: its chance is not known
+        if request.is_plan != draw.is_plan:  # begun under another state of the canary: its chance is unknown
             draw.is_plan, draw.is_counted, draw.is_labelled = request.is_plan, True, True
         if draw.is_counted or not request.has_ended or not self.share:
             return None
@@ -326,7 +327,7 @@ class Canary:
         return next((event for event in found if event is not None), None)
 
     def _compare(self, name: str, is_plan: bool, value: float, caller: int, ratio: float = 1.0) -> CanaryEvent | None:
-        """Bet that the plan is worse, and cheaper."""
+        """Bet that the plan is worse in a quantity, and that it is cheaper."""
         means, is_share = self._means[name], name in _SHARES
         most = 1.0 if is_share else means.most
         means.add(is_plan, 1.0 - value if name == "accuracy" else value)
@@ -385,7 +386,7 @@ def _place(caller: str) -> int:
 
 
 def promised_ratio(planner: Planner, objective: Objective) -> float:
-    """Return how many times today's dollars the plan was promised to cost; 1 where it is fewer, or not known.
+    """Return the predicted ratio of the plan's dollars to today's; 1 if the plan is cheaper or the ratio is unknown.
 
     Raises:
         InfeasibleError: no plan meets the bounds, and the objective asks to raise then.

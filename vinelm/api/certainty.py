@@ -1,4 +1,4 @@
-"""The shortfall of an estimate, and a profile that continues until there is none."""
+"""Computes how much data an estimate still lacks, and profiles until it has enough."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from vinelm.traces import PostgresUrl
 
 FIRST_LOOK = 0.0025
-"""The coverage at which a profile first asks: where there are many paths, a small share of them can be enough."""
+"""The coverage at which a profile first checks: with many paths, a small share of them can be enough."""
 MARGIN = 1.15
-"""Asked for beyond what the square root law says: it is a mean, and half of all stores need more."""
+"""Safety factor on the square root law, which holds only on average: half of all stores need more."""
 FASTEST_GROWTH = 4.0
 """A step of a profile asks for at most this many times the rows: the first steps say little about how many are needed."""
 SLACK = 2.0
-"""How many requests would do is known roughly: with less than this multiple of those that there are a profile continues."""
+"""The required number of requests is a rough estimate: a profile only stops early beyond this multiple of the present ones."""
 UNSETTLED_GROWTH = 2.0
-"""The step where the estimate is certain and the comparison with what runs today is not."""
+"""Growth of a step if the estimate is certain but the comparison with the current setup is not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Shortfall:
         max_error: The half width that is asked for.
         times: How many times as much data is needed, by the square root law and a margin; > 1.
         more_usd: Dollars of these rows; None if unknown, or if even running everything would not suffice.
-        requests: Labelled requests that would do where running everything would not; else None.
+        requests: How many labelled requests would suffice, if running everything on the present ones would not; else None.
     """
 
     half_width: float | None
@@ -49,7 +49,7 @@ class Shortfall:
 
 
 def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> Shortfall | None:
-    """Return what a store lacks for :func:`vinelm.estimate` to accept it; None if it accepts it. Takes some eight fits.
+    """Return what a store lacks for :func:`vinelm.estimate` to accept it; None if it accepts it. Takes about eight fits.
 
     Args:
         store: The store. It is only read; no model is called.
@@ -146,7 +146,7 @@ def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
 
 
 def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
-    """Why no plan can be proven on these requests, once the nearest one has a name; empty if one may be."""
+    """Why no plan can be proven on these requests; empty if one may be, or if the nearest plan is not known yet."""
     if verdict.by_today is not None:  # whether today's answers are right is not known
         needed = verdict.by_today.needed
         if alone is None or verdict.waiting or not verdict.by_today.differing or 0 < needed <= SLACK * verdict.requests:

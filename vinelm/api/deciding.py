@@ -63,7 +63,7 @@ def _proving(rows: Sequence[Observation], template: Template, catalog: Catalog) 
     found = worth_proving(today, half.plans, half.within_tried(seen, len(seen)).plans)
     trie, of_application = half.annotated.trie, half.annotated.template
     runs = (as_run(plan.reached, trie, of_application) for plan in found if not thin_models(half.annotated, plan.reached))
-    own = whole_path(of_application, template.today or {})  # has its runs beside every other plan, and is no plan to be proven
+    own = whole_path(of_application, template.today or {})  # is run for every plan anyway, and needs no proof
     return tuple(run for run in distinct(runs) if run != own)
 
 

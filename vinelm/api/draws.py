@@ -13,17 +13,17 @@ from vinelm.errors import ConfigError
 
 VARIABLE = "VINELM_DRAW_SECRET"
 SUFFIX = ".draws"
-"""Of the file beside a store that keeps the secret."""
+"""Suffix of the file, next to a store, that holds the secret."""
 SHORTEST = 16
-"""Characters of the shortest secret that is taken."""
+"""Minimum length of a secret in characters."""
 
 
 class Draws:
     """Keys for draws. They are equal for equal secrets, so that all processes that share one draw alike.
 
     Args:
-        secret: what only the operator knows. Empty where the owner names the requests himself, as in an evaluation: draws can
-            then be repeated by anybody.
+        secret: what only the operator knows. Empty if the owner names the requests, as in an evaluation: anybody can then
+            repeat the draws.
         is_kept: whether another process, or this one after a restart, has the same.
     """
 
@@ -40,7 +40,7 @@ class Draws:
         """Return the key of the draw.
 
         Args:
-            data: the digest of the data set behind the trie: with another one, others are served by the cheaper plan.
+            data: the digest of the data set behind the trie: another data set gives the cheaper plan to other requests.
             kind: "request", "conversation" or "tenant". An identifier of one kind is never one of another.
             tenant: the owner; "" without one.
             name: its identifier, which the caller may have chosen.

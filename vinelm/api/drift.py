@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vinelm.traces import ObservationStore
 
 FOLDED = frozenset(("dollars", "seconds"))
-"""What served rows alone can put right: they say nothing of which answers are correct."""
+"""What served rows can correct without labels: they do not show which answers are right."""
 
 
 def drift(
@@ -32,8 +32,8 @@ def drift(
 ) -> DriftReport:
     """Return which annotations of a trie no longer hold for the requests that were served. Calls no model.
 
-    If nothing has moved, the chance that anything is named is at most ``config.alpha``, also if this is asked again and again
-    while rows come in.
+    If nothing has moved, the chance that anything is reported is at most ``config.alpha``, even if this is called repeatedly
+    while rows arrive.
 
     Args:
         trie: The annotated trie, or its ``.vine`` file.
@@ -43,7 +43,7 @@ def drift(
     Raises:
         StoreError: The store is missing or damaged.
         TrieFileError: The trie cannot be read.
-        ConfigError: Both are of different workflows, or the trie stops by the oracle, which does not serve.
+        ConfigError: They belong to different workflows, or the trie stops by the oracle, which does not serve.
     """
     annotated, rows = _opened(trie, traces)
     monitor = DriftMonitor(annotated, config)
@@ -65,7 +65,7 @@ def update(
     Raises:
         StoreError: The store is missing or damaged.
         TrieFileError: The trie cannot be read.
-        ConfigError: Both are of different workflows, the trie stops by the oracle, or the half-life is not positive.
+        ConfigError: They belong to different workflows, the trie stops by the oracle, or the half-life is not positive.
         EvidenceError: No row is of a path of the trie.
     """
     annotated, rows = _opened(trie, traces)

@@ -264,7 +264,7 @@ def fitted(store: StoreEvidence, estimator: str) -> tuple[AnnotatedTrie, Observa
 
     model = make_estimator(estimator)
     template, catalog, rate, identity = store.template, store.catalog, store.rate, store.identity
-    # Of an imported log, rows that use one recorded answer each have its dollars, which were paid once.
+    # In an imported log, each row that uses a recorded answer carries its dollars, although they were paid once.
     is_shared = store.committed_usd < store.charged_usd * (1 - 1e-9)
     cells = ObservationTable.from_observations(rate.warm_rows(), template, Trie.from_template(template))
     annotated = rate.applied(model.fit_cells(cells, template, catalog).annotated_)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vinelm.controller import Decision
 
 LEAST_TIMES = 1.1
-"""A plan that just fails needs more rows all the same: a tenth is the least that is recommended."""
+"""The smallest recommended growth, a tenth: even a plan that only just fails needs more rows."""
 
 
 class ObjectiveFields(TypedDict, total=False):

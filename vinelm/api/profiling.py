@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     Models = Catalog | str | Path | Mapping[str, BaseChatModel] | Iterable[str]
 
 DEFAULT_COVERAGE = 0.02
-"""The coverage at which a profile ends that has neither a coverage nor a budget."""
+"""The coverage at which a profile ends if neither a coverage nor a budget is given."""
 DEFAULT_PRESET = "paper"
 ASKING = ("certain", "hopeless", "budget")
-"""Other ends of a profile after which its rows are judged, and questions put to persons."""
+"""Other ends of a profile after which a verdict is made and people are asked to label."""
 ENDED_WELL = ("coverage", "complete", "sampler")
 BATCH_WORKERS = 500
 """At batch prices: each unit that waits is a thread, and the more wait together, the fewer batches there are."""
@@ -218,7 +218,7 @@ def run_profile(
 
     workflow, catalog, backends = inputs.workflow, inputs.catalog, inputs.backends
     settings = replace(settings, candidates=recommended_plans(workflow.template.bind(tuple(catalog)), catalog))
-    settings = replace(settings, whole=settings.sampled_for)  # a step of a profile must not take its shares of its own coverage
+    settings = replace(settings, whole=settings.sampled_for)  # shares refer to the whole coverage, not a step's
     references = references_of(workflow)
     if references is not None:
         settings = replace(settings, compared=references.compared(store))
@@ -226,7 +226,7 @@ def run_profile(
     def run(coverage: float | None) -> ProfileResult:
         try:
             return profile(workflow, catalog, backends, store, replace(settings, coverage=coverage))
-        finally:  # of an interrupted run, too: what it bought is compared
+        finally:  # also after an interrupted run: the answers that it bought are compared
             if references is None:
                 forget(store)
             else:
@@ -506,7 +506,7 @@ def forecast_run(
 
     workflow, catalog = inputs.workflow, inputs.catalog
     if max_error is not None and limits.coverage is None:
-        limits = replace(limits, coverage=DEFAULT_COVERAGE)  # nobody knows before how far it goes
+        limits = replace(limits, coverage=DEFAULT_COVERAGE)  # how far it will go is unknown beforehand
     identity = inputs.identity
     rows: list[Observation] = []
     committed_usd = 0.0

@@ -36,7 +36,7 @@ def references_of(workflow: Workflow) -> References | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answered:
-    """What runs today has answered a request: its message and digest, and what the run cost; and all answers there are."""
+    """What the current setup answered to a request (message, digest and cost), and all other answers to it."""
 
     digest: str
     message: dict[str, Any]
@@ -86,7 +86,7 @@ class References:
             for request, one in sorted(answered.items()):
                 text = json.dumps(one.message, sort_keys=True)
                 unit = units.get((request, text))
-                if unit is None:  # also where what runs today answers otherwise than it did: labels were about that answer
+                if unit is None:  # also if the current setup now answers differently: labels were about the earlier answer
                     unit = last = last + 1
                     new.append(self._unit(unit, request, one, text))
                 for digest, about in self._beside(request, one, unit).items():
@@ -100,7 +100,7 @@ class References:
             known.note({**known.notes(), "failed": sorted(failed), "unlabelled": sorted(self.unlabelled)})
 
     def _answered(self, rows: Iterable[Observation]) -> tuple[dict[str, _Answered], set[str]]:
-        """What runs today has answered, by request, and the requests on which it failed."""
+        """What the current setup answered, by request, and the requests on which it failed."""
         template, by_cell = self.workflow.template, dict[Cell, Observation]()
         requests: dict[str, None] = {}
         others: dict[str, dict[str, dict[str, Any]]] = {}

@@ -76,7 +76,7 @@ class ServedEvidence:
         self._lock = Lock()
         self._pid = os.getpid()
         identity = served_identity(annotated)
-        ServedStore(path, identity).close()  # a file that cannot be one is refused now, not in a log
+        ServedStore(path, identity).close()  # refuse an unusable file now, not later in a log
         self.writer = EvidenceWriter(path, identity, on_rows=self._compare, on_end=self._finish_all)
         self.follow(annotated)
 
@@ -89,7 +89,7 @@ class ServedEvidence:
 
     def request(self, run_id: str | None, clock: Clock, *, tenant: str = "") -> RequestRows:
         """Return the collector of a tenant's new request's rows; without ``run_id`` it is named by the time."""
-        if self._pid != os.getpid():  # the requests of the process that was forked are its own
+        if self._pid != os.getpid():  # requests in progress belong to the parent process
             self._pid, self._running = os.getpid(), {}
         run_id = run_id or new_run_id()
         name = scoped(run_id, tenant)

@@ -25,7 +25,7 @@ class ServedFleet:
     """The fleet of one application. Thread-safe.
 
     Args:
-        fleet: what this process holds of it.
+        fleet: this process's part of it.
         models: makes the chat models, whose rate limits are shared with the other processes.
 
     Attributes:
@@ -64,9 +64,9 @@ class ServedFleet:
         """Return what authorizes the calls of a run for its tenant; None if the tenant has no cap.
 
         Raises:
-            CallRefused: in a thread that was not told its request, and so not whose it is.
+            CallRefused: in a thread that does not know its request, and so not the tenant.
         """
-        with suppress(Exception):  # of rate limits, not of money
+        with suppress(Exception):  # concerns rate limits, not money
             self._share_limits()
         tenant = label_of(self.tenant, context.configurable)
         if not tenant and context.owner.adapter is None and not is_carried():
@@ -80,7 +80,7 @@ class ServedFleet:
         """Share the rate limits of all backends; once, with the first request: backends are made for it."""
         if self._has_shared:
             return
-        with suppress(VineLMError):  # a backend that cannot be made is for the first call to report
+        with suppress(VineLMError):  # the first call reports a backend that cannot be made
             catalog, backends = self._models.catalog, self._models.backends
             limiters = engine_limiters_of(catalog, backends)
             groups = {entry.engine: entry.group or entry.engine for entry in catalog.entries}

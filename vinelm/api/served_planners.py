@@ -29,7 +29,7 @@ class ServedPlanners:
     def __init__(self, annotated: AnnotatedTrie, adapter: GraphAdapter, catalog: Catalog) -> None:
         self._adapter, self._catalog = adapter, catalog
         self._require_same_workflow(annotated)
-        # One that is chosen may end by itself.
+        # Only stages that every request reaches: the others may end by themselves.
         certain = {stage.name for stage in annotated.template.base.certain_stages}
         wrong = [stage for stage in self._without_exit(annotated) if stage in certain]
         if wrong:
@@ -45,7 +45,7 @@ class ServedPlanners:
         self._signals = annotated.signals if adapter.signals else None
 
     def chosen(self, *, returns_earlier: bool | None = None) -> Planner:
-        """Return the planner of a new request: over what it shows, where that is known, and within what the graph can do.
+        """Return the planner of a new request: over signals if the trie knows them, and within what the graph can do.
 
         If requests may continue below a passed check, the graph has to be able to end at every loop.
 
@@ -63,7 +63,7 @@ class ServedPlanners:
         """The planner of runs that can, or cannot, return an earlier answer."""
         paths, signals = self.over_paths.annotated, self._signals
         within = self._within(paths)
-        # A plan that goes on below a passed check needs a route behind every loop: the graph ends by itself elsewhere.
+        # A plan that continues after a passed check needs a route behind every loop: elsewhere the graph ends by itself.
         if signals is None or (signals.outcomes.goes_on and within is not paths):
             return self.over_paths if within is paths else Planner(within, available=self._catalog)
         return Planner(self._within(signals if earlier else signals.returning_last()), available=self._catalog)

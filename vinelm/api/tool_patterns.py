@@ -1,4 +1,4 @@
-"""Mines patterns of an application's tools from what was recorded of them, and says what they are worth."""
+"""Mines patterns from an application's recorded tool calls, and reports what they are worth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vinelm.tools.call import ToolEvent, ToolSession
 from vinelm.traces.tools.message_log import read_sessions
 
 LEAST_GROUPS = 6
-"""Groups of sessions from which patterns are mined: each of three folds needs two to be judged on."""
+"""The fewest groups of sessions to mine from: each of three folds needs two groups to be tested on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ def _calls(sessions: Sequence[ToolSession]) -> list[ToolEvent]:
 
 
 def _without_values(whole: Replayed) -> str:
-    """What names and times alone say of recorded calls."""
+    """Describe what recorded calls show by their names and times alone."""
     known = (
         f"{whole.calls} calls, {whole.reads} of them reads, are recorded without arguments: which reads come next cannot be "
         'learnt from names and times: record values (record_tools="values", or `vinelm tools record --values`)'

@@ -1,4 +1,4 @@
-"""``Autopilot``: what a service is given, its threads, and what it says of itself."""
+"""``Autopilot``: its settings, its threads, and what it reports."""
 
 from __future__ import annotations
 
@@ -43,27 +43,28 @@ POINTS = 1.0
 ALPHA = 0.05
 LABELS = 100
 EVERY_S = 1.0
-"""Seconds between two looks at the store: what is recorded is written, and what has changed is read."""
+"""Seconds between two looks at the store: new records are written, and changes are read."""
 PAUSE = 9.0
-"""A pause of the pilot, in multiples of the round before it."""
+"""Length of a pause of the pilot, in multiples of the preceding round."""
 COMPARED_A_DAY = 2000
-"""Calls of a step that a process records in a day while its plan serves and no better one is sought."""
+"""How many calls of a step a process records per day while its plan serves and no better plan is sought."""
 SAID_EVERY_S = 60.0
-"""Seconds between two lines of the log that say that the store cannot be used."""
+"""Seconds between two log lines saying that the store cannot be used."""
 STALE_S, STALE_LOOKS = 120.0, 20.0
-"""After this many seconds, and looks, without a pilot requests run today's model: no alarm would be heard."""
+"""After this many seconds and looks without a pilot, requests run today's model, since no alarm would be noticed."""
 MOST_WAITING = 10_000
-"""Calls that wait to be written: the oldest make room for further ones."""
+"""How many calls may wait to be written; beyond that the oldest are dropped."""
 SETTLED_S = 20
-"""A request that has made no call of a step for this number of looks has made its last: which of its calls counts is drawn."""
+"""A request is complete once it has made no call of a step for this number of looks: then one of its calls is drawn to count.
+"""
 REMEMBERED = 10_000
-"""Requests whose feedback can be counted."""
+"""How many requests are remembered for feedback."""
 _LOG = logging.getLogger("vinelm")
 
 
 @dataclass
 class Counted:
-    """What calls of a step were that wait to be written: a letter and figures each (None: compared with none)."""
+    """The outcomes of a step's calls that wait to be written: a letter each, and the figures (None: not compared)."""
 
     outcomes: str = ""
     figures: list[tuple[float, float] | None] = field(default_factory=list)
@@ -85,12 +86,12 @@ class Counted:
 class Autopilot:
     """Lets a service move to cheaper models by itself: nothing is served that is not proven, and what is served is watched.
 
-    Hand it to :class:`~vinelm.VineLM`, or to the gateway. What runs today keeps running. The calls of each step are recorded
-    in ``store``; cheaper models of the catalog are asked the recorded prompts, apart from requests and within a day's dollars;
-    where their answers differ from today's, questions wait for ``vinelm label STORE``. A plan that is proven to lose less than
-    ``max_loss`` serves 5, 25, then 95 % of the requests. It goes back at an alarm: it fails or escalates more or less often
-    than in its proof, it differs more or less often on the 5 % that still run today's model, feedback shows it to be worse, or
-    it saves less than half of what it should. Several processes may share a store: one of them asks and decides.
+    Pass it to :class:`~vinelm.VineLM`, or to the gateway. The current setup keeps running. The calls of each step are recorded
+    in ``store``; cheaper models of the catalog are asked the recorded prompts, apart from requests and within a daily budget;
+    if their answers differ from today's, questions wait for ``vinelm label STORE``. A plan that is proven to lose less than
+    ``max_loss`` serves 5, 25, then 95 % of the requests. It is rolled back at an alarm: it fails or escalates more or less
+    often than in its proof, it differs more or less often on the 5 % that still run today's model, feedback shows it to be
+    worse, or it saves less than half of what it should. Several processes may share a store: one of them asks and decides.
 
     Args:
         store: The file that keeps everything, prompts and answers included (mode 600), or ``postgresql://user@host/database``.
@@ -98,16 +99,16 @@ class Autopilot:
             most ``alpha``, as long as its requests, models and prompts are those of the proof.
         alpha: See above; for all steps and attempts together.
         shadow_usd_per_day: The most dollars that recorded prompts may cost in one UTC day.
-        labels: Questions that persons are ready to answer, in all.
+        labels: How many questions people are ready to answer, in all.
         models: Entries that may be asked; none: all of the catalog.
         same: ``same(recorded, other)``: whether two free texts are the same, or its place, ``module:function``.
         check: ``check(messages, answer)``: whether the application accepts an answer, or its place.
         database: A SQLite file on which SQL is executed: queries with the same rows are the same.
         ignore: Fields of structured output that do not matter.
-        audit: Share of the same answers that are asked about, too; see :class:`~vinelm.replay.Sameness`.
+        audit: Share of equal answers that people are asked about, too; see :class:`~vinelm.replay.Sameness`.
         workers: Recorded prompts that are asked at a time.
-        max_slowdown: Mean seconds of a plan's calls in multiples of today's: slower plans are not tried, and one that becomes
-            slower goes back. None: seconds do not matter.
+        max_slowdown: Mean seconds of a plan's calls in multiples of today's: slower plans are not tried, and a plan that
+            becomes slower is rolled back. None: seconds do not matter.
         draw_secret: What only you know, at least 16 characters: requests are drawn by a hash that begins with it. None: that
             of ``VINELM_DRAW_SECRET``, else one in a file next to the store.
         every_s: Seconds between two looks at the store.
@@ -166,10 +167,10 @@ class Autopilot:
     # -- with a service ----------------------------------------------------------------------------------------------
 
     def around(self, models: ModelResolver) -> WatchedModels:
-        """Begin, and return what makes the chat models from now on. Of one service only.
+        """Start, and return the source of chat models from now on. Serves a single service.
 
         Raises:
-            ConfigError: It is already serving, a named model is not in the catalog, or the store is something else.
+            ConfigError: It is already serving, a named model is not in the catalog, or the store is not an autopilot's.
             StoreError: The store cannot be used.
         """
         if self._store is not None:
@@ -180,7 +181,7 @@ class Autopilot:
         if isinstance(address, Path) and not address.exists():
             if not address.parent.is_dir():
                 raise ConfigError(f"{address}: its folder does not exist: make it first")
-            with suppress(FileExistsError):  # another process is as fast
+            with suppress(FileExistsError):  # another process was faster
                 os.close(os.open(address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         self._models = models
         self._store = self._opened()
@@ -193,7 +194,7 @@ class Autopilot:
         return WatchedModels(models, self)
 
     def _opened(self) -> ObservationStore:
-        """The store, made if there is none. Models and prices may change while a service runs: its notes know of them."""
+        """The store, created if missing. Models and prices may change while a service runs; the store's notes record them."""
         address = self.settings.store
         if not opening.exists(address):
             catalog = self._models.catalog
@@ -202,7 +203,7 @@ class Autopilot:
                 dataset_digest="", fingerprint={},
                 is_simulated=any(backend.is_simulated for backend in self._models.backends.values()),
             )  # fmt: skip
-            with suppress(StoreError):  # another process is as fast
+            with suppress(StoreError):  # another process was faster
                 return ObservationStore.create(address, identity)
         store = ObservationStore.open(address)
         if store.identity.workflow != WORKFLOW:
@@ -234,14 +235,14 @@ class Autopilot:
         atexit.unregister(self.close)
         return not self._calls
 
-    # -- on the way of a request: nothing here raises or waits for the store -----------------------------------------------
+    # -- in the path of a request: nothing here raises or waits for the store ----------------------------------------------
 
     def state_of(self, step: str) -> StepState | None:
         """Return the step's current state; None for an unknown step."""
         return self._states.get(step)
 
     def part_of(self, state: StepState, key: str) -> Part:
-        """Return what a request runs: the same for all of its calls, as long as the shares are."""
+        """Return what a request runs: the same for all of its calls, as long as the shares stay the same."""
         if state.plan is None or self._draws is None or self._is_cut_off:
             return "today"
         return state.assignment().of(self._draws.key("autopilot", "request", "", key))
@@ -252,12 +253,12 @@ class Autopilot:
         return os.getpid() != self._pid or time.time() - self._piloted_at > max(STALE_S, STALE_LOOKS * self._every_s)
 
     def recorded(self, call: LoggedCall) -> None:
-        """Keep a call of today's model."""
+        """Record a call of today's model."""
         if os.getpid() == self._pid:
             self._calls.append(call)
 
     def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
-        """Count what a call was, and what it took; without seconds it was not drawn, and is compared with none."""
+        """Count a call's outcome and what it took; without seconds it was not drawn, and is not compared."""
         state = self._states.get(step)
         if state is None or state.plan is None:
             return
@@ -282,18 +283,18 @@ class Autopilot:
         return self.settings.check is not None and bool(self.settings.check(messages, answer))
 
     def write(self, call: Mapping[str, Any]) -> None:
-        """Keep a call that the gateway has passed on, in the recorder's form."""
-        with suppress(Exception):  # nothing that is only noted may fail a call that was answered
+        """Record a call that the gateway has passed on, in the recorder's form."""
+        with suppress(Exception):  # a failure to record must not fail a call that was answered
             for logged in calls_of({MARK: 1, **call}, ""):
                 self.recorded(logged)
                 usd = dollars_of(logged)
                 self.counted(step_of(logged).key, logged.request, piloted.TODAY, usd or 0.0)
 
     def feedback(self, run: str, score: float) -> None:
-        """Count what somebody says of the answer of a request, in [0, 1]: from .5 on it is right. Once for each request.
+        """Count feedback on the answer of a request, in [0, 1]: 0.5 or more is right. Counts once per request.
 
         Args:
-            run: The request among those of all tenants.
+            run: The request's name, unique among all tenants.
             score: See above.
         """
         with self._lock:
@@ -316,7 +317,7 @@ class Autopilot:
             self._read()
         except VineLMError as error:
             self._said(error)
-        except Exception as error:  # its words may hold a prompt
+        except Exception as error:  # its text may hold a prompt
             self._said(ConfigError(f"unexpected {type(error).__name__}"))
 
     def _said(self, error: VineLMError) -> None:
@@ -398,7 +399,7 @@ class Autopilot:
         self._piloted_at = notes.get("piloted_at", 0.0)
 
     def _pace(self) -> None:
-        """Pilot for a round, at most a tenth of the time: it shares its processor with requests."""
+        """Run rounds of the pilot for at most a tenth of the time, since it shares its processor with requests."""
         begun_s = time.monotonic()
         if begun_s >= self._next_s:
             self._go_on()
@@ -406,13 +407,13 @@ class Autopilot:
             self._next_s = ended_s + PAUSE * (ended_s - begun_s)
 
     def _go_on(self) -> None:
-        """Pilot for a round, if no other process does."""
+        """Run one round of the pilot, unless another process is the pilot."""
         try:
             with self._turn:
                 if self._pilot is not None or self._hold():
                     assert self._pilot is not None
                     self._pilot.round()
-        except StoreError as error:  # its lock may be lost, perhaps to another process: begin again from what is kept
+        except StoreError as error:  # the lock may be lost, perhaps to another process: start again from the stored state
             self._let_go()
             self._said(error)
         except VineLMError as error:
@@ -431,7 +432,7 @@ class Autopilot:
             if ReplayRows(store).is_new:
                 held.close()
                 return False
-            # The same object for both threads: two connections of one process would only wait for one another.
+            # Both threads use the same object: two connections of one process would only wait for each other.
             self._pilot = Pilot(store, self._models.catalog, self._models.backends, self.settings)
         except StoreError:
             held.close()

@@ -1,4 +1,4 @@
-"""The chat model of a step that runs a proven plan: models in order, and today's where they do not decide."""
+"""The chat model of a step that runs a proven plan: models in order, and today's model if they do not decide."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vinelm.replay.plans import AnswerPlan, PlanStep
 from vinelm.replay.same import Message, message_of
 
 FAILURES = (CallError, InputError, NotImplementedError)
-"""After which today's model answers: a failed call, and a call that the model does not take."""
+"""Failures after which today's model answers: a failed call, and a call that the model does not accept."""
 
 
 class PlanCall:
@@ -35,7 +35,7 @@ class PlanCall:
         make: Makes the chat model of an entry, for this invocation.
         is_same: Whether two answers are the same.
         passes: Whether the application accepts an answer to a prompt; None if no plan asks.
-        ended: Told once a call has been answered: whether today's model had to.
+        ended: Called once a call has been answered, with whether today's model had to answer.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PlanCall:
         self.answered_by = ""
 
     def deciding(self, messages: list[BaseMessage]) -> Deciding:
-        """Return what decides about one call."""
+        """Return the object that decides about one call."""
         return Deciding(self, messages)
 
     def begin(self, model: str) -> None:
@@ -77,7 +77,7 @@ class Deciding:
         try:
             has_answered = {model: result is not None for model, result in self.results.items()}
             return self._call.plan.step(has_answered, self._agree, self._accepts)
-        except Exception:  # comparing is the owner's own function, perhaps, and the request must go on
+        except Exception:  # the owner's comparison may raise, and the request must go on
             return PlanStep("today")
 
     def _agree(self, one: str, other: str) -> bool:
@@ -96,8 +96,8 @@ class Deciding:
 class CascadeModel(DelegatingChatModel):
     """Answers by a proven plan. Tools and schemas are converted for each model that is asked. Spends money.
 
-    Today's model answers where the plan's models fail, do not agree or do not pass. A plan of one model streams; what several
-    have to decide is given at once.
+    Today's model answers if the plan's models fail, disagree or do not pass the check. A plan of one model streams; a plan of
+    several models returns its answer whole.
     """
 
     binding: Any = Field(default=None, exclude=True, repr=False)
@@ -115,7 +115,7 @@ class CascadeModel(DelegatingChatModel):
 
     @property
     def todays(self) -> BaseChatModel:
-        """Today's model, for a caller whose form of a call no other model takes."""
+        """Today's model, for callers whose form of a call no other model accepts."""
         call: PlanCall = self.binding
         return call.make(call.today)
 

@@ -1,4 +1,4 @@
-"""The pilot of a service: the one process that asks cheaper models, proves plans and raises them. Spends money."""
+"""The pilot of a service: the only process that asks cheaper models, proves plans and raises their shares. Spends money."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from vinelm.traces.served import piloted
 from vinelm.traces.served.piloted import ServedRows
 
 MOST_UNITS = 4000
-"""Recorded calls of an attempt that prove, at most."""
+"""How many recorded calls of an attempt may be used for a proof."""
 MORE_SAVED = 0.08
-"""While a plan serves, others are proven that save this much more."""
+"""While a plan serves, another plan must save this much more to be proven."""
 LABELS_KEPT = 0.5
-"""Of the labels that are left when a plan is proven: the part that the search for a better one may have."""
+"""The part of the remaining labels that the search for a better plan may use once a plan is proven."""
 AGAIN_AFTER = 2000
-"""Recorded calls after an attempt that proved nothing, before the next one."""
+"""How many calls are recorded after a failed attempt before the next attempt."""
 SEED = 0
 BEAT_S = 20.0
-"""Seconds after which it is noted that somebody pilots, whether or not anything has come."""
+"""Seconds after which the pilot notes in the store that it is alive, even without new records."""
 _LOG = logging.getLogger("vinelm")
 
 
@@ -50,8 +50,8 @@ def today_utc() -> int:
 class Pilot:
     """Works in rounds: each processes what the service's processes have recorded since, and stores the state.
 
-    A round asks models within the day's dollars; every call's upper bound is durable before the call, and everything that was
-    decided is in the store when a round ends, so that whoever pilots next continues from there.
+    A round asks models within the day's dollars; every call's upper bound is durable before the call, and all decisions are in
+    the store when a round ends, so that the next pilot continues from there.
 
     Args:
         store: Open and held (:meth:`~vinelm.traces.ObservationStore.exclusive`).
@@ -87,7 +87,7 @@ class Pilot:
             self._compare_entries(state, entries)
 
     def close(self) -> None:
-        """Give back what asks."""
+        """Release what asks the models."""
         if self._asker is not None:
             self._asker.close()
 
@@ -111,7 +111,7 @@ class Pilot:
         return True
 
     def _compare_entries(self, state: StepState, entries: Mapping[str, str]) -> None:
-        """Begin again where prices, addresses or what may be lost have changed since a plan was proven, or a model has come."""
+        """Start again if prices, addresses or the allowed loss have changed since a plan was proven, or a model was added."""
         plans = [one for one in (state.plan, state.below) if one is not None]
         served = {state.today, *(model for plan in plans for model in plan["models"])}
         changed = [model for model in served if model in state.entries and entries.get(model) != state.entries[model]]
@@ -124,15 +124,15 @@ class Pilot:
         state.entries = dict(entries)
 
     def _beat(self) -> None:
-        """Note that somebody pilots: the other processes serve plans only as long as an alarm would be heard."""
+        """Note that a pilot is alive: the other processes serve plans only as long as an alarm would be noticed."""
         if time.time() - self.notes.get("piloted_at", 0.0) > BEAT_S:
             self._note()
 
     # -- money -------------------------------------------------------------------------------------------------------------
 
     def _asking(self) -> Asker:
-        """What asks, within the dollars of the day: those of days before stay spent, and are not given again."""
-        day = max(self._day(), self.notes["day"])  # a clock that is set back opens no second day
+        """Return what asks models within the day's dollars. Dollars of earlier days stay spent and are not given again."""
+        day = max(self._day(), self.notes["day"])  # a clock that is set back must not open a second day
         if self._asker is None or self._asker_day != day:
             self.close()
             if self.notes["day"] < day:
@@ -148,7 +148,7 @@ class Pilot:
     # -- what is proven ------------------------------------------------------------------------------------------------------
 
     def _run_of(self, work: ReplayRun, key: str, state: StepState) -> StepRun | None:
-        """The step as a replay sees it: the attempt's units, in the order of arrival; None if there is nothing to do."""
+        """The step in the form of a replay: the attempt's units, in order of arrival; None if there is nothing to do."""
         units = [unit for unit in self.kept.of_step(key) if unit.unit_id > state.since and unit.model == state.today]
         if state.ended:
             state.wants_units = state.plan is not None or len(units) < AGAIN_AFTER  # a plan is compared with today's model
@@ -182,7 +182,7 @@ class Pilot:
         return max(self.settings.labels - len(answered), 0)
 
     def _search(self) -> None:
-        """Ask, choose and race, as far as the new records allow."""
+        """Ask models, choose plans and race them, as far as the new records allow."""
         asker = self._asking()
         work = ReplayRun(
             self.kept, asker, self.catalog, self.same, self.follower, budget_usd=max(asker.spent_usd + asker.left_usd, 1e-9),
@@ -213,7 +213,7 @@ class Pilot:
             state.dropped = dict(run.dropped)
             asked = [(unit, model) for model in run.live() for unit in run.units[:CHOOSING]]
             if len(run.units) < CHOOSING or not all(work.asker.is_known(unit, model) for unit, model in asked):
-                return  # calls have yet to come, or the dollars of another day
+                return  # waits for more calls, or for the dollars of another day
             state.chosen = state.race_since = run.units[CHOOSING - 1].unit_id
         labels = self._labels_left()
         labels = labels if state.plan is None else int(LABELS_KEPT * labels)
@@ -225,7 +225,7 @@ class Pilot:
         run.labels = labels
         state.attempt, state.labels = self.notes["attempt"], labels
         state.candidates = [[one.name, one.saved, one.differing] for one in run.candidates]
-        self._note()  # before any of them is told a label
+        self._note()  # before any plan learns a label
 
     def _race(self, work: ReplayRun, run: StepRun, state: StepState) -> None:
         work.ask_in_turn([work.race(run, state.attempt)])
@@ -247,9 +247,9 @@ class Pilot:
         state.escalated = [sum(one.model is None for _, one in done), len(done)]
         state.differing = [at.differing, at.requests]
         state.served_attempt, state.served_since = state.attempt, self.served.last_id()
-        self._raisings.pop(run.bill.key, None)  # of the plan before it
+        self._raisings.pop(run.bill.key, None)  # belongs to the previous plan
         state.share = self._raising(run.bill.key, state).share
-        # The next attempt is for plans that save more, on calls that come from now on; what has chosen chooses again.
+        # The next attempt is for plans that save more, on calls from now on. Calls that served to choose may serve again.
         state.candidates, state.race_since = [], max(self.kept.units)
         run.open = []
         _LOG.warning("autopilot: step %s: proven: %s, which saves %.0f %%", state.title, at.candidate, 100 * at.saved)
@@ -257,7 +257,7 @@ class Pilot:
     # -- what serves ----------------------------------------------------------------------------------------------------------
 
     def _raising(self, key: str, state: StepState) -> Raising:
-        """How far the step's plan has come; of a new one, or of a pilot that has just begun, from its proof on."""
+        """The raising of a step's plan; for a new plan or a new pilot, starting from the plan's proof."""
         if key not in self._raisings:
             plan = state.plan_of("plan")
             self._raisings[key] = Raising(
@@ -268,7 +268,7 @@ class Pilot:
         return self._raisings[key]
 
     def _count_served(self) -> None:
-        """Count what the processes have served since the last round; a pilot that has just begun counts from the proof on."""
+        """Count what the processes have served since the last round; a new pilot counts from the plan's proof on."""
         for row in self.served.after(self._read_to):
             self._read_to = row["served_id"]
             state = self.steps.get(row["step"])
@@ -290,7 +290,7 @@ class Pilot:
                 self._compare(key, state)
 
     def _compare(self, key: str, state: StepState) -> None:
-        """Ask the plan a sample of what today's model has answered meanwhile, and count whether it differs."""
+        """Ask the plan a sample of the prompts that today's model has answered, and count how often it differs."""
         plan = state.plan_of("plan")
         if plan is None or state.share <= 0.0:
             return
@@ -308,7 +308,7 @@ class Pilot:
                         break
                     found = self.follower.follow(plan, unit, self._asking().is_known)
                 if isinstance(found, str):
-                    break  # the dollars of the day are spent: it is asked tomorrow
+                    break  # the day's dollars are spent: it is asked tomorrow
                 outcomes += piloted.SAME if self.follower.is_same(unit, found) else piloted.DIFFERENT
             done[key] = unit.unit_id
         if outcomes:
@@ -322,7 +322,7 @@ class Pilot:
             state.since, state.chosen = max(self.kept.units, default=0), 0
 
     def _begin(self, state: StepState, why: str) -> None:
-        """Go back to today's model, and start again with new calls."""
+        """Return to today's model, and start again with new calls."""
         if why and state.plan is not None:
             day = datetime.fromtimestamp(self._day() * 86_400.0, UTC).date().isoformat()
             state.alarms.append([day, why])
@@ -353,5 +353,5 @@ _COUNTED: Mapping[str, Callable[[Raising, Took | None], None]] = {
 
 
 def entry_digest(entry: Any) -> str:
-    """Return what tells an entry of the catalog from what it was: its model, address and prices."""
+    """Return a digest of a catalog entry's model, address and prices, which changes if any of them changes."""
     return f"{number_of(json.dumps(entry.model_dump(mode='json'), sort_keys=True, default=str)):032x}"

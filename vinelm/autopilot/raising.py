@@ -1,4 +1,4 @@
-"""A proven plan on its way from a few requests to nearly all of them, and the alarms that send it back. Pure."""
+"""Raises a proven plan from a few requests to nearly all of them, with the alarms that roll it back. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from vinelm.estimator.drift.e_process import EProcess, GroupComparison, ShareAbo
 from vinelm.trie.arrays import FloatArray
 
 HOLDOUT = 0.05
-"""Share of the requests that run as today for good: only they show how today's model and the plan differ now."""
+"""Share of requests that always run as today: only they show how today's model and the plan differ now."""
 LEVELS = (0.05, 0.25, 1.0 - HOLDOUT)
-"""Shares of the requests that the plan serves, one after the other."""
+"""Shares of the requests that the plan serves, one after another."""
 HELD = 300
-"""Requests of a level, the plan's and today's, before the next one."""
+"""How many requests a level needs, of the plan and of today's model, before the next level."""
 ALPHA = 0.01
-"""Chance that a watch whose share has not changed ever raises an alarm."""
+"""Probability that a watch ever raises an alarm although the watched share has not changed."""
 REFERENCE_Z = 1.5
-"""Standard errors around the share of the reference within which it is not held to have changed."""
+"""Half-width, in standard errors, of the interval around the reference share in which it counts as unchanged."""
 LAG = 1000
-"""So many values later a value counts as the reference, too: what has changed by then has long raised an alarm."""
+"""A value joins the reference after this many later values: any change by then has long raised an alarm."""
 
 MOST = 3.0
-"""Dollars and seconds of a call count up to this multiple of today's mean."""
+"""Dollars and seconds of a call are cut off at this multiple of today's mean."""
 
 Alarm = Literal[
     "it escalates more or less often",
@@ -38,20 +38,20 @@ Alarm = Literal[
 
 
 class Took(NamedTuple):
-    """What one request's first call of a step took: dollars and seconds of all its models."""
+    """What one request's first call of a step took: dollars and seconds of all models called."""
 
     usd: float
     seconds: float
 
 
 class ShareWatch:
-    """Whether the share of ones in a stream has changed: bets both ways, against an interval of what it was.
+    """Tests whether the share of ones in a stream has changed: bets both ways, against an interval around its earlier value.
 
     The bets (:class:`~vinelm.estimator.drift.e_process.EProcess`) may begin at any value, so that a late change is found as
     fast as an early one. While the share is in the interval, an alarm is ever raised with a probability of at most ``alpha``.
 
     Args:
-        ones, seen: Of the reference: how many of its values were ones.
+        ones, seen: The reference: how many of how many values were ones.
         alpha: See above.
     """
 
@@ -68,7 +68,7 @@ class ShareWatch:
         if len(self._waiting) >= 2 * LAG:
             self.ones, self.seen = self.ones + sum(self._waiting[:LAG]), self.seen + LAG
             del self._waiting[:LAG]
-            # The interval is narrower from the next value on, decided by values that are past.
+            # The interval is narrower from the next value on; it depends on past values only.
             self._process.bets = self._bets()
         return bool(np.logaddexp(*log_wealth) - math.log(2.0) >= self._threshold)
 
@@ -84,7 +84,7 @@ class ShareWatch:
 
 
 def interval(ones: int, seen: int, z: float = REFERENCE_Z) -> tuple[float, float]:
-    """Return Wilson's interval of a share, which no count makes empty."""
+    """Return Wilson's interval of a share, which is never empty."""
     share, more = ones / max(seen, 1), z * z / max(seen, 1)
     middle = (share + more / 2.0) / (1.0 + more)
     reach = z * math.sqrt(share * (1.0 - share) / max(seen, 1) + more / max(seen, 1) / 4.0) / (1.0 + more)
@@ -97,8 +97,8 @@ class Raising:
 
     Args:
         max_loss: Fraction of the answers that the plan may lose, for feedback.
-        escalated: Of how many requests of its proof today's model has answered, and of how many (ones, seen).
-        differing: Likewise: answers that differ from today's.
+        escalated: How many requests of its proof today's model has answered, of how many (ones, seen).
+        differing: Likewise, for answers that differ from today's.
         saved: Fraction of the step's dollars that the plan saves by its proof.
         today: What a call of today's model takes, the mean of those that were recorded.
         max_slowdown: Mean seconds of the plan's calls that are allowed, in multiples of today's; None: any.
@@ -151,12 +151,12 @@ class Raising:
             self.alarm = "its model fails more often" if self.is_alone else "it escalates more or less often"
 
     def compared(self, *, is_same: bool) -> None:
-        """Count a request that has run as today, and whose recorded prompt the plan was asked, too."""
+        """Count a request that ran as today, and whose recorded prompt was also sent to the plan."""
         if self.alarm is None and self._differences.add(not is_same):
             self.alarm = "its answers differ more or less often"
 
     def feedback(self, *, is_plan: bool, score: float) -> None:
-        """Count what somebody says of an answer of a request at the present level, in [0, 1]."""
+        """Count feedback on the answer of a request at the present level, in [0, 1]."""
         if self.alarm is None and _is_sure(self._worse.add(is_plan, 1.0 - score)):
             self.alarm = "fewer of its answers are right"
 

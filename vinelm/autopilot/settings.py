@@ -1,4 +1,4 @@
-"""What the owner allows an autopilot."""
+"""The limits that an owner sets for an autopilot."""
 
 from __future__ import annotations
 

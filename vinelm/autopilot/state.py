@@ -1,4 +1,4 @@
-"""What an autopilot knows of each step: plain JSON types in the store, written by one process and read by all."""
+"""The state of each step of an autopilot: plain JSON types in the store, written by one process and read by all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SALT = "autopilot:"
 
 @dataclass
 class StepState:
-    """A step.
+    """The state of a step.
 
     Attributes:
         title: Its name.

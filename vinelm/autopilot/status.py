@@ -1,4 +1,4 @@
-"""How an autopilot stands, read from its store: what runs where, what is proven, what was saved, which questions wait."""
+"""The status of an autopilot, read from its store: what runs where, what is proven and saved, which questions wait."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from vinelm.traces.served.piloted import ServedRows
 from vinelm.traces.served.replayed import ReplayRows
 
 MONTH = 30
-"""Days."""
+"""Days of a month."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepStatus:
-    """A step.
+    """The status of a step.
 
     Attributes:
         step: Its name.
@@ -56,7 +56,7 @@ class StepStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class PilotStatus:
-    """An autopilot.
+    """The status of an autopilot.
 
     Attributes:
         steps: Those that have been called.
@@ -87,7 +87,7 @@ def status_of(path: str | Path) -> PilotStatus:
     """Read how an autopilot stands, whether or not its service runs.
 
     Raises:
-        StoreError: The file is missing, or something else.
+        StoreError: The file is missing, or is not an autopilot's store.
     """
     address = address_of(path)
     if isinstance(address, Path) and not address.exists():

@@ -24,7 +24,7 @@ from vinelm.rows.observation import Usage
 from vinelm.traces.served import piloted
 
 BY_PROMPT = "prompt:"
-"""Begins the name of a stage that only its prompts tell apart."""
+"""Prefix of the name of a stage that is told apart by its prompts only."""
 
 
 def step_key(stage: str) -> str:
@@ -33,7 +33,7 @@ def step_key(stage: str) -> str:
 
 
 class Watches(Protocol):
-    """What records calls and knows the plans. No method raises, and none waits for the store."""
+    """An object that records calls and knows the plans. No method raises, and none waits for the store."""
 
     def state_of(self, step: str) -> StepState | None:
         """Return the step's current state; None for an unknown step."""
@@ -42,10 +42,10 @@ class Watches(Protocol):
         """Return what a request runs."""
 
     def recorded(self, call: LoggedCall) -> None:
-        """Keep a call of today's model."""
+        """Record a call of today's model."""
 
     def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
-        """Count what a call was, and what it took; without seconds it was not drawn, and is compared with none."""
+        """Count a call's outcome and what it took; without seconds it was not drawn, and is not compared."""
 
     def is_same(self, one: Message, other: Message) -> bool:
         """Return whether two answers are the same; errors of the owner's function pass through."""
@@ -84,15 +84,15 @@ class WatchedModels:
         return self._models.new_clock()
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """Return the chat model of an invocation: that of the plan which its request was drawn for, or today's, watched."""
+        """Return the chat model of an invocation: the plan's, if the request was drawn for it, or today's, watched."""
         try:
             found = self._chosen(name, call, limits)
-        except Exception:  # a fault of ours, which no request may pay for: the application's own model answers
+        except Exception:  # our own fault, which no request may pay for: the application's own model answers
             found = call
         return self._models.chat_model(name, found, limits) if isinstance(found, CallContext) else found
 
     def _chosen(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> CallContext | CascadeModel:
-        """How today's model is called, or the plan's chat model."""
+        """The options for calling today's model, or the plan's chat model."""
         watch, step = self._watch, step_key(call.stage)
         state = watch.state_of(step)
         if state is not None and name != state.today:

@@ -54,7 +54,7 @@ class BoundChatModel(BaseChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        # Tracers read one or the other, and look the price up by what they find.
+        # Tracers read either name, and look up the price by it.
         name = langsmith_names(self.binding.model)[1]
         return {"entry": self.binding.model.name, "model": name, "model_name": name}
 
@@ -99,7 +99,7 @@ LANGSMITH_PROVIDERS: Mapping[str, str] = MappingProxyType(
 def langsmith_names(model: Model) -> tuple[str, str]:
     """Return provider and name of a model as LangSmith knows them.
 
-    Of a LangChain model, they are in ``provider:model``; a ready chat model has brought its provider as the engine.
+    For a LangChain model, they are in ``provider:model``; a ready chat model has its provider as the engine.
     """
     if model.provider != "langchain":
         return LANGSMITH_PROVIDERS.get(model.provider, model.provider), model.model_id
@@ -145,8 +145,8 @@ class Counts:
     """Token counts of a call. ``cached`` is included in ``tokens_in``, ``reasoning`` in ``tokens_out``; None if unknown.
 
     ``written`` is the part of ``tokens_in`` that was written to a prompt cache, ``written_1h`` what of it is kept for an hour,
-    and ``unsplit`` that of which the server does not say how long. ``audio`` and ``audio_out`` are the parts that are
-    sound, None where the server does not say.
+    and ``unsplit`` that of which the server does not say how long. ``audio`` and ``audio_out`` are the parts that are sound,
+    None if the server does not say.
     """
 
     tokens_in: int
@@ -162,8 +162,9 @@ class Counts:
     def usd(self, price: Price, *, asks_for_an_hour: bool, hears: bool = False, speaks: bool = False) -> float:
         """Return the dollars of the call.
 
-        ``asks_for_an_hour``: the prompt asked to be kept for an hour; what the server does not say otherwise was written so.
-        ``hears``: a part of the prompt is sound, and ``speaks``: of the answer; where the server does not say how much, all is.
+        ``asks_for_an_hour``: the prompt asked to be cached for an hour, which is assumed of written tokens unless the server
+        says otherwise. ``hears``: a part of the prompt is sound; ``speaks``: a part of the answer is. If the server does not
+        say how much, all of it counts as sound.
         """
         hour = self.written_1h + (self.unsplit if asks_for_an_hour else 0)
         audio = self.audio if self.audio is not None else self.tokens_in * hears
@@ -200,7 +201,7 @@ class Counts:
         if max(read or 0, stored) > whole_in:
             whole_in += (read or 0) + stored
         if thought is not None and thought > whole_out:
-            if not whole_out:  # an answer of no tokens that was thought about: nobody knows what that is
+            if not whole_out:  # no answer tokens, but reasoning: what that means is unknown
                 return None
             whole_out += thought
         return cls(

@@ -46,7 +46,7 @@ def made(entry: Model, kind: Callable[..., C], /, **settings: Any) -> C:
 
 
 def cannot_make(entry: Model, error: Exception, mend: str) -> ConfigError:
-    """Return the error of an entry whose chat model raises this when it is made."""
+    """Return the error for a catalog entry whose chat model raised this when it was made."""
     return ConfigError(f"model {entry.name!r}: cannot be made ({type(error).__name__}): {mend}")
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 NOT_SENT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content", "tool_use", "function_call"})
-"""Parts of a content that belong to the model that wrote them, or repeat the message's tool calls."""
+"""Parts of a content that only the model that wrote them understands, or that repeat the message's tool calls."""
 
 
 class MadeCall(NamedTuple):
@@ -59,8 +59,8 @@ def _part_text(part: Mapping[str, Any]) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Return a value as JSON with sorted keys; the name of its type where it has no such form."""
+    """Return a value as JSON with sorted keys; the name of its type if it has no JSON form."""
     try:
         return json.dumps(value, sort_keys=True, ensure_ascii=False, default=lambda other: type(other).__name__)
-    except (TypeError, ValueError):  # keys that cannot be sorted, a value within itself
+    except (TypeError, ValueError):  # keys that cannot be sorted, or a value that contains itself
         return type(value).__name__

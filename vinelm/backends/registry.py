@@ -37,7 +37,7 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
 
 
 CACHE_POINTS = ("anthropic", "bedrock", "openai", "azure")
-"""Providers whose prompt caches a request can do something for."""
+"""Providers whose prompt caches a request can influence."""
 
 
 def create_backends(

@@ -28,7 +28,7 @@ class ModelResolver:
         backends: backend by provider; None makes those of the catalog's providers on first use.
 
     Attributes:
-        rate_limiters: rate limits by model where they are not this process's own.
+        rate_limiters: rate limits by model if they are not this process's own.
         equal: answers equal calls once; None: each call is made.
     """
 
@@ -69,8 +69,8 @@ class ModelResolver:
     def add(self, entry: Model, chat: BaseChatModel) -> None:
         """Add the entry of an object made by the application; calls in flight keep their models. Thread-safe.
 
-        An entry that is there stays. Where it is that of another object with other keys, which the application has made for
-        another user, perhaps, neither is called in place of the other.
+        An existing entry stays. If it belongs to an object with other keys, perhaps made for another user, neither object is
+        called in place of the other.
         """
         with self._adding:
             known = self._added.get(entry.name)
@@ -116,7 +116,7 @@ class ModelResolver:
     def least_call_usd(self, model: str) -> float:
         """Return the dollars that are reserved for a call of that model with an empty prompt.
 
-        0 where the backend gives no bound, and for a stage that is skipped. :class:`ConfigError` for an unknown model or
+        Returns 0 if the backend gives no bound, and for a skipped stage. :class:`ConfigError` for an unknown model or
         provider.
         """
         found = 0.0 if model == SKIP else self._least_usd.get(model)

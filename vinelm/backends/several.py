@@ -19,17 +19,17 @@ _HOW = frozenset(
         "thinking", "verbosity", "logprobs", "top_logprobs", "output_version", "use_responses_api", "disabled_params",
     }
 )  # fmt: skip
-"""Fields that say how a model answers; all others may say who asks, and where."""
+"""Fields that decide how a model answers; all other fields may decide who asks, and where."""
 
 
 _CLIENTS = frozenset({"client", "async_client", "root_client", "root_async_client"})
-"""Fields that packages fill in themselves, from the others; those of AWS from the environment and profiles as well."""
+"""Fields that packages fill in from other fields; for AWS also from the environment and profiles."""
 
 
 def is_alike(one: BaseChatModel, other: BaseChatModel) -> bool:
     """Return whether two chat models of one name are interchangeable: same keys, same place.
 
-    Values that cannot be compared are others.
+    Values that cannot be compared count as different.
     """
     return type(one) is type(other) and _told(one) == _told(other)
 
@@ -59,11 +59,11 @@ class SeveralObjects(BaseChatModel):
         )
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
-        """Refuse it, as every call."""
+        """Raise the same error as for every call."""
         self.refuse()
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
-        """Refuse it, as every call."""
+        """Raise the same error as for every call."""
         self.refuse()
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A data set through an application, under a common budget and deadline."""
+"""Runs a data set through an application, under a common budget and deadline."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -166,7 +166,7 @@ def batch(
     _require_output(output, dataset, address)
     _require_enough(forecast, steered, len(made.found.order))
     calls = None if cluster is not None or times is not None else (None if cache is None else address_of(cache), cache_age_s)
-    with serving(  # before the store: the deadline counts from its first moment
+    with serving(  # opened before the store, since the deadline counts from the first moment
         made.served, annotated, cluster, on_note, verb="batch", models=models, make=Served.of, labelled=False, workflow=name,
         dataset=dataset, columns=columns, seed=seed,
     ) as made.server:  # fmt: skip
@@ -257,9 +257,7 @@ class _Batch:
         )
 
     def within_deadline(self, steered: Steered) -> Steered:
-        """Return the same without batches, if waiting for the first one would leave too little time to ask for everything
-        directly.
-        """
+        """Return the same bounds without batches, if waiting for the first would leave too little time for direct calls."""
         if self.times is None or steered.deadline_s is None:
             return steered
         rest = rest_s(self.steering(steered).forecast(), len(self.found.order), steered.workers)

@@ -1,6 +1,6 @@
-"""A batch at batch prices: a request ends at a call without an answer, and runs again once the provider's batch has it.
+"""Runs a batch at batch prices: a request ends at a call without an answer, and runs again once the call is answered.
 
-What is paid when, and what a kill leaves: docs/decisions/0034-batch.md.
+docs/decisions/0034-batch.md says what is paid when, and what remains if the process is killed.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class NoRoom(BaseException):
 
 
 class Gate(NamedTuple):
-    """The place where calls wait for their batches, and the backends that use it."""
+    """The queue of calls that wait for their batches, and the backends that use it."""
 
     gate: BatchGate
     backends: Mapping[str, Backend]
 
 
 def gate_for(template: Template, catalog: Catalog, backends: Mapping[str, Backend], times: BatchTimes) -> Gate:
-    """Return the place where a workflow's calls wait.
+    """Return the gate where a workflow's calls wait.
 
     Raises:
-        ConfigError: a model has no batches: a request that is run again would call it again.
+        ConfigError: a model has no batches, so that rerunning a request would repeat its calls.
     """
     models = [name for name in template.models if name in catalog]
     found = with_batches(models, catalog, backends)
@@ -83,7 +83,7 @@ def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> No
 
 
 def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
-    """Return the seconds that this many requests take on few workers, if the last one begins when all others end."""
+    """Return how long this many requests take on few workers, if the last request begins when all others end."""
     mean_s = sum(share * plan.seconds for share, plan in forecast.shares)
     return mean_s * (requests / workers + 1.0) if requests else 0.0
 
@@ -116,7 +116,7 @@ class BatchPricedRun(BatchRun):
     Args:
         gate: Where calls wait; started.
         records: The store's batches.
-        times: How long is waited for one.
+        times: How long to wait for a batch.
         forecast: Of the plans.
         common: See :class:`BatchRun`.
     """
@@ -136,9 +136,9 @@ class BatchPricedRun(BatchRun):
         self._parked: set[str] = set()
         bought = records.requests()
         self._bought = {key for key in self._left if self._found.first[key].id in bought}
-        self._left.sort(key=self._bought.__contains__)  # those come first: their answers are paid, and make room
+        self._left.sort(key=self._bought.__contains__)  # bought requests first: their answers are paid, and make room
         self._active = 0
-        self._leaving: set[str] = set()  # of the active ones: they are being put off, and give back what they have reserved
+        self._leaving: set[str] = set()  # active requests that are being postponed and give back their reservations
 
     # -- what runs next --------------------------------------------------------------------------------------------
 
@@ -150,8 +150,8 @@ class BatchPricedRun(BatchRun):
                     return found
                 if not (self._left or self._parked or self._put_off or self._active):
                     return None
-                # Put off means that the budget had no room. As long as others run or wait, they may end below their bounds
-                # and make room.
+                # Postponed means that the budget had no room. While others run or wait, they may end below their bounds and
+                # make room.
                 if self._put_off and not (self._parked or self._active):
                     self._take_up()  # nothing is left that could make room: the ledger decides
                 elif not self._left or (self._put_off and not self._may_fetch()):
@@ -169,7 +169,7 @@ class BatchPricedRun(BatchRun):
             return None
         key, drawn = self._left.pop(), None
         if self._deadline_s is None or self.elapsed_s < self._deadline_s:
-            # By what is planned alone: each request is to ask again what it has asked before the process died.
+            # Depends on the plan only: each request must repeat the calls that it made before the process died.
             drawn = self._steering.next(key, elapsed_s=0.0)
         else:
             self.because = self.because or DEADLINE
@@ -189,7 +189,7 @@ class BatchPricedRun(BatchRun):
         self._lock.notify_all()
 
     def _answered(self, key: str, future: Any = None) -> None:
-        """A call of a request has its answer."""
+        """Record that a call of a request has its answer."""
         with self._lock:
             if key in self._parked:
                 self._parked.remove(key)
@@ -197,7 +197,7 @@ class BatchPricedRun(BatchRun):
                 self._take_up()
 
     def _may_wait(self) -> bool:
-        """Whether a batch that is submitted now leaves the time to ask for the rest at once."""
+        """Whether a batch that is submitted now leaves enough time to make the remaining calls directly."""
         if self._deadline_s is None:
             return True
         return self.elapsed_s + self._window_s + rest_s(self._forecast, self.left, self._workers) <= self._deadline_s
@@ -215,14 +215,14 @@ class BatchPricedRun(BatchRun):
             with self._lock:
                 self._parked.add(key)
             waiting = begun.unit.pending
-            # The run is over and keeps nothing but its answered calls in the store: waiting for hours costs neither a thread
-            # nor memory.
+            # The run is over and keeps only its answered calls, in the store: waiting for hours costs neither a thread nor
+            # memory.
             for future in waiting:
                 future.add_done_callback(partial(self._answered, key))
             if not waiting:
-                self._answered(key)  # it has come meanwhile
+                self._answered(key)  # it has arrived meanwhile
         except NoRoom:
-            if begun.guard is not None:  # its next call is not made, and those before it have their price, or their bound
+            if begun.guard is not None:  # its next call is not made, and earlier calls are booked at their price or their bound
                 owed_usd = begun.guard.spent_usd + begun.guard.reserved_usd + begun.paying.unused_usd()
                 self._ledger.give_back(begun.paying, owed_usd)
             with self._lock:
@@ -253,7 +253,8 @@ class BatchPricedRun(BatchRun):
     def _require_room(self, key: str, unit: ParkedUnit) -> None:
         """Postpone the request if another may free money: meanwhile it gives back the reservation of its next call.
 
-        Not the last of the active ones, so that one of them progresses. Room freed by postponed requests is used first.
+        The last active request is never postponed, so that one always progresses. Room freed by postponed requests is used
+        first.
         """
         with self._lock:
             others = self._active > len(self._leaving | {key})
@@ -275,12 +276,12 @@ class BatchPricedRun(BatchRun):
                 answer: Answer = replace(self._server.serve(request, begun.drawn, guard), key=key)
         finally:
             del self._guards[request.id]
-        if unit.halted is not None:  # what the application made of it is no answer
+        if unit.halted is not None:  # whatever the application made of it is not an answer
             raise unit.halted
         if answer.failure is not None and self._gate.problem is not None:
             raise BatchesLeft(self._gate.problem)
         since_s = self._records.since_s(unit.cell)
-        if since_s is not None:  # the run of an answered request takes no time
+        if since_s is not None:  # a rerun with all answers takes no time
             answer = replace(answer, latency_s=max(time.time() - since_s, 0.0))
         made.append(answer)
         return answer
@@ -291,7 +292,7 @@ class BatchPricedRun(BatchRun):
 
     @contextmanager
     def _once(self, unit: ParkedUnit) -> Iterator[None]:
-        """Run no node or tool twice that must not: from the first of them on the request waits for no batch."""
+        """Protect nodes and tools that must not run twice: from the first of them on, the request uses no batch."""
         names = self._app.workflow.unrepeatable
         if not names:
             yield

@@ -1,4 +1,4 @@
-"""The order of waiting calls: request by request while the cache keeps what it left, else by prompts."""
+"""Orders waiting calls: request by request while the cache keeps their prefixes, else by prompts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from vinelm.prompts.radix import known_tokens, points_of
 from vinelm.prompts.shape import Shape
 
 EVIDENCE = 8
-"""Requests that must have ended before what they sent is judged."""
+"""How many requests must have ended before their prompts are judged."""
 OWN = 0.2
-"""Requests whose prompts repeat a smaller part of their own earlier ones leave little in a cache to hurry for."""
+"""If the prompts of requests repeat less than this share of their own earlier prompts, finishing them early saves little."""
 LOST = 0.06
-"""A cache that lost a larger part of the tokens that earlier prompts promise does not hold the requests under way."""
+"""If the cache lost more than this share of the expected tokens, it does not hold the requests in progress."""
 KEPT = 1 << 17
-"""Prefixes that are remembered; of a prompt of 2,000 tokens about 17."""
+"""How many prefixes are remembered; a prompt of 2,000 tokens has about 17."""
 
 
 @dataclass(slots=True)
@@ -24,15 +24,15 @@ class WaitingCall:
     """A call from the moment at which its prompt is known.
 
     Args:
-        position: Of its request, in the order in which requests begin.
-        depth: Calls before it in its request, of the longest chain that is known.
+        position: The request's position in the order in which requests begin.
+        depth: How many calls precede it in the longest known chain of its request.
         points: Digests of the prefixes of its prompt.
         tokens: Of each prefix.
-        path: Of each prefix, how many were known before it.
+        path: For each prefix, how many prefixes were known before it.
         rank: What :meth:`CallOrder.rank` returned last.
-        expected: Tokens with which it begins as an earlier call does; known once it is sent.
-        own: The same of the request's own earlier calls.
-        slots: Orders the calls to its engine, in place of :class:`CallOrder`, while that is of use; None without.
+        expected: Tokens of the longest beginning that it shares with an earlier call; known once it is sent.
+        own: The same for the request's own earlier calls.
+        slots: Orders the calls to its engine instead of :class:`CallOrder`, while that is useful; None without.
     """
 
     position: int
@@ -73,16 +73,16 @@ class _Request:
 class CallOrder:
     """Ranks calls that wait for a place at an engine. Pure; not thread-safe.
 
-    Requests are finished in the order in which they began: what a request goes on from was used last. That is given up, and
-    calls of all requests under way go depth-first by their prompts, where nothing is lost by it: requests do not go on from
-    their own prompts, or the cache does not keep these until they do. When every request has begun, the calls with the fewest
-    calls before them go first, so that the last ones end side by side.
+    Requests are finished in the order in which they began, since the prompt that a request continues from was used most
+    recently. If nothing is lost by it, because requests do not extend their own prompts or the cache does not keep them long
+    enough, calls of all requests in progress go depth-first by their prompts instead. When every request has begun, the calls
+    with the fewest calls before them go first, so that the last requests end together.
 
     Attributes:
         version: Changes whenever calls that wait have to be ranked again.
 
     Args:
-        requests: Of the batch, that have no answer yet.
+        requests: How many requests of the batch have no answer yet.
     """
 
     def __init__(self, requests: int) -> None:
@@ -101,7 +101,7 @@ class CallOrder:
         return self._is_across
 
     def waits(self, position: int, depth: int, shape: Shape, slots: SlotOrder | None = None) -> WaitingCall:
-        """Return a call that waits from now on."""
+        """Return a new waiting call."""
         points, tokens = points_of(shape)
         path = []
         for point in points:
@@ -128,7 +128,7 @@ class CallOrder:
 
     @staticmethod
     def is_held(call: WaitingCall) -> bool:
-        """Return whether a call is to wait even if its engine has a place."""
+        """Return whether a call should wait even if its engine has a place."""
         return call.slots is not None and call.slots.is_held(call)
 
     def given_up(self, call: WaitingCall) -> None:
@@ -184,13 +184,13 @@ class CallOrder:
         sums.add(found.sums)
         if self._is_across or self._ended < EVIDENCE:
             return
-        has_lost = 0 < sums.cached < (1.0 - LOST) * sums.expected  # a cache that never had anything is none
+        has_lost = 0 < sums.cached < (1.0 - LOST) * sums.expected  # a cache that never held anything does not count
         if has_lost or sums.own < OWN * sums.total:
             self._is_across = True
             self.version += 1
 
 
 def _forget(known: dict[int, int] | dict[int, None]) -> None:
-    """Forget what was learnt first."""
+    """Forget the oldest entries."""
     while len(known) > KEPT:
         del known[next(iter(known))]

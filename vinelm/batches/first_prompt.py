@@ -1,4 +1,4 @@
-"""The prompt of a request's first call, learnt from a few requests without calling: its inputs, and their order."""
+"""The prompt of a request's first call, learnt from a few requests without calling a model: its inputs, in order."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Usage
 
 PILOTS = 3
-"""Requests whose first prompts are read: the first tells, the others check."""
+"""How many requests' first prompts are read: one to learn, the others to check."""
 LEAST_CHARS = 3
-"""A shorter value is in any text, and tells nothing of where it stands."""
+"""Minimum length of a value to look for: shorter values occur in any text."""
 
 
 class _FirstCall(BaseException):
@@ -65,7 +65,7 @@ class FirstPrompt:
 
 
 def of_inputs(requests: Sequence[Mapping[str, Any]]) -> FirstPrompt:
-    """Return a substitute for an unknown first prompt: the inputs, those shared by most requests first."""
+    """Return a substitute for an unknown first prompt: the inputs, with those shared by most requests first."""
     different: dict[str, set[str]] = {}
     for given in requests:
         for key, value in given.items():
@@ -77,10 +77,10 @@ def of_inputs(requests: Sequence[Mapping[str, Any]]) -> FirstPrompt:
 def first_prompt(workflow: Workflow, catalog: Catalog, requests: Sequence[Request]) -> tuple[FirstPrompt | None, str]:
     """Run the graph of up to :data:`PILOTS` requests to its first call, without making it, and return that prompt.
 
-    Spends nothing. The application's own code before the call is run, but no node that is not a stage.
+    Spends nothing. The application's own code before the call runs, but only in nodes that are stages.
 
     Returns:
-        The prompt, and why it is not known where it is None, as the end of a sentence.
+        The prompt, or None with the reason, as the end of a sentence.
     """
     pilot = _Pilot()
     vine = VineLM(
@@ -121,7 +121,7 @@ class _Pilot:
             whole_run(workflow, app, request, vine.context(request=request))
         except _FirstCall:
             pass
-        except BaseException as error:  # what the application raises, it raises again when the request is served
+        except BaseException as error:  # whatever the application raises here, it raises again when the request is served
             if not is_of_code(error):
                 raise
         return self._seen[0] if self._seen else None

@@ -18,9 +18,10 @@ class Order(NamedTuple):
 
     Args:
         places: The requests in this order, by their numbers from 0.
-        groups: A number for each request in this order, the same for neighbours that share more than nearly all do.
-        shared: Tokens, about, with which prompts begin as the one before them.
-        tokens: Of all prompts, about.
+        groups: A number for each request in this order, equal for neighbours that share more than what nearly all prompts
+            share.
+        shared: About how many tokens prompts share with the beginning of the prompt before them, in total.
+        tokens: About how many tokens all prompts have.
     """
 
     places: list[int]
@@ -32,12 +33,12 @@ class Order(NamedTuple):
 def depth_first(shapes: Iterable[Shape]) -> Order:
     """Return the order of a depth-first walk through the radix tree of prompts, earliest branch first.
 
-    Whatever the size of a cache that drops what was used longest ago, as long as it holds one prompt, each prefix that several
-    share is computed once if one request is served at a time. Equal prompts keep their order. About 200 bytes for a prompt of
-    2,000 tokens, and a second for 50,000 of them.
+    If one request is served at a time, a least-recently-used cache of any size that holds one prompt computes each shared
+    prefix only once. Equal prompts keep their order. About 200 bytes for a prompt of 2,000 tokens, and a second for 50,000 of
+    them.
 
     Args:
-        shapes: Of the first prompt of each request, all made with one key.
+        shapes: The shape of each request's first prompt, all made with one key.
     """
     digests, tokens, stops, ends = array("Q"), array("I"), array("Q", [0]), array("I")
     for shape in shapes:
@@ -55,7 +56,7 @@ def depth_first(shapes: Iterable[Shape]) -> Order:
     passing = count[point]
     is_last = np.zeros(len(passing), np.bool_)
     is_last[bounds[1:][np.diff(bounds) > 0] - 1] = True
-    edge_ends = is_last | np.append(np.diff(passing) != 0, True)  # all points of one edge tell the same
+    edge_ends = is_last | np.append(np.diff(passing) != 0, True)  # all points of one edge carry the same information
     ranks = first[point].astype(">u4")
     keys = [ranks[start:stop][edge_ends[start:stop]].tobytes() for start, stop in pairwise(bounds)]
     places = sorted(range(len(keys)), key=keys.__getitem__)

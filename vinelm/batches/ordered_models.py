@@ -1,4 +1,4 @@
-"""The chat models of a batch, whose calls wait for the limits of their engine in the order of the batch."""
+"""Chat models for a batch: calls that wait for an engine's limits get their turn in the order of the batch."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from vinelm.requests.protocols import Backend, CallContext
 from vinelm.rows.observation import Usage
 
 MOST_SLOTS = 16
-"""Engines that serve more calls at a time have a common cache."""
+"""An engine that serves more calls at a time than this has a common cache."""
 FAR = 1e6
-"""The priorities of two neighbours differ by so much that no time at which calls came makes up for it."""
+"""Distance between two neighbours' priorities, so large that arrival times never change the order."""
 _KEY = b"texts that are at hand and are not kept"
 
 
 class OrderedModels(ModelResolver):
     """Gives each call that waits for an engine's limits a priority, by :class:`CallOrder`. Thread-safe.
 
-    Where no limit makes calls wait, it changes nothing.
+    If no limit makes calls wait, it changes nothing.
 
     Args:
         models: The catalog.
@@ -47,9 +47,9 @@ class OrderedModels(ModelResolver):
         self._slots = _slots_of(models, self._limiters, min(workers, len(requests)))
         self._positions = {name: position for position, name in enumerate(requests)}
         self._calls, self._version = CallOrder(len(requests)), 0
-        self._has_moved = False  # since the limiters were told to ask again
+        self._has_moved = False  # whether the order changed since limiters were asked to sort again
         self._line: list[tuple[tuple[int, ...], int, WaitingCall]] = []  # sorted
-        self._lock = threading.Lock()  # a limiter asks for priorities while it holds its own: never the other way round
+        self._lock = threading.Lock()  # a limiter asks for priorities under its own lock: never nest the two the other way
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
         """See :class:`ModelResolver`."""
@@ -75,18 +75,18 @@ class OrderedModels(ModelResolver):
         with self._lock:
             waiting = self._calls.waits(position, depth, shape, slots)
             insort(self._line, self._place(waiting))
-        self._rank_again(always=True)  # those behind it have moved
+        self._rank_again(always=True)  # the calls behind it have moved
         return waiting
 
     def granted(self, waiting: WaitingCall) -> None:
-        """Note that a call has its place at the engine, whose limiter puts those that wait in order again."""
+        """Note that a call has its place at the engine, whose limiter then sorts the waiting calls again."""
         with self._lock:
             self._remove(waiting)
             self._calls.sent(waiting)
             self._has_moved |= self._sort()
 
     def settled(self) -> None:
-        """Have the other engines' limiters do so, too."""
+        """Make the other engines' limiters sort their waiting calls again, too."""
         if len(set(self._limiters.values())) > 1:
             self._rank_again()
 
@@ -112,7 +112,7 @@ class OrderedModels(ModelResolver):
             self._calls.answered(waiting, cached)
 
     def priority(self, waiting: WaitingCall) -> float:
-        """The priority of a call in the line; -inf if it is to wait for a slot that is under way."""
+        """The priority of a call in the line; -inf if it should wait for a slot that is busy."""
         with self._lock:
             if self._calls.is_held(waiting):
                 return -math.inf
@@ -178,7 +178,7 @@ class _Place:
         return float(self._call.priority) if waiting is None else self._models.priority(waiting)
 
     def granted(self) -> None:
-        """Note that the call has its place: whoever is next is judged by it."""
+        """Note that the call has its place, on which the ranks of waiting calls depend."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._models.granted(waiting)
@@ -207,7 +207,7 @@ class _Place:
         self._leave(is_sent=False)  # it failed before it was sent
         sent, self._sent = self._sent, None
         if sent is not None:
-            self._models.over(sent, None)  # of one that was never begun; else it is known already
+            self._models.over(sent, None)  # for a call that was never begun; otherwise this is known already
             if usage.failure is None:
                 self._models.answered(sent, usage.tokens_cached)
         self._call.on_usage(usage)

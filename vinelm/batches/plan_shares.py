@@ -1,9 +1,9 @@
-"""The plans that the requests of a batch are divided between, under common bounds on mean dollars and mean seconds.
+"""The plans that a batch's requests are divided between, within common bounds on mean dollars and mean seconds.
 
-A price of a second turns the cost of every invocation into its dollars and the price of its seconds, so that the planner for
-bounds on dollars finds the plans on the hull in both. Which price that is follows from a linear program over the plans found so
-far: the worth of a second over the worth of a dollar there. It is solved again with the plans of that price, until no new price
-follows (column generation; Dantzig and Wolfe, 1960).
+With a price per second, every invocation costs its dollars plus the price of its seconds, so that the planner for bounds on
+dollars finds the plans on the hull of both. The price follows from a linear program over the plans found so far, as the
+marginal value of a second divided by that of a dollar. The program is solved again with the plans of that price, until no new
+price follows (column generation; Dantzig and Wolfe, 1960).
 """
 
 from __future__ import annotations
@@ -20,31 +20,34 @@ from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 
 STEPS_PER_OCTAVE = 16
-"""Prices of a second lie on a grid, so that few planners are made: this many for each factor of two."""
+"""Prices of a second lie on a grid, so that few planners are needed: this many steps for each factor of two."""
 OCTAVES = 24
-"""A price is at most 2**OCTAVES times the trie's own dollars per second: then dollars have no say. Lower: it is 0."""
+"""Prices range up to 2**OCTAVES times the trie's own dollars per second, where dollars no longer matter. Below the range the
+price is 0."""
 PLANNERS = 8
-"""Most planners that are kept, each of the size of the trie."""
+"""How many planners are kept, each as large as the trie."""
 MOST_STEPS = 20
-"""Most prices that are tried for one pair of bounds."""
+"""How many prices are tried for one pair of bounds."""
 _LEAST_PART = 1e-3
-"""A bound below this part of the dearest or slowest plan counts as this part where it is missed: bounds may be 0."""
+"""Bounds may be 0. To measure by how much a bound is missed, it counts as at least this share of the most expensive or slowest
+plan."""
 LEAST_SHARE = 1e-6
-"""A smaller share is rounding."""
+"""Smaller shares are rounding errors."""
 NO_PRICE = 1.0, 0.0
-"""What a dollar and a second weigh where dollars alone count."""
+"""The weights of a dollar and a second if only dollars count."""
 _OVER, _BELOW = 1e4, 1e2
-"""What missing dollars or seconds, and what missing the floor is worth against the target, by the part of the bound."""
+"""Penalties, relative to the target, for exceeding dollars or seconds and for missing the floor, by the fraction of the bound.
+"""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """The plan of a request.
+    """The plan that was drawn for a request.
 
     Args:
-        planner: Leads to it, for :class:`~vinelm.controller.Session`. Its dollars include the price of seconds. None in another
-            process, which makes it of the weights.
-        objective: Leads to it over the planner.
+        planner: Follows the plan, for :class:`~vinelm.controller.Session`. Its dollars include the price of seconds. None in
+            another process, which makes it from the weights.
+        objective: The objective for which the planner chooses it.
         usd: Expected dollars of a request, by the trie.
         seconds: Expected seconds of a request, by the trie at zero load.
         accuracy: Expected accuracy.
@@ -87,15 +90,15 @@ class PlanShares:
         self._planners: dict[int | None, Planner] = {None: planner}
         self._plans: dict[tuple[str, ...], Drawn] = {}
         self._best: set[tuple[str, ...]] = set()
-        self._near: int | None = None  # the last price: the next one is near it
+        self._near: int | None = None  # the last price, since the next one is near it
         usd, seconds = float(annotated.cost_usd.sum()), float(annotated.latency_s.sum())
         self._usd_per_second = usd / seconds if usd > 0.0 < seconds else 1.0
 
     def within(self, usd: float | None, seconds: float | None) -> tuple[Share, ...]:
         """Return the best shares within mean dollars and seconds, cheapest plan first.
 
-        Where no shares are, those that exceed the bound least that they exceed most, in parts of it: within both, they answer
-        most requests.
+        If no shares meet the bounds, return those whose largest relative excess is smallest: they answer most requests within
+        both bounds.
 
         Args:
             usd: Mean dollars of a request, >= 0; None: any.
@@ -109,9 +112,8 @@ class PlanShares:
             raise ConfigError("the trie knows no seconds of its models, so that no deadline can be planned for: leave it out")
         if seconds is None and self.objective.target == "accuracy":
             return self._mixed(usd)
-        # Column generation: solve for the shares of the plans known so far, read off what a second is worth there, and let
-        # the planner find the best plans at that price. If the price is one that was tried, no plan improves the shares any
-        # more.
+        # Column generation: solve for the shares of the plans known so far, read off the value of a second there, and let the
+        # planner find the best plans at that price. Once a price repeats, no plan improves the shares any more.
         self._plans = {key: plan for key, plan in self._plans.items() if key in self._best}  # the others keep planners alive
         price, tried = self._near if seconds is not None else None, set()
         while True:
@@ -124,7 +126,7 @@ class PlanShares:
                 return shares
 
     def _mixed(self, usd: float | None) -> tuple[Share, ...]:
-        """The best shares within dollars alone, which the planner itself knows."""
+        """The best shares within dollars alone, which the planner itself can find."""
         objective = self.objective if usd is None else replace(self.objective, max_cost_usd=usd)
         mixture = self._planner.mixture(objective)
         if mixture is None:
@@ -133,14 +135,14 @@ class PlanShares:
         return Share(1.0 - mixture.share, low), Share(mixture.share, high)
 
     def _find(self, price: int | None, usd: float | None, seconds: float | None) -> None:
-        """Add the plans to which a price of a second leads, and the bounds at that price."""
+        """Add the plans that a price per second leads to, with the bounds at that price."""
         planner, (of_usd, of_second) = self._at(price), self._weights(price)
         bound = None
-        if usd is not None or price is not None:  # without a budget seconds are priced so high that dollars are rounding
+        if usd is not None or price is not None:  # without a budget seconds are priced so high that dollars hardly count
             bound = of_usd * (usd or 0.0) + of_second * (seconds or 0.0)
         objectives = [self.objective]
         if bound is not None:
-            # Under a floor the cheapest plan may be too dear; then the floor is missed, by the plan that this finds.
+            # Under a floor even the cheapest plan may be too expensive; then this plan misses the floor.
             within = replace(self.objective, maximize="accuracy", minimize=None, max_cost_usd=bound, mix=True)
             objectives = [within] if self.objective.target == "accuracy" else [*objectives, replace(within, min_accuracy=None)]
         for objective in objectives:
@@ -153,14 +155,14 @@ class PlanShares:
         planner = self._at(price)
         decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
         annotated, reached = self._planner.annotated, decision.reached
-        reached[0] = 1.0  # what runs before the first invocation
+        reached[0] = 1.0  # the probability of reaching the first invocation
         usd, seconds = float(reached @ annotated.cost_usd), float(reached @ annotated.latency_s)
         plan = Drawn(planner, objective, usd, seconds, decision.accuracy, self._weights(price))
         return self._plans.setdefault(_key(plan), plan)
 
     def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
-        """The best shares of the plans found so far, and the dollars that a second is worth there."""
-        from scipy.optimize import linprog  # only bounds on seconds need it, and it takes 40 MB
+        """The best shares of the plans found so far, and the value of a second in dollars there."""
+        from scipy.optimize import linprog  # only bounds on seconds need it, and importing it takes 40 MB
 
         plans = list(self._plans.values())
         is_cost, floor = self.objective.target == "cost", self.objective.min_accuracy
@@ -177,8 +179,8 @@ class PlanShares:
             over.append([0.0, -part] if name == "accuracy" else [-part, 0.0])
         target = [plan.usd if is_cost else -plan.accuracy for plan in plans]
         scale = max(map(abs, target)) or 1.0
-        # Two further columns may exceed the bounds at a high price: there is always a solution, and what cannot be kept is
-        # missed by the same part in dollars and seconds.
+        # Two further columns may exceed the bounds at a high price, so that there is always a solution, and impossible bounds
+        # are exceeded by the same fraction in dollars and seconds.
         found = linprog(
             [*(value / scale for value in target), _OVER, _BELOW],
             A_ub=np.hstack([np.array(rows), np.array(over)]),
@@ -194,7 +196,7 @@ class PlanShares:
     def _worth(
         self, marginals: Sequence[float], plans: Sequence[Drawn], usd: float | None, seconds: float | None, scale: float
     ) -> float:
-        """The dollars that a second is worth by the marginal values of both bounds."""
+        """The value of a second in dollars, by the marginal values of both bounds."""
         # The marginal of a bound is what the target gains per unit of it; their ratio is the price of a second in dollars.
         of_usd, of_second = -float(marginals[0]), -float(marginals[1])
         if seconds is None or of_second <= 0.0:
@@ -206,7 +208,7 @@ class PlanShares:
         return of_second / of_usd if of_usd > 0.0 else math.inf
 
     def _price(self, per_second: float) -> int | None:
-        """The step of the grid next to a price in dollars per second; None for 0."""
+        """The step of the grid nearest to a price in dollars per second; None for 0."""
         most = OCTAVES * STEPS_PER_OCTAVE
         if per_second <= 0.0:
             return None
@@ -233,7 +235,7 @@ class PlanShares:
 
 
 def priced(planner: Planner, weights: tuple[float, float]) -> Planner:
-    """Return the planner over the same trie with these weights of a dollar and a second; itself without a price."""
+    """Return the planner over the same trie with these weights of a dollar and a second; ``planner`` itself without a price."""
     if weights == NO_PRICE:
         return planner
     annotated, (of_usd, of_second) = planner.annotated, weights
@@ -243,7 +245,7 @@ def priced(planner: Planner, weights: tuple[float, float]) -> Planner:
 
 
 def _key(plan: Drawn) -> tuple[str, ...]:
-    """A key that is equal for plans that only differ by rounding."""
+    """A key that is equal for plans that differ only by rounding."""
     return tuple(f"{value:.9g}" for value in (plan.usd, plan.seconds, plan.accuracy))
 
 

@@ -1,4 +1,4 @@
-"""The requests of a batch: those that are equal, and the order in which the different ones are served."""
+"""Deduplicates the requests of a batch, and orders them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.signals.declaration import digest, digest_of_text
 
 SAMPLE = 1000
-"""Requests whose inputs are compared where the first prompt is not known."""
+"""How many requests' inputs are compared if the first prompt is unknown."""
 _KEY = b"texts that are at hand and are not kept"
 
 
@@ -25,13 +25,13 @@ class BatchRequests:
     """The requests of a dataset without duplicates.
 
     Args:
-        keys: Of each request, in the order of the data set: a digest of what the graph is given.
+        keys: For each request, in the order of the data set, a digest of the graph's inputs.
         first: Key to the first request that has it.
         order: The keys in the order in which they are served: prompts that begin alike side by side.
-        groups: Of each key in this order, the same number for those whose prompts begin alike.
-        shared: The share of the tokens of first prompts, in [0, 1], with which a prompt begins as the one before it does; None
-            where the first prompt is not known.
-        note: Why it is not known; empty where it is.
+        groups: For each key in this order, a number that is equal if prompts begin alike.
+        shared: The share of the tokens of first prompts, in [0, 1], that a prompt has in common with the beginning of the one
+            before; None if first prompts are unknown.
+        note: Why first prompts are unknown; empty if they are known.
     """
 
     keys: tuple[str, ...]
@@ -53,7 +53,7 @@ def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> BatchRequests
     Args:
         workflow: The workflow.
         catalog: The models of its stages.
-        app: Its compiled application: columns that are no keys of its state tell nothing apart.
+        app: Its compiled application: columns that are not keys of its state do not distinguish requests.
 
     Raises:
         DatasetError: The workflow's own ``inputs`` does not take a request. Names it.
@@ -85,7 +85,7 @@ def _key(workflow: Workflow, request: Request, state: Collection[str] | None) ->
     told += [request.data] if workflow.context is not None or workflow.configurable is not None else []
     try:
         return digest(told)
-    except WorkflowError:  # nobody can say that it is equal to another
+    except WorkflowError:  # it cannot be shown to equal another request
         return digest_of_text(f"request {request.id}")
 
 

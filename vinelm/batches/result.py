@@ -20,7 +20,7 @@ from vinelm.traces.served.answers import READ_AT_ONCE, Answer, Answers
 
 Status = Literal["ok", "failed", "unanswered"]
 MOST_REASONS = 10
-"""Reasons of failures that a result has, the most frequent ones."""
+"""How many reasons of failures a result has, the most frequent ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,9 @@ class BatchResult:
         deadline_s: Seconds that it may take; None: no limit.
         forecast: What was expected before the first request; None without a forecast.
         in_batches: What batch prices save; None if no call goes in a batch, or without a forecast.
-        shared: Share of the tokens of first prompts, in [0, 1], with which a prompt begins as the one before it does; None
-            where that is not known.
-        note: Why it is not known; empty where it is.
+        shared: Share of the tokens of first prompts, in [0, 1], that a prompt has in common with the beginning of the one
+            before; None if that is unknown.
+        note: Why it is unknown; empty if it is known.
         output: The file of the lines.
         store: What keeps the answers: a file or the address of a database, as text.
         is_simulated: Some models are simulated.
@@ -123,9 +123,9 @@ def write_lines(output: Path, requests: Sequence[Request], keys: Sequence[str], 
 
     Args:
         output: The file.
-        requests: Of the data set.
-        keys: Of each of them.
-        answers: The store's.
+        requests: The requests of the data set.
+        keys: The key of each request.
+        answers: The answers in the store.
         because: Why a request may be unanswered.
 
     Raises:
@@ -152,7 +152,7 @@ def write_lines(output: Path, requests: Sequence[Request], keys: Sequence[str], 
 
 
 def require_own(output: Path, answers: Answers) -> None:
-    """Raise if ``output`` is a file that this batch has not written: it would be lost.
+    """Raise if ``output`` is a file that this batch has not written, and that would be lost.
 
     Raises:
         ConfigError: It is another file, or was changed since.

@@ -33,14 +33,14 @@ from vinelm.traces.served.answers import Answer, Answers
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 FIRST_FAILURES = 20
-"""A batch whose first so many requests all fail is stopped: something is broken, and every further one costs money."""
+"""A batch is stopped if this many first requests all fail: something is broken, and further requests cost money."""
 GRACE_S = (300.0, 1.0)
-"""A tenth of the deadline, at most and at least so long, is waited for requests that have begun in time; for those beside one
-that ends the batch, the longest of it."""
+"""After the deadline, requests in progress get a tenth of it, within these limits; after an error that ends the batch, the
+upper limit."""
 _ROUNDING_USD = 1e-9
 
 BUDGET, DEADLINE, INTERRUPTED = "budget", "deadline", "interrupted"
-"""Why requests may be left unanswered."""
+"""The reasons for which requests may be left unanswered."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Served:
 
     @cached_property
     def _planner(self) -> Callable[[tuple[float, float]], Planner]:
-        """Rebuilds a plan's planner from another process, by the weight of a dollar and a second."""
+        """Rebuilds a plan's planner in another process, from the weights of a dollar and a second."""
         return lru_cache(PLANNERS)(partial(priced, self.vine.served_planner()))
 
     @classmethod
@@ -78,7 +78,7 @@ class Served:
             trie=annotated,
             signals=workflow.signals,
             kind=workflow.kind,
-            allow_unproven=True,  # the plan that was asked for is what the budget was given for
+            allow_unproven=True,  # the owner set the budget for this very plan
         )
         return cls(workflow, vine, build_graph(workflow, vine), Purses(vine.adapter))
 
@@ -94,14 +94,14 @@ class Served:
         self.vine.models.equal = EqualCalls(kept, self.vine.adapter.deterministic)
 
     def serve(self, request: Request, plan: Drawn, guard: CallGuard) -> Answer:
-        """Run one request; failures of its calls or of the application's code are answers, too. Its key is the id."""
+        """Run one request; failed calls or failures of the application's code are also answers. Its key is the id."""
         vine, workflow, objective = self.vine, self.workflow, plan.objective
         planner = plan.planner or self._planner(plan.weights)
         policy = vine.session(objective, request=request, clock=vine.new_clock(), planner=planner)
         try:
             with self.purses.paying(policy, guard):
                 state, failure, detail = final_state(workflow, vine, self.app, request, policy=policy, objective=objective)
-        except WorkflowError as error:  # such as of a graph that waits for a person: the other rows may not
+        except WorkflowError as error:  # for example a graph that waits for a person; other rows may not
             state, failure, detail = None, "tool", str(error)
         text = None
         if failure is None:
@@ -131,7 +131,7 @@ class Served:
             )
         except WorkflowError as error:
             return None, "tool", str(error)
-        except BaseException as error:  # of an object of the application's own
+        except BaseException as error:  # raised by one of the application's objects
             if not is_of_code(error):
                 raise
             return None, "tool", type(error).__name__
@@ -140,11 +140,11 @@ class Served:
 class _HeapAtRest:
     """Freezes the garbage collector's view of long-lived objects (dataset, libraries, clients) after the first request.
 
-    It would search all that again and again, which took a tenth of the processor time of a batch of calls over HTTP.
+    Searching them repeatedly took a tenth of the processor time of a batch of calls over HTTP.
     """
 
     def __enter__(self) -> _HeapAtRest:
-        self._is_done = bool(gc.get_freeze_count())  # the application has done so itself, and may count on it
+        self._is_done = bool(gc.get_freeze_count())  # the application has frozen objects itself, and may rely on it
         self._is_ours = False
         return self
 
@@ -177,7 +177,7 @@ class BatchRun:
         server: Serves the requests: the application, or its replacement.
         found: The requests.
         answers: Where answers are kept.
-        ledger: In which every call is reserved.
+        ledger: The ledger in which every call is reserved.
         steering: Draws the plans.
         elapsed_s: Returns the seconds since the batch was first started; None in virtual time: then the seconds of the requests
             count, divided among the workers.
@@ -235,17 +235,17 @@ class BatchRun:
 
     @property
     def is_over(self) -> bool:
-        """True if it came to its end."""
+        """True if the batch ran to its end."""
         return self._is_over
 
     def run(self, on_done: Callable[[int, int], None]) -> None:
         """Serve until no request is left, money or time is used up, or Ctrl-C. A second Ctrl-C does not wait for calls.
 
-        A request that has not ended some time after the deadline, or after what ends the batch (:data:`GRACE_S`), is left
-        behind: it makes no call any more, and has no answer.
+        A request that has not ended some time after the deadline, or after the error that ends the batch (:data:`GRACE_S`), is
+        abandoned: it makes no further call, and has no answer.
 
         Raises:
-            VineLMError: Of the store, of the configuration, or of the first requests, which all failed.
+            VineLMError: The store or the configuration is at fault, or all first requests failed.
             KeyboardInterrupt: After the requests in progress have ended.
         """
         if self._orders_calls:
@@ -266,14 +266,14 @@ class BatchRun:
         self._leave_behind()
 
     def _leave_behind(self) -> None:
-        """Wait no longer for requests that have not ended long after the deadline: a node that hangs must cost no answer."""
+        """Abandon requests that have not ended long after the deadline: a node that hangs must not cost other answers."""
         now_s, (most_s, least_s) = time.monotonic(), GRACE_S
         is_late = self._crew.error is not None and now_s >= self._crew.failed_at_s + most_s
         if self._deadline_s is not None:
             grace_s = min(max(0.1 * self._deadline_s, least_s), most_s)
             if self._elapsed_s is not None:
                 is_late = is_late or self.elapsed_s >= self._deadline_s + grace_s
-            else:  # virtual seconds do not pass for one that hangs: none has ended for as long on the wall
+            else:  # virtual time stands still while a request hangs: real time without progress counts
                 is_late = is_late or now_s >= max(self._began_s + self._deadline_s, self._ended_s) + grace_s
         if not is_late or self._crew.is_left:
             return
@@ -297,7 +297,7 @@ class BatchRun:
         self._serve(*job)
 
     def _next(self) -> tuple[str, Request, Drawn] | None:
-        """The next request with its plan; None if no more are to begin."""
+        """The next request with its plan; None if no more should begin."""
         with self._lock:
             while not self._crew.is_stopping and self._left:
                 key = self._left[-1]
@@ -312,7 +312,7 @@ class BatchRun:
             return None
 
     def _bound(self) -> str:
-        """The scarcer of money and time, which leaves a request unanswered."""
+        """The scarcer of money and time, as the reason for an unanswered request."""
         time_used = self.elapsed_s / self._deadline_s if self._deadline_s is not None else 0.0
         return DEADLINE if time_used > self._ledger.used else BUDGET
 

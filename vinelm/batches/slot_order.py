@@ -12,11 +12,11 @@ from vinelm.prompts.radix import known_tokens
 from vinelm.prompts.shape import BLOCK_TOKENS
 
 EVIDENCE_CALLS = 50
-"""Calls after which the engine's own counters say what it is."""
+"""How many calls must have ended before the engine's own counters show how it caches."""
 NO_USE = 0.5
-"""Engines that had a smaller part cached of what their slots should hold are not ordered by slots."""
+"""If less than this share of the expected tokens was cached in slots, an engine is not ordered by slots."""
 COMMON = 0.5
-"""Engines that had a larger part cached of what only other slots should hold have a common cache."""
+"""If more than this share of the tokens that only other slots should hold was cached, the engine has a common cache."""
 SIMILAR = 0.1
 """llama.cpp takes the slot that was free for longest, unless one holds more than this part of the prompt (its default)."""
 WARM_PART = 0.5
@@ -27,7 +27,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Prompted(Protocol):
-    """A call: its request's position, the calls before it there, and digests and tokens of the prefixes of its prompt."""
+    """A call: the position of its request, its number of earlier calls there, and its prompt's prefixes (digests, tokens)."""
 
     position: int
     depth: int
@@ -40,16 +40,16 @@ class _Slot:
     """A slot, and the prompt in its cache."""
 
     points: frozenset[int] = frozenset()
-    call: Prompted | None = None  # under way
-    depth: int = 0  # of the last one
+    call: Prompted | None = None  # in progress
+    depth: int = 0  # of the last call
     own: int = 0  # tokens of its prompt that the slot held already
-    other: int = 0  # those beyond, which another slot held
+    other: int = 0  # further tokens, which another slot held
     used: int = 0
 
 
 @dataclass(slots=True)
 class _Seen:
-    """Tokens expected in the engine's own slot, only in another slot, and found cached in either case."""
+    """Tokens expected in the call's own slot, tokens expected only in another slot, and tokens found cached in either case."""
 
     own: int = 0
     own_cached: int = 0
@@ -60,7 +60,7 @@ class _Seen:
 
 @dataclass(slots=True, eq=False)
 class SlotOrder:
-    """A model of what the slots of one engine have cached, from what they were sent. Pure; not thread-safe.
+    """A model of what the slots of one engine have cached, derived from the calls sent to it. Pure; not thread-safe.
 
     A freed slot first takes the calls that begin like its prompt, longest match first, and among these calls of the same stage,
     which may share more than is known. Then come calls that begin like nothing in flight. A call that begins like one in flight
@@ -81,7 +81,7 @@ class SlotOrder:
     _idle: Counter[int] = field(default_factory=Counter)
     _busy: Counter[int] = field(default_factory=Counter)
     _waiting: Counter[int] = field(default_factory=Counter)
-    _stages: Counter[tuple[int, int]] = field(default_factory=Counter)  # of free slots, with the place of what they held last
+    _stages: Counter[tuple[int, int]] = field(default_factory=Counter)  # free slots, by the stage of their last call
     _clock: int = 0
     _seen: _Seen = field(default_factory=_Seen)
 
@@ -105,11 +105,11 @@ class SlotOrder:
         self._waiting.update(call.points)
 
     def left(self, call: Prompted) -> None:
-        """Note that it waits no more."""
+        """Note that it no longer waits."""
         _take(self._waiting, call.points)
 
     def is_held(self, call: Prompted) -> bool:
-        """Return whether a call that waits is to wait for a slot under way, although another one may be free."""
+        """Return whether a waiting call should wait for a busy slot, even if another slot is free."""
         if not (self.is_used and self._busy and call.tokens and call.tokens[-1] >= BLOCK_TOKENS):
             return False
         idle, busy = self._held(call)
@@ -161,7 +161,7 @@ class SlotOrder:
             self.is_used &= seen.own_cached >= NO_USE * seen.own and seen.other_cached <= COMMON * max(seen.other, BLOCK_TOKENS)
 
     def forget(self, position: int) -> None:
-        """Note that no call of a request is under way any more, whether it succeeded or failed."""
+        """Note that a request has no more calls in flight, whether it succeeded or failed."""
         for slot in self._slots:
             if slot.call is not None and slot.call.position == position:
                 self.ended(slot.call, None)

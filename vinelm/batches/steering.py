@@ -21,23 +21,23 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 Finish = Literal["all", "good"]
 
 BLOCKS = 100
-"""Blocks of a batch, for each of which the plans are chosen anew."""
+"""Number of blocks of a batch; plans are chosen again for each block."""
 MEMORY = 0.1
-"""The part of the requests that the ratio of real to promised figures looks back on."""
+"""Share of the requests over which the ratio of actual to predicted figures is averaged."""
 LEAST_MEMORY = 50.0
-"""Requests that it looks back on at least."""
+"""The least number of requests over which it is averaged."""
 BELIEF = 5.0
-"""Requests that the trie's figures count for, against those that have ended."""
+"""How many finished requests the trie's figures count for."""
 KEPT_BACK = 2.5
-"""Standard deviations of what results that are not known may cost above what is expected, for which dollars are kept back."""
+"""Dollars are kept back for unknown results: this many standard deviations above their expected cost."""
 TAIL = 6.0
-"""Standard deviations of a request's seconds, above the mean, for which the last requests have to begin before the deadline."""
+"""Under a deadline, the last requests begin early enough to take this many standard deviations longer than the mean."""
 LATEST = 4.0
-"""The same, after which a request is not begun any more."""
+"""The same for the time after which no request begins any more."""
 KEPT_FREE = (0.03, 0.1, 0.25, 0.5)
-"""Parts of what is reserved that may stay free under a deadline. Bounds of calls are above their prices, so that ever fewer fit
-as the budget comes to its end, and workers wait: what is kept free is not spent, but no time is lost. The best plans decide.
-"""
+"""Shares of the reserved dollars that may be kept free under a deadline. Upper bounds of calls exceed their prices, so that
+near the end of the budget ever fewer calls fit, and workers wait. Dollars kept free are not spent, but no time is lost. The
+best plans decide which share."""
 _ROUNDING = 1.0 + 1e-6
 
 
@@ -47,7 +47,7 @@ class DatasetForecast:
 
     Args:
         requests: The number answered within the budget.
-        usd: Of all of them.
+        usd: Dollars of all these requests.
         seconds: From the first request to the last answer, at zero load.
         accuracy: Mean over those that are answered.
         shares: The plans at the start.
@@ -60,7 +60,7 @@ class DatasetForecast:
     shares: tuple[Share, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types, of each plan its figures."""
+        """Return the fields as JSON types, with the figures of each plan."""
         names = ("usd", "seconds", "accuracy")
         shares = [{"share": share, **{name: getattr(plan, name) for name in names}} for share, plan in self.shares]
         return {**vars(self), "shares": shares}
@@ -70,10 +70,10 @@ class Steering:
     """Chooses the plan of each request by the dollars and seconds that are left for it and those after it. Not thread-safe.
 
     Requests are planned in blocks. Bounds on the means of a block are what is left, over the requests left, corrected by the
-    ratio of what ended requests took to what their plans promised. Which of its plans a request follows is drawn from its key.
+    ratio of what ended requests took to what their plans promised. The plan that a request follows is drawn by its key.
 
     Without a deadline the plans of a block depend only on the results of requests up to the block before the previous one, so
-    that an interrupted batch continues as it would have. See :meth:`waits`. With a deadline they also depend on the clock.
+    that an interrupted batch continues as it would have. See :meth:`waits`. With a deadline plans also depend on the clock.
 
     Prompts that begin alike are best served by one model, whose cache is warm. At a mixture's price both of its plans are worth
     the same, so switching between them gains nothing and costs a cold prefix: neighbours of one group follow one plan while it
@@ -84,15 +84,15 @@ class Steering:
         objective: Without a budget.
         budget_usd: The most that all requests may cost, in dollars > 0; None: any.
         deadline_s: Seconds from the start of the batch to the last answer; None: any.
-        keys: Of the requests, in the order in which they begin.
-        groups: Of each request, those whose prompts begin alike have the same; None: each request is its own.
+        keys: The keys of the requests, in the order in which they begin.
+        groups: The group of each request, equal if prompts begin alike; None: each request is a group.
         workers: Requests in progress at a time, >= 1.
         finish: If dollars or seconds do not suffice for the plans of the start, ``"all"`` gives up expensive plans, down to the
             cheapest, and answers all requests as long as that is possible; ``"good"`` keeps those plans, and the last requests
             stay unanswered.
 
     Raises:
-        ConfigError: The objective is none for a batch, or a deadline is given and the trie knows no seconds.
+        ConfigError: The objective is not valid for a batch, or a deadline is given and the trie has no latencies.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Steering:
         self._keys, self._groups = keys, groups
         self._place = {key: place for place, key in enumerate(keys)}
         self._starts = _starts(len(keys), workers)
-        self._usd, self._seconds = (np.full(len(keys), np.nan) for _ in range(2))  # of requests that have ended
+        self._usd, self._seconds = (np.full(len(keys), np.nan) for _ in range(2))  # for requests that have ended
         self._promised_usd, self._promised_s = (np.full(len(keys), np.nan) for _ in range(2))
         self._lost_usd = np.zeros(len(keys))
         self._known = 0  # all requests before this place have ended
@@ -147,14 +147,14 @@ class Steering:
             InfeasibleError: ``on_infeasible="raise"``, and no plan meets the objective.
         """
         block, place = self._block_of(key), self._place[key]
-        if self._under_way_usd > 0.0:  # what is reserved for a promised dollar
+        if self._under_way_usd > 0.0:  # reserved dollars per predicted dollar
             self._bound = max(self._bound, reserved_usd / self._under_way_usd)
         if block > self._block:
-            # Each block in turn, as far as plans follow from results alone: what earlier runs drew is drawn again.
+            # Block by block, as far as plans follow from results alone, so that the draws of earlier runs are repeated.
             for one in [block] if self._deadline_s is not None else range(self._block + 1, block + 1):
                 self._begin(one, elapsed_s)
         plan = self._drawn[place - self._starts[self._block]]
-        # Drawn when the block began. If the clock has run on since, a quicker plan may still answer in time.
+        # Drawn when the block began. If time has passed since, a quicker plan may still answer in time.
         if plan is not None and self._is_late(plan, elapsed_s):
             plan = None if self._quickest is None or self._is_late(self._quickest, elapsed_s) else self._quickest
             if plan is not None:
@@ -172,13 +172,13 @@ class Steering:
         Args:
             key: Its key.
             cost_usd: Dollars that it has cost, all of them.
-            seconds: That it kept a worker busy.
-            lost_usd: Additional dollars that count for it: of calls with unknown outcome.
+            seconds: How long it kept a worker busy.
+            lost_usd: Additional dollars that are booked for it, for calls with unknown outcome.
         """
         place = self._place[key]
         self._lost_usd[place] = lost_usd
         self._usd[place], self._seconds[place] = cost_usd, seconds
-        if not math.isnan(self._promised_usd[place]):  # of this run
+        if not math.isnan(self._promised_usd[place]):  # from this run
             self._under_way_usd = max(self._under_way_usd - float(self._promised_usd[place]), 0.0)
         while self._known < len(self._keys) and not math.isnan(self._usd[self._known]):
             self._known += 1
@@ -205,13 +205,13 @@ class Steering:
         self._drawn = []
         for place in range(start, stop):
             plan = self._draw(place, shares, stop - start)
-            # At what plans have really cost of late, not at what they promise.
+            # By what plans have really cost recently, not by their predictions.
             room_usd -= ratio * plan.usd
             self._drawn.append(plan if room_usd >= 0.0 else None)
             self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
 
     def _within(self, usd: float | None, seconds: float | None, block: int, ratio: float) -> tuple[Share, ...]:
-        """The plans of a block; if time is short, dollars are kept free so that no worker waits for them."""
+        """The plans of a block; if time is short, some dollars are kept free so that no worker waits for them."""
         left, bound = len(self._keys) - self._starts[block], self._bound / ratio
         if usd is None or seconds is None or bound <= 1.0 or self._finish == "good":
             return self._plans.within(usd, seconds)
@@ -236,18 +236,18 @@ class Steering:
         return plan
 
     def _bounds(self, block: int, elapsed_s: float) -> tuple[float | None, float | None, float, float]:
-        """The bounds on a block's means in the trie's figures, the dollars that it may use, and their ratio."""
+        """The bounds on a block's means in the trie's figures, the dollars that it may use, and the actual/predicted ratio."""
         start, size = self._starts[block], self._starts[block + 1] - self._starts[block]
         has_ended, left = ~np.isnan(self._usd[:start]), len(self._keys) - start
         if self._deadline_s is None:
-            has_ended[self._starts[max(block - 1, 0)] :] = False  # some have, as it happens: plans must not depend on it
+            has_ended[self._starts[max(block - 1, 0)] :] = False  # some have ended by chance, and plans must not depend on it
         pending = np.flatnonzero(~has_ended)
         ratio, deviation = self._ratio(self._usd, self._promised_usd, has_ended, "usd")
         usd, room_usd = None, math.inf
         if self._budget_usd is not None:
             room_usd = self._budget_usd - float((self._usd + self._lost_usd)[:start][has_ended].sum())
             room_usd -= ratio * float(np.nansum(self._promised_usd[pending]))
-            # What the requests under way may cost beyond their mean: errors of single requests add up by the square root.
+            # What requests in progress may cost beyond their mean: errors of single requests add up by the square root.
             kept_usd = KEPT_BACK * deviation * math.sqrt(len(pending) + size) if block else 0.0
             usd = max(room_usd - kept_usd, 0.0) / left / ratio
             if self._finish == "good":
@@ -257,21 +257,21 @@ class Steering:
     def _mean_seconds(
         self, elapsed_s: float, has_ended: BoolArray, pending: np.ndarray[tuple[int], np.dtype[np.intp]], left: int
     ) -> float | None:
-        """The bound on the mean seconds of the requests left, in the trie's figures."""
+        """The bound on the mean seconds of the remaining requests, in the trie's figures."""
         if self._deadline_s is None:
             return None
         self._ratio_s, self._deviation_s = self._ratio(self._seconds, self._promised_s, has_ended, "seconds")
         tail_s = _mean(self._first, "seconds") * self._ratio_s + TAIL * self._deviation_s
-        under_way_s = self._ratio_s * float(np.nansum(self._promised_s[pending])) / 2  # about half of each is done
+        under_way_s = self._ratio_s * float(np.nansum(self._promised_s[pending])) / 2  # each is about half done
         left_s = (self._deadline_s - elapsed_s - tail_s) * self._workers - under_way_s
         seconds = max(left_s, 0.0) / left / self._ratio_s
         return max(seconds, _mean(self._first, "seconds")) if self._finish == "good" else seconds
 
     def _ratio(self, real: FloatArray, promised: FloatArray, has_ended: BoolArray, name: str) -> tuple[float, float]:
-        """Recent ratio of actual to predicted use, and the standard deviation of a single request's."""
+        """The recent ratio of actual to predicted use, and the standard deviation of a single request's ratio."""
         expected = max(_mean(self._first, name), 1e-300)
         places = np.flatnonzero(has_ended & ~np.isnan(promised[: len(has_ended)]))
-        # As the end comes near, it matters less what was, and more what is.
+        # Towards the end, past requests matter less and those in progress more.
         memory = max(min(MEMORY * len(self._keys), len(self._keys) - len(has_ended)), LEAST_MEMORY)
         age = (len(has_ended) - places) / memory
         weight = np.exp(-age)
@@ -284,7 +284,7 @@ class Steering:
     def _is_late(self, plan: Drawn, elapsed_s: float) -> bool:
         if self._deadline_s is None:
             return False
-        of_plan = plan.seconds / max(_mean(self._first, "seconds"), 1e-300)  # a request of a quicker plan differs by less
+        of_plan = plan.seconds / max(_mean(self._first, "seconds"), 1e-300)  # a request of a quicker plan varies by less
         return elapsed_s + plan.seconds * self._ratio_s + LATEST * of_plan * self._deviation_s > self._deadline_s
 
     def _block_of(self, key: str) -> int:
@@ -300,8 +300,9 @@ class Steering:
 def _starts(requests: int, workers: int) -> list[int]:
     """Start of each block, and the total; blocks shrink towards the end.
 
-    The plans of a block do not know the results of the block before it, so that the last two decide how near the budget is met.
-    But each has at least as many requests as there are workers, so that hardly any plan waits for a result.
+    The plans of a block do not know the results of the block before it, so that the last two blocks decide how closely the
+    budget is met. But each block has at least as many requests as there are workers, so that hardly any plan waits for a
+    result.
     """
     starts = [0]
     while starts[-1] < requests:

@@ -1,6 +1,6 @@
 """Settings that decide a call's cost, wherever a chat model or call states them: limit, answers, model, tier.
 
-LangChain's packages pass what they do not know on, and merge whole bodies (``extra_body``) over what they have made.
+LangChain's packages pass on unknown settings, and merge whole bodies (``extra_body``) over their own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample", "num_predict")
-"""The names by which LangChain's packages limit the tokens of an answer."""
+"""The parameter names by which LangChain's packages limit the tokens of an answer."""
 _LIMITS = (*LIMITS, "maxTokens", "maxOutputTokens", "max_new_tokens", "max_gen_len")
 _ANSWERS = ("n", "best_of", "candidate_count", "candidateCount", "num_return_sequences")
 _MODELS = ("model", "model_name", "model_id", "modelId", "deployment_name", "azure_deployment", "models")
@@ -20,7 +20,7 @@ _INSIDE = (
     "extra_body", "model_kwargs", "generation_config", "generationConfig", "inference_config", "inferenceConfig", "options",
     "additional_model_request_fields", "additionalModelRequestFields",
 )  # fmt: skip
-"""Settings that hold settings."""
+"""Settings that contain other settings."""
 DEARER: Mapping[str, str] = MappingProxyType(
     {
         "service_tier": "priority",
@@ -32,11 +32,11 @@ DEARER: Mapping[str, str] = MappingProxyType(
 )
 """Settings by which providers serve a call faster at a higher rate."""
 _APART = ("web_search_options", "plugins")
-"""Settings by which servers search, which is billed apart from tokens: OpenAI's and OpenRouter's."""
+"""Settings that make servers search, which is billed separately from tokens: OpenAI's and OpenRouter's."""
 _CLIENTS_TOOLS = ("function", "custom", "local_shell", "apply_patch")
-"""Types of tools that the client runs. A server runs the others, and may bill them apart from tokens."""
+"""Types of tools that the client runs. Servers run all other types, and may bill them separately from tokens."""
 MOST_COUNT = 2**31 - 1
-"""The largest count that servers take."""
+"""The largest token count that servers accept."""
 
 
 def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -67,7 +67,7 @@ def answers_in(settings: Mapping[str, Any]) -> int:
 
 
 def other_model_in(settings: Mapping[str, Any], *own: Any) -> Any:
-    """Return the model named in a call's settings, if it is not one of these names; else None."""
+    """Return the model named in a call's settings if it is none of these names; else None."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, _MODELS):
             asked = part[name]
@@ -90,7 +90,7 @@ def billed_apart_in(settings: Mapping[str, Any]) -> str | None:
     """Return the setting that makes the server do something billed separately from tokens; None without one."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, _APART):
-            if part[name] not in (None, []):  # an empty object asks for it, too
+            if part[name] not in (None, []):  # even an empty object requests it
                 return name
         tools = part.get("tools")
         for tool in tools if isinstance(tools, list) else ():
@@ -124,7 +124,7 @@ def speaks_in(settings: Mapping[str, Any]) -> bool:
 
 
 def _stated(settings: Mapping[str, Any], names: Iterable[str]) -> Sequence[str]:
-    """Which of the names the settings contain, in order. Checked for all at once first, since most calls have none."""
+    """The names that the settings contain, in order. All are checked at once first, since most calls have none."""
     return () if settings.keys().isdisjoint(names) else [name for name in names if name in settings]
 
 

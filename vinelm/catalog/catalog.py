@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _HARMLESS = ("simulated",)
-"""Providers whose models call nobody and read no file."""
+"""Providers whose models call no server and read no file."""
 _WHERE = ("api_base", "api_key_env")
 
 
@@ -33,7 +33,7 @@ _WHERE = ("api_base", "api_key_env")
 class Catalog(Mapping[str, Model]):
     """The models that may be chosen: a mapping from name to :class:`Model`, in the order of the file.
 
-    The name ``"skip"`` is known and not listed: it leaves an optional stage out, at no dollars and no seconds.
+    The name ``"skip"`` is known and not listed: it leaves an optional stage out, which costs no dollars and no seconds.
 
     Entries that name the same ``group`` are one choice, a :class:`~vinelm.catalog.ReplicaGroup` under the group's name.
 
@@ -213,12 +213,12 @@ class Catalog(Mapping[str, Model]):
 
 def _harmless(item: Mapping[str, Any]) -> dict[str, Any]:
     dropped = _WHERE if item.get("provider") in _HARMLESS else (*_WHERE, "options")
-    # Without a price one would be looked up by the address.
+    # Without a price here, one would be looked up by the address.
     return {key: value for key, value in item.items() if key not in dropped}
 
 
 def _with_warning(models: list[Model]) -> list[Model]:
-    """The same models; logs a warning if prices among them are old."""
+    """Return the same models; logs a warning if some of their prices are old."""
     if (note := old_price_note(models, date.today())) is not None:
         logging.getLogger(__name__).warning("catalog: %s", note)
     return models

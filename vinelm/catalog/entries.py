@@ -62,5 +62,5 @@ def _listed(fields: Mapping[str, Any]) -> FoundPrice | None:
     if provider == "langchain":
         provider, _, model_id = str(model_id).partition(":")
     if not isinstance(provider, str) or not isinstance(model_id, str) or not isinstance(api_base, str | None):
-        return None  # the validation says so
+        return None  # validation reports this
     return find_price(provider, model_id, api_base)

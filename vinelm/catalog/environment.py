@@ -25,9 +25,9 @@ PROVIDER_VARIABLES = frozenset(
         "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_PROJECT", "HF_TOKEN", "VERTEXAI_LOCATION", "VERTEXAI_PROJECT",
     }
 )  # fmt: skip
-"""Variables that providers read without being told, besides every ``..._API_KEY``."""
+"""Variables that providers read without being configured to, in addition to every ``..._API_KEY``."""
 ADDRESSES = ("_API_BASE",)
-"""Ends of the variables of addresses. They say where keys are sent, so they are taken only from beside the catalog."""
+"""Suffixes of variables with addresses. They decide where keys are sent, so they are only read from next to the catalog."""
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _lock = threading.Lock()
 _taken: dict[str, str] = {}
@@ -69,7 +69,7 @@ def _set(name: str, value: str, path: Path) -> None:
 
 
 def _read(path: Path) -> Mapping[str, str]:
-    """The variables of a file; none if it is missing. A file that cannot be read is a warning without its content."""
+    """The variables of a file; none if it is missing. An unreadable file causes a warning without its content."""
     from dotenv import dotenv_values
 
     try:

@@ -25,7 +25,7 @@ PROVIDERS: Mapping[str, tuple[str, str | None]] = MappingProxyType(
 """LangChain's provider name to ours, and the environment variable of its API key. Others are called through LangChain."""
 LANGCHAIN = "langchain"
 MAX_TOKENS = 4096
-"""Completion tokens that the upper bound of a call's cost assumes for a ready chat model without a limit of its own."""
+"""Answer limit assumed in the cost bound of a ready chat model that sets none."""
 
 AnyPrice = Price | Mapping[str, Any]
 
@@ -55,7 +55,7 @@ def entry_of_chat(chat: Any, listed: Iterable[Model], price: AnyPrice | None = N
         names = {model.name for model in known}
         name = model_id if model_id not in names else f"{ours}/{model_id}"
         made = _of_chat(name, chat, price)
-        # The object's own limit holds where it is called; other stages may be planned on the entry as well.
+        # The object's own limit applies where the object is called; other stages may use the entry as well.
         return made.model_copy(update={"max_tokens": max(made.max_tokens, MAX_TOKENS)})
     return _of_chat(type(chat).__name__, chat, price)
 
@@ -97,7 +97,7 @@ def _of_chat(name: str, chat: Any, price: AnyPrice | None) -> Model:
 
 
 def _facts(chat: Any) -> tuple[str, str]:
-    """Provider and name of a chat model, as it states them to LangChain's traces."""
+    """Provider and name of a chat model, as it reports them to LangChain's traces."""
     facts = chat._get_ls_params()
     return str(facts.get("ls_provider") or "langchain"), str(facts.get("ls_model_name") or type(chat).__name__)
 

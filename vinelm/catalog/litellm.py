@@ -22,11 +22,11 @@ from vinelm.errors import ConfigError
 
 SETTINGS = ("litellm_settings", "router_settings")
 TAKEN = ("num_retries", "request_timeout", "timeout")
-"""The keys of these sections that are used."""
+"""The keys of these sections that are read."""
 ROUTING = ("fallbacks", "context_window_fallbacks", "content_policy_fallbacks", "default_fallbacks", "model_group_alias")
-"""The keys of these sections that have a note of their own."""
+"""The keys of these sections that get a separate note."""
 SHOWN = 3
-"""Entries that a note names for one parameter; for more it gives their number."""
+"""How many entries a note names for one parameter; beyond that it gives only their number."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ModelList:
     Args:
         path: The file.
         entries: The entries of chat models by name, as the file has them.
-        file: What they share.
+        file: The settings that they share.
         max_retries: The file's ``num_retries``.
         notes: One line for each group of things without effect.
         skipped: Entries that are no chat models.

@@ -36,9 +36,9 @@ _PLACEHOLDER = re.compile(
     r"|.*(fake|dummy|placeholder|not-needed|no-key|local).*",
     re.I,
 )
-"""What people write for the key of a server that needs none."""
+"""What people write as the key for a server that needs none."""
 SHORTEST_SECRET = 8
-"""Characters of the shortest text that is taken for a secret."""
+"""The minimum length of a text that is considered a secret."""
 _VARIABLE = re.compile(r"os\.environ/(.+)|\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
@@ -105,7 +105,7 @@ def _options(called: Called, params: Mapping[str, Any], label: str) -> dict[str,
 
 
 def _place(called: Called) -> dict[str, str]:
-    """Where the model is called: LiteLLM's variables for Vertex AI (without them the client reads Google's), AWS's region."""
+    """Where the model is called: LiteLLM's variables for Vertex AI (the client itself reads Google's), or AWS's region."""
     is_google = called.route.provider == "vertex" or called.prefix == "vertex_ai"
     names = {"project": "VERTEXAI_PROJECT", "location": "VERTEXAI_LOCATION"} if is_google else {}
     found = {key: os.environ[name] for key, name in names.items() if os.environ.get(name)}
@@ -129,7 +129,7 @@ def _base(params: dict[str, Any], called: Called, label: str) -> str | None:
     if not found:
         return None
     url = str(found)
-    if "/publishers/" in url:  # the URL of one model on Vertex AI: its client builds it from the project and the location
+    if "/publishers/" in url:  # the URL of one model on Vertex AI, which its client builds from the project and the location
         return None
     if route.provider == "openai" and called.prefix == "azure":
         return f"{url.rstrip('/').removesuffix('/openai/v1')}/openai/v1"
@@ -165,7 +165,7 @@ def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhe
 
 
 def _is_placeholder(key: Any, base: str | None) -> bool:
-    """True if a key in the file is a placeholder: a word that says so, or too short for a key, on a self-hosted server."""
+    """True if a key in the file is a placeholder: it says so, or is too short for a key, and the server is self-hosted."""
     is_short = isinstance(key, str) and len(key) < SHORTEST_SECRET and not _VARIABLE.fullmatch(key)
     return _PLACEHOLDER.fullmatch(str(key)) is not None or (is_short and base is not None and is_private(base))
 
@@ -192,7 +192,7 @@ def _check_credentials(params: Mapping[str, Any], label: str) -> None:
 
 
 def _check_headers(params: Mapping[str, Any], label: str) -> None:
-    """Headers that name the caller are left out; others would change the call."""
+    """Leave out headers that name the caller, and refuse headers that would change the call."""
     for key in HEADERS:
         given = params.get(key)
         for name in given if isinstance(given, Mapping) else ():

@@ -86,14 +86,14 @@ def is_unused_hint(key: str) -> bool:
 
 
 BUDGETS = {"disable": 0, "none": 0, "minimal": 128, "low": 1024, "medium": 2048, "high": 4096}
-"""Thinking tokens that LiteLLM takes for an effort."""
+"""Thinking tokens that LiteLLM uses for an effort."""
 _LEAST_OF_CLAUDE = 1024
 _WITH_BUDGET = re.compile(r"claude-3|claude-(opus|sonnet|haiku)-4(-[015])?($|[-@]20\d{6})")
 """Models of Claude that think within a budget; later ones adapt to an effort and refuse a budget."""
 
 
 def in_words_of(provider: str, model_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options in the provider's own API terms, translated from OpenAI's as LiteLLM does."""
+    """Return the options in the terms of the provider's own API, translated from OpenAI's as LiteLLM does."""
     if provider in ("gemini", "vertex"):
         return _gemini(model_id, dict(options))
     if provider == "anthropic" or (provider == "bedrock" and "claude" in model_id):

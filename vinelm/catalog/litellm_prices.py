@@ -1,6 +1,6 @@
 """The price of a LiteLLM ``model_list`` entry: its own rates, the list price, or nothing for a self-hosted server.
 
-Each rate of an entry is honoured, or refused in one line. A note names rates that no call meets.
+Each rate of an entry is honoured, or refused in one line. A note names rates that apply to no call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vinelm.catalog.prices import CHEAP_TIERS, FoundPrice, beyond_list_prices, f
 from vinelm.errors import ConfigError
 
 _ANY_SERVER = ("openai", "openai_like", "custom_openai")
-"""Prefixes that name a protocol: the address says whose the server is."""
+"""Prefixes that only name a protocol: the address says whose server it is."""
 OWN_SERVER = "no bill: a server of your own"
 FREE = "free of charge: OpenRouter's :free models"
 ASSUMED = "assumed from the name: "
@@ -33,20 +33,20 @@ _TOKEN_RATES = {
     "cache_creation_input_token_cost_above_1hr": "cache_write_1h",
 }
 _TOKEN_RATE = re.compile(r"(.+?)(?:_above_(\d+)k_tokens)?(?:_(priority|flex|batches))?")
-"""A token rate's name: what is charged, the prompts that it is for, the tier."""
+"""The name of a token rate: what is charged, for which prompts, at which tier."""
 _CALL_RATES = ("input_cost_per_request", "output_cost_per_request", "input_cost_per_query")
 _ONLY_WITH = (
     (re.compile(r"search|interpreter|computer|vector_store|file_|maps|session"), ("web_search_options", "tools")),
     (re.compile(r"^output_cost_per_(image|audio|video)"), ("modalities", "audio")),
 )
-"""Rates that a call meets only if the entry asks for it, and the parameters that ask."""
+"""Rates that only apply if the entry asks for it, with the parameters that ask."""
 
 
 class Priced(NamedTuple):
-    """The keys to an entry's price: the called model, the address, and the file's own statement.
+    """What the price of an entry depends on: the called model, the address, and the file's own statement.
 
     ``has_no_key``: the file gives a placeholder for the key, as people do for servers that know no accounts. ``given``: all
-    keys of the entry; ``options``: what of them is sent.
+    keys of the entry; ``options``: those that are sent.
     """
 
     called: Called
@@ -61,7 +61,7 @@ class Priced(NamedTuple):
 
     @property
     def tier(self) -> str:
-        """The requested tier of service; "" for the ordinary one."""
+        """The requested service tier; "" for the ordinary one."""
         return tier_of(self.options)
 
 
@@ -72,7 +72,7 @@ def price_of(asked: Priced) -> dict[str, Any]:
         return {"price": _made(asked, rates, per_call)}
     listed = _list_price(asked)
     if listed is None and (rates or per_call is not None):
-        raise _unknown(asked)  # half a price: the other half is not $0
+        raise _unknown(asked)  # half a price: the missing half is not $0
     if listed is None:
         return {"price": _nothing(asked)}
     if tier := beyond_list_prices(asked.options):
@@ -92,7 +92,7 @@ def is_own_server(asked: Priced) -> bool:
 
 
 def has_no_effect(key: str, given: Mapping[str, Any]) -> bool:
-    """Return whether no call of an entry meets this rate: of a tier or a service that its parameters do not ask for."""
+    """Return whether a rate applies to no call of an entry: its parameters do not ask for that tier or service."""
     kind, _, tier = _parts(key)
     if kind is not None:
         return tier in ("priority", "flex") and tier != tier_of(given)
@@ -104,11 +104,11 @@ def has_no_effect(key: str, given: Mapping[str, Any]) -> bool:
 # -- an entry's own rates
 
 _Rates = dict[int, dict[str, float]]
-"""By the tokens that a prompt has to be longer than: our name of a rate, dollars per million tokens."""
+"""By the prompt length above which they apply: dollars per million tokens, by our names of rates."""
 
 
 def _parts(key: str) -> tuple[str | None, int, str | None]:
-    """Our name of a token rate (None if it is not one), the prompt length from which it holds, and its tier."""
+    """Our name of a token rate (None if it is not one), the prompt length from which it applies, and its tier."""
     if (hour := key.replace("_above_1hr", "")) != key:
         kind, above, tier = _parts(hour)
         return ("cache_write_1h" if kind == "cache_write" else None), above, tier
@@ -148,7 +148,7 @@ def _own_rates(asked: Priced) -> _Rates:
 
 
 def _check_other(asked: Priced, key: str, value: Any) -> None:
-    """Refuse a rate that calls may meet and that our prices cannot express."""
+    """Refuse a rate that may apply to calls and that our prices cannot express."""
     if key == "tiered_pricing" or has_no_effect(key, {**asked.given, **asked.options}):
         return
     if isinstance(value, Mapping | list):
@@ -235,7 +235,7 @@ def _overlaid(asked: Priced, listed: Price, rates: _Rates, per_call: float | Non
 
 
 def _list_price(asked: Priced) -> dict[str, Any] | None:
-    """The list price of what is called. Of two assumed ones (by name, by ``base_model``) the more expensive one."""
+    """The list price of the called model. Of two assumed ones (by name, by ``base_model``) the more expensive one."""
     found: list[FoundPrice] = []
     for provider, model_id, is_assumed in _names(asked):
         one = find_price(provider, model_id, None if is_assumed else asked.api_base)
@@ -251,21 +251,21 @@ def _list_price(asked: Priced) -> dict[str, Any] | None:
 
 
 def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
-    """Provider, model and whether it is only assumed, certain ones first."""
+    """Provider, model and whether that is only assumed; certain ones first."""
     called, base = asked.called, asked.given.get("base_model")
     is_tuned = is_fine_tuned(called.model_id)
     names_price = isinstance(base, str) and (
         is_fine_tuned(base) or not is_tuned
-    )  # a base model is cheaper than what was made of it
+    )  # a base model is cheaper than models derived from it
     provider, slash, model_id = str(base).partition("/")
     named = (provider, model_id) if slash and provider in ROUTES else (called.prefix, str(base))
-    if names_price and called.prefix == "azure":  # its deployments have any names
+    if names_price and called.prefix == "azure":  # its deployments have arbitrary names
         yield *named, False
         yield "openai", named[1], True  # whose prices are the same
         return
     yield called.prefix, called.model_id, False
     if called.prefix == "bedrock":
-        yield called.prefix, called.model_id.partition(".")[2], False  # without us., eu., global.
+        yield called.prefix, called.model_id.partition(".")[2], False  # without the prefixes us., eu. and global.
     if names_price:
         yield *named, asked.api_base != called.route.api_base
         yield *named, True
@@ -281,7 +281,7 @@ def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
 
 
 def _nothing(asked: Priced) -> Price:
-    """The price of an unbilled model; :class:`ConfigError` for anything else."""
+    """The price of a model that is not billed; :class:`ConfigError` for any other model."""
     is_sold = is_fine_tuned(asked.called.model_id) or asked.given.get("base_model") is not None
     if asked.called.model_id.endswith(":free") and "openrouter" in (asked.called.prefix, _host(asked.api_base)):
         source = FREE

@@ -23,7 +23,7 @@ class Route(NamedTuple):
 
     Args:
         provider: The provider here.
-        key_envs: The default environment variables of the API key: the first one that is set counts.
+        key_envs: The default environment variables of the API key: the first that is set is used.
         api_base: The URL of the service; None takes the entry's, or that of the variable ``base_env``.
         needs_base: A URL is required.
         base_env: The environment variable of the URL.
@@ -61,7 +61,7 @@ CLAUDE_ON_VERTEX = Route("langchain", prefix="google_anthropic_vertex:")
 _BY_NAME = (
     (re.compile(r"gpt-|chatgpt-|o\d"), "openai"),
     (re.compile(r"claude-"), "anthropic"),
-    (re.compile(r"gemini-"), "vertex_ai"),  # as LiteLLM takes it
+    (re.compile(r"gemini-"), "vertex_ai"),  # as LiteLLM reads it
     (re.compile(r"command-"), "cohere"),
 )
 _AZURE_SERIES = re.compile(r"^(o_series|gpt5_series|responses)/")

@@ -29,11 +29,11 @@ class CatalogFile:
 
     Args:
         models: The entries that can be read.
-        errors: One error for each entry that cannot.
+        errors: One error for each entry that cannot be read.
         backends: Settings by provider.
         notes: One line for each group of keys that have no effect.
-        skipped: Entries that are no chat models, by name, in a file that may have such.
-        copies: Entries that differ from another one in nothing that counts.
+        skipped: Entries that are not chat models, by name, in a file that may contain some.
+        copies: Entries that differ from another entry in nothing that matters.
         is_foreign: The file was written for another program: what cannot be used is left out with a warning.
     """
 

@@ -17,17 +17,17 @@ MOST_TOKENS = 100_000_000
 LONGEST_S = 86_400.0
 """The longest ``timeout_s``, a day."""
 CACHE_TTL_S = 300.0
-"""Seconds that a prompt cache keeps a prefix after its last use, where the price does not say: the shortest that is sold."""
+"""Seconds that a prompt cache keeps a prefix after its last use, if the price does not say: the shortest time on offer."""
 WRITE_FACTOR = 1.25
-"""What writing a token to a prompt cache costs, as a multiple of plain input, where the price does not say."""
+"""Cost of writing a token to a prompt cache, as a multiple of plain input, if the price does not say."""
 WRITE_1H_FACTOR = 2.0
-"""The same for an entry that is kept for an hour."""
+"""The same for a prefix that is kept for an hour."""
 AUDIO_FACTOR = 17.0
-"""What a token of sound costs, as a multiple of one of text, where the price does not say: the most of OpenAI's models."""
+"""Cost of a token of sound, as a multiple of a token of text, if the price does not say: the highest among OpenAI's models."""
 
 
 def _foreign(value: Any) -> str:
-    """The type of the first nested value that JSON does not have; "" if there is none."""
+    """The type of the first nested value that JSON cannot represent; "" if there is none."""
     if isinstance(value, dict):
         return next((found for item in value.values() if (found := _foreign(item))), "")
     if isinstance(value, list | tuple):
@@ -63,7 +63,7 @@ class LongPromptRates(BaseModel):
 
 
 class _Rates(NamedTuple):
-    """The rates for a prompt of some length, in dollars per million tokens. ``names_...``: the price has that of a write."""
+    """The rates for a prompt of some length, in dollars per million tokens. ``names_...``: the price states this write rate."""
 
     input: float
     output: float
@@ -137,7 +137,7 @@ class Price(BaseModel):
         fresh = max(tokens_in - tokens_cached - tokens_written, 0)
         dollars = fresh * rates.input + tokens_cached * rates.cached + tokens_out * rates.output
         dollars += (tokens_written - tokens_written_1h) * rates.cache_write + tokens_written_1h * rates.cache_write_1h
-        if tokens_audio or tokens_audio_out:  # beside the rate of text, whatever part of them a cache had
+        if tokens_audio or tokens_audio_out:  # in addition to the rate of text, whatever part of them came from a cache
             audio, audio_out = self._of_sound(rates)
             dollars += tokens_audio * (audio - rates.input) + tokens_audio_out * (audio_out - rates.output)
         return self.call + dollars / 1e6
@@ -182,7 +182,7 @@ class Price(BaseModel):
     def in_batches(self, *, halves_cache: bool) -> Price:
         """Return the price of calls in a batch: half for input and output, long prompts included.
 
-        ``halves_cache``: half for reading and writing a prompt cache, too. Otherwise those rates stay, named or not, but
+        ``halves_cache``: half for reading and writing a prompt cache, too. Otherwise those rates stay, stated or not, but
         reading never costs more than plain input.
         """
         halved = {"input", "output"} | ({"cached", "cache_write", "cache_write_1h"} if halves_cache else set())
@@ -202,8 +202,8 @@ class Price(BaseModel):
     def cache_saves_usd(self, tokens_in: int, tokens: float) -> float:
         """Return how much less a call costs if ``tokens`` of its ``tokens_in`` are read from a prompt cache.
 
-        Without the hit they are charged as fresh ones, or as written ones if the price names a higher rate for that: what can
-        be read was written.
+        Without the hit they are charged as fresh tokens, or as written tokens if the price states a higher rate for that, since
+        whatever can be read was written.
         """
         rates = self._rates(tokens_in)
         cold = max(rates.input, rates.cache_write) if rates.names_write else rates.input
@@ -211,7 +211,7 @@ class Price(BaseModel):
 
     def _rates(self, tokens_in: int) -> _Rates:
         """The rates for a prompt of this length; missing rates at their most expensive."""
-        if not self.long_prompts:  # nearly every price, and every call asks
+        if not self.long_prompts:  # true of nearly every price, and checked for every call
             write, hour, read = self.cache_write, self.cache_write_1h, self.cached
             dearer = WRITE_FACTOR * self.input if write is None else write
             return _Rates(
@@ -226,7 +226,7 @@ class Price(BaseModel):
         levels: list[Price | LongPromptRates] = [self, *(long for long in self.long_prompts if tokens_in > long.above)]
 
         def named(name: str) -> tuple[int, float | None]:
-            """The rate of the longest threshold that sets it, and that threshold."""
+            """The rate of the longest threshold that sets it, with that threshold."""
             return next(
                 ((at, rate) for at in range(len(levels))[::-1] if (rate := getattr(levels[at], name)) is not None), (0, None)
             )
@@ -321,7 +321,7 @@ class Model(BaseModel):
 
 _FREE = Price(input=0.0, output=0.0, source=SKIP, as_of=date(2026, 1, 1))
 SKIPPED = Model(name=SKIP, provider=SKIP, model_id=SKIP, engine=SKIP, price=_FREE)
-"""What a catalog says of leaving a stage out. No call is ever made with it."""
+"""The catalog's entry for leaving a stage out. No call is ever made with it."""
 OWN_OF_A_REPLICA = ("name", "engine", "api_base", "api_key_env", "price_id")
 """The fields in which the entries of a group may differ."""
 MOST_REPLICAS = 200

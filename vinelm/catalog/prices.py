@@ -25,7 +25,7 @@ _NAMES = {
     "google_genai": "google", "google_vertexai": "google", "mistralai": "mistral", "moonshot": "moonshotai",
     "together_ai": "together", "vertex": "google", "vertex_ai": "google", "xai": "x-ai",
 }  # fmt: skip
-"""The names of LiteLLM, of LangChain and of ours for what genai-prices calls otherwise."""
+"""Names that LiteLLM, LangChain and we use where genai-prices has another one."""
 
 _RATES = {
     "input": "input_mtok",
@@ -36,7 +36,7 @@ _RATES = {
     "audio": "input_audio_mtok",
     "audio_out": "output_audio_mtok",
 }
-"""Our rates, and their names in genai-prices."""
+"""Our names of rates, with those of genai-prices."""
 
 
 _TUNED = re.compile(r"(^|[/:])ft:|[.:]ft-|(^|[-_/])ft([-_]|$)|fine-?tun|^tunedModels/", re.IGNORECASE)
@@ -45,11 +45,11 @@ _TUNED = re.compile(r"(^|[/:])ft:|[.:]ft-|(^|[-_/])ft([-_]|$)|fine-?tun|^tunedMo
 STANDARD_TIERS = ("", "auto", "default", "standard", "standard_only", "on_demand")
 """Values of ``service_tier`` that are billed at the ordinary rates."""
 CHEAP_TIERS = ("flex", "batch")
-"""Those that cost no more than the ordinary rates."""
+"""Values that cost no more than the ordinary rates."""
 
 
 class FoundPrice(NamedTuple):
-    """A price and its id ``PROVIDER/MODEL``, in the package's price file or of the same form."""
+    """A price and its id ``PROVIDER/MODEL``, from the package's price file or in the same form."""
 
     price_id: str
     price: Price
@@ -182,14 +182,14 @@ def _listed(provider: str, model_id: str, api_base: str | None) -> FoundPrice | 
     named = _NAMES.get(provider, provider)
     for url, name in ((api_base, None), (None, named)):
         if url is None and (name is None or (name == "openai" and api_base is not None)):
-            continue  # of a server that speaks OpenAI's protocol, OpenAI's prices say nothing
+            continue  # OpenAI's prices do not apply to a server that only speaks OpenAI's protocol
         try:
             seller = snapshot.find_provider(None, name, url)
             model = seller.find_model(model_id, all_providers=snapshot.providers)
         except LookupError:
             continue
         if model is None or (is_fine_tuned(model_id) and not is_fine_tuned(model.id)):
-            continue  # a name is also found by its beginning
+            continue  # a name is also found by a prefix
         if (price := _price(seller, model)) is not None:
             return FoundPrice(f"{provider if url is None else seller.id}/{model_id}", price)
     return None
@@ -200,7 +200,7 @@ def _price(seller: Provider, model: ModelInfo) -> Price | None:
     rates = {field: _rate(listed, key) for field, key in _RATES.items()}
     if rates["input"] is None or rates["output"] is None:
         return None  # not a chat model
-    if rates["audio"] is None and seller.id == "google":  # which lists a rate of its own wherever there is one
+    if rates["audio"] is None and seller.id == "google":  # which lists a separate rate wherever there is one
         rates["audio"] = rates["input"]
     page = f" ({seller.pricing_urls[0]})" if seller.pricing_urls else ""
     requests = getattr(listed, "requests_kcount", None)
@@ -216,7 +216,7 @@ def _price(seller: Provider, model: ModelInfo) -> Price | None:
 
 
 def _standing(model: ModelInfo, now: datetime) -> ModelPrice:
-    """The model's price of today; of prices that depend on the time of day, the highest."""
+    """The model's price of today; if it depends on the time of day, the highest."""
     if not isinstance(model.prices, list):
         return model.prices
     by_day = [c for c in model.prices if c.constraint is None or not hasattr(c.constraint, "start_time")]

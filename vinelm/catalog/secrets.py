@@ -42,7 +42,7 @@ def holds_secret(value: Any) -> bool:
 
 
 def _secret_in(value: Any) -> str | None:
-    """The key of a secret, in quotes; empty if only the value shows it; None if there is none."""
+    """The key of a secret, in quotes; empty if only the value gives it away; None if there is none."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             name = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower())
@@ -83,14 +83,14 @@ _LOOKS_SECRET = (
     ),
 )
 _SHORTEST = 8
-"""Characters of the shortest text that is taken for a secret."""
+"""The minimum length of a text that is considered a secret."""
 _LABEL = 200
-"""Characters of the longest id, whose redacted form is remembered."""
+"""The maximum length of an id whose redacted form is remembered."""
 _named: set[str] = set()
 
 
 def name_secret(variable: str) -> None:
-    """Make :func:`redacted` replace an environment variable's value, whatever its name. For this process."""
+    """Make :func:`redacted` replace an environment variable's value, whatever its name, in this process."""
     _named.add(variable)
 
 
@@ -116,7 +116,7 @@ def _redacted(text: str, secrets: tuple[tuple[str, str], ...]) -> str:
 
 
 _redacted_label = lru_cache(maxsize=256)(_redacted)
-"""Ids and finish reasons are looked at where they arrive, and again where they are kept."""
+"""Ids and finish reasons are redacted when they arrive, and again when they are stored."""
 
 
 class _Secrets(NamedTuple):
@@ -133,8 +133,8 @@ _known: _Secrets | None = None
 def _secrets() -> _Secrets:
     """The current secrets of the environment.
 
-    To read all of it for each id that a provider sends takes as long as the rest of what is done about a call; so it is only
-    compared with what it was. Without ``_data``, which is CPython's own, it is read every time.
+    Reading it whole for each id that a provider sends would take as long as all other work on a call, so it is only compared
+    with the last state. Without ``_data``, which only CPython has, it is read every time.
     """
     global _known  # noqa: PLW0603 - what was read of the one environment
     held, known, names = getattr(os.environ, "_data", None), _known, len(_named)
@@ -142,7 +142,7 @@ def _secrets() -> _Secrets:
         return known
     now = dict(held) if held is not None else None  # before it is read: a change meanwhile is seen by the next call
     values = {value: name for name, value in os.environ.items() if _is_secret(name) and len(value) >= _SHORTEST}
-    # The longest first: one may be a part of another.
+    # The longest first, since one may be a part of another.
     named = tuple((value, f"${values[value]}") for value in sorted(values, key=len, reverse=True))
     _known = _Secrets(now, names, named)
     return _known
@@ -156,7 +156,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _is_key(name: str) -> bool:
-    """True if a text that should name an environment variable is a key instead."""
+    """True if a text that should name an environment variable is a key itself."""
     if not _VARIABLE.fullmatch(name) or redacted(name) != name:
         return True
     is_mixed = all(re.search(kind, name) for kind in ("[a-z]", "[A-Z]", "[0-9]"))

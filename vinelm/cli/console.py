@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _LINE, _WORD = re.compile(r".+"), re.compile(r"\s*\S+\s*")
-"""The pieces of a table that are never broken: a line of a figure, a word of a text (with its spaces, as rich splits)."""
+"""Parts of a table that are never broken: a line of a figure, a word of a text (with its spaces, as rich splits)."""
 _COLLECTED: ContextVar[dict[str, Any] | None] = ContextVar("collected", default=None)
 
 
 _OUTPUT: list[IO[str]] = []
-"""The stream of data while the process's own stdout is the application's; empty before that."""
+"""The stream for data while the process's own stdout belongs to the application; empty before that."""
 
 
 def output() -> IO[str]:
@@ -39,13 +39,13 @@ def stdout_apart(*, for_good: bool = False) -> Iterator[None]:
     """Separate our data from the owner's output: inside the block its stdout is stderr, and ours is :func:`output`.
 
     An application that is imported, built or run may print, and so may its threads, the processes that it starts, and
-    libraries in C that write to descriptor 1. One line of theirs in front of a JSON object makes it no JSON object.
+    libraries in C that write to descriptor 1. A single line of theirs before a JSON object would make the output invalid.
 
     Args:
-        for_good: Leave it so behind the block, where exit handlers and threads still print: the process ends after it.
+        for_good: Keep them separate after the block, when exit handlers and threads still print: the process then ends.
     """
     before, descriptor = sys.stdout, _descriptor(sys.stdout)
-    if descriptor != 1:  # a test or a program around us has put a stream of its own there: the descriptor is not ours to move
+    if descriptor != 1:  # a test or surrounding program has replaced the stream, so the descriptor is not ours to move
         _OUTPUT.append(before)
         elsewhere = redirect_stdout(sys.stderr)
         elsewhere.__enter__()
@@ -61,7 +61,7 @@ def stdout_apart(*, for_good: bool = False) -> Iterator[None]:
     _OUTPUT.append(open(ours, "w", encoding=before.encoding, errors=before.errors))  # noqa: SIM115 # it outlives the block
     _point_stdout_at(2)
     if isinstance(before, io.TextIOWrapper):
-        before.reconfigure(line_buffering=True)  # in the order of stderr, and kept where a process is killed
+        before.reconfigure(line_buffering=True)  # keeps the order relative to stderr, also if the process is killed
     try:
         yield
     finally:
@@ -83,7 +83,7 @@ def _descriptor(stream: IO[str]) -> int | None:
 def _point_stdout_at(descriptor: int) -> None:
     try:
         os.dup2(descriptor, 1)
-    except OSError:  # it is closed, as some services start their processes
+    except OSError:  # stdout is closed, as some services start their processes
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, 1)
         os.close(nothing)
@@ -129,7 +129,7 @@ def watch_table(make: Callable[[], tuple[str, Sequence[str], Sequence[Sequence[s
 
     with held(), suppress(KeyboardInterrupt), Live(console=stdout(), auto_refresh=False) as live:
         while True:
-            live.update(_table(stdout(), *make(), None), refresh=True)  # measured anew: the terminal may have another size
+            live.update(_table(stdout(), *make(), None), refresh=True)  # measured again: the terminal may have changed
             time.sleep(every_s)
 
 
@@ -217,7 +217,7 @@ def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
 
     Yields:
         ``advance(done, total, title, detail=None)``: the bar of that title, added when it is first named. ``detail`` is the
-        short text beside it, by default the two numbers.
+        short text next to it, by default the two numbers.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -236,7 +236,7 @@ def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
     )
 
     tasks: dict[str, TaskID] = {}
-    drawing = ExitStack()  # entered with the first bar: until then the command's sign of life is shown
+    drawing = ExitStack()  # entered with the first bar: until then the command's waiting line is shown
 
     def advance(done: float, total: float, title: str, detail: str | None = None) -> None:
         if not tasks and is_shown:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from vinelm.trie.annotated_trie import AnnotatedTrie
 
 SHOWN_LINES = 40
-"""Most lines of a plan that are printed; ``--json`` has all of it."""
+"""How many lines of a plan are printed; ``--json`` has all of it."""
 BOUND_TEXTS = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
-"""How the value of a bound is written."""
+"""How the value of each bound is written."""
 
 
 def show_tree(decision: Decision, title: str = "The plan") -> None:

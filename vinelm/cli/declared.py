@@ -53,9 +53,9 @@ WRITTEN: dict[str, tuple[str, Any]] = {
     "int": ("N", Count(1)),
     "str": ("NAME", str),
 }
-"""How a keyword is written: the placeholder of its value, and what reads it; by its name, its unit or its type."""
+"""How a keyword's value is written on the command line: its placeholder and its reader, by name, unit or type."""
 MANY = {"columns": "column", "ignore": "ignore", "label_field": "label-field", "steps": "step"}
-"""Keywords of several values to the option that is repeated."""
+"""Keywords with several values, mapped to the option that is repeated for them."""
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n      .*)*)", re.MULTILINE)
 _CODE = re.compile(r"(?::\w+:)?`+(?:~?vinelm[.:](?:[\w.]*\.)?)?\"?(.*?)\"?`+")
 
@@ -93,7 +93,8 @@ def keywords_of(function: str) -> dict[str, tuple[str, Any, str]]:
 def text_of(said: str, names: Collection[str]) -> str:
     """Convert a docstring's description of a keyword for the help.
 
-    ``None: ...`` is the default, what begins with ``In Python`` is left out, and keywords of the verb are options.
+    ``None: ...`` becomes the default, sentences that begin with ``In Python`` are left out, and keywords of the verb become
+    options.
     """
     text, none, default = re.sub(r" In Python.*?(?= None: |$)", "", said).partition(" None: ")
     text = f"{text.rstrip('.')} [default: {default.rstrip('.')}]." if none else text
@@ -112,9 +113,9 @@ def declared(
 
     Args:
         function: ``module:name`` of the verb.
-        *left_out: Keywords that no text can give, and those that the command declares itself.
+        *left_out: Keywords that cannot be given as text, and those that the command declares itself.
         only: The keywords to declare; empty: all others.
-        **written: Keywords that this command writes in another way than others: its names and placeholder, and what reads it.
+        **written: Keywords that this command writes differently: names and placeholder, and the reader of the value.
     """
     made: list[Any] = []
     keywords = keywords_of(function)

@@ -16,9 +16,9 @@ from vinelm.errors import BudgetExhausted, InputError, VineLMError
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 2, 3, 130
 TRACEBACK_ENV = "VINELM_TRACEBACK"
 UNUSABLE_NAMES = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
-"""What the system says of a file whose name, not its content, is the caller's mistake: whichever line touches it first."""
+"""Errors of the operating system for a file whose name, not content, is the caller's mistake, wherever it occurs."""
 LONGEST_NAME = 60
-"""Most characters that are shown of such a name."""
+"""How many characters of such a name are shown."""
 
 
 HINTS: Mapping[str, str] = MappingProxyType(
@@ -126,7 +126,7 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, click.ClickException):
         return _of_click(error)
     if isinstance(error, click.Abort | KeyboardInterrupt):
-        goes_on = isinstance(error, Resumable) or isinstance(error.__cause__, Resumable)  # click makes an Abort of it
+        goes_on = isinstance(error, Resumable) or isinstance(error.__cause__, Resumable)  # click turns it into an Abort
         line = "interrupted: what was bought is kept: the same command continues" if goes_on else "interrupted"
         return Failure(kind="interrupted", message=line, exit_code=EXIT_INTERRUPTED, line=line)
     if isinstance(error, VineLMError):

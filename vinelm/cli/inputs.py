@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 DEFAULT_PRESET = "paper"
 FILE = "objective"
 BOUNDS = ("maximize", "minimize", "min_accuracy", "max_cost_usd", "max_latency_s", "cost_budget", "risk", FILE)
-"""Where :data:`~vinelm.cli.options.objective_options` go."""
+"""The parameter that receives :data:`~vinelm.cli.options.objective_options`."""
 UNSET = {"cost_budget": "population", "risk": "mean"}
-"""Those of them that are never None."""
+"""Objective options that are never None."""
 _FIELDS = f"({'|'.join((*BOUNDS[:-1], 'elapsed_s'))})"
 _SETTING = re.compile(rf'\b{_FIELDS}="([^"]*)"')
 _FIELD = re.compile(rf"(?<![-\w]){_FIELDS}\b")
@@ -89,11 +89,11 @@ def objective_of(bounds: dict[str, Any], **fixed: Any) -> Objective:
 
 
 def objective_in(given: dict[str, Any], *, is_open: bool = False) -> Any:
-    """Take the objective out of all options that are given; see :func:`objective_of`.
+    """Take the objective's options out of all given options; see :func:`objective_of`.
 
     Args:
         given: The options by keyword; those of the objective are removed.
-        is_open: Whether there may be none: then None.
+        is_open: Whether the objective may be missing; the result is then None.
     """
     bounds = {name: given.pop(name) for name in BOUNDS}
     unset = all(value == UNSET.get(name) for name, value in bounds.items())
@@ -113,7 +113,7 @@ def read_fields(file: Path) -> dict[str, Any]:
     try:
         text = read_text(file)
         fields = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError, RecursionError) as error:  # RecursionError: nested thousands deep
+    except (OSError, ValueError, RecursionError) as error:  # RecursionError: nested thousands of levels deep
         raise ConfigError(
             f"{file}: cannot be read as {'JSON' if file.suffix == '.json' else 'TOML'}: {unread(file, error)}"
         ) from None
@@ -132,12 +132,12 @@ def say_changed_prices(held: Mapping[str, Model]) -> None:
     if not path.is_file():
         return
     now: dict[str, Model] = {}
-    with suppress(InputError):  # what is wrong with it is said where it is asked for
+    with suppress(InputError):  # errors in the file are reported when it is used
         items, _ = tables_of(toml_tables(path), str(path))
         for item in items:
             with suppress(InputError):
                 now[str(item.get("name"))] = entry(item, str(path))
-    # An entry of the same name is the same model: another one is another file's.
+    # An entry of the same name must be the same model: otherwise the file is for something else.
     same = {name: model for name, model in now.items() if name in held and held[name].model_id == model.model_id}
     note = changed_prices_note(held, same, str(path))
     if note is not None:

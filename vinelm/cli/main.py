@@ -32,7 +32,7 @@ SECTIONS = {
     "Serve": ("gateway", "keys", "autopilot", "batch", "drift"),
     "Advanced": ("init", "engine", "fleet", "tools"),
 }
-"""The subcommands by what they are for, as the help shows them."""
+"""The subcommands grouped by purpose, as the help shows them."""
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 """The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``; see :func:`module_of`."""
 OLD = {
@@ -44,19 +44,19 @@ OLD = {
     "export": "store export",
     "calibrate": "engine calibrate",
 }
-"""Names that work and are not shown, and what they stand for."""
+"""Hidden old names that still work, with their current names."""
 GROUPS = ("keys", "store", "engine", "fleet", "tools", "autopilot")
-"""The subcommands that have subcommands of their own."""
+"""The subcommands that have subcommands themselves."""
 _APART: set[Callable[..., Any]] = set()
-"""Functions of commands that run with stdout apart."""
+"""Functions of commands that run with separated stdout."""
 _OPTION = re.compile(r"--?[a-z][a-z-]*")
 _APPLICATION = re.compile(r"[\w./-]+\.py(:|$)|[a-z_][\w.]*:[a-zA-Z_]\w*$")
-"""FILE.py, FILE.py:ATTRIBUTE or MODULE:ATTRIBUTE."""
+"""The forms FILE.py, FILE.py:ATTRIBUTE or MODULE:ATTRIBUTE."""
 _WITHOUT_TRACEBACK = (click.Abort, KeyboardInterrupt, click.exceptions.NoArgsIsHelpError)
 
 if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
-    # numpy reads it when it is first imported. Our matrices are small: threads only add overhead (tenfold on a busy machine),
-    # and each process of a profile would start one thread per core.
+    # Set before numpy is first imported, which reads it. Our matrices are small, so threads only add overhead (tenfold on a
+    # busy machine), and each process of a profile would start one thread per core.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 
@@ -113,7 +113,7 @@ class LazyGroup(SuggestingGroup):
         return [f"{group.name} {name}" for group in groups if name in group.commands] or super().nearest(ctx, name)
 
     def with_file(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the command that begins with such a file: an application, a trie, a store."""
+        """Return the command line that begins with such a file: an application, a trie or a store."""
         file = args[0]
         reader = {TRIE: "plan --show", STORE: "store info"}.get(what_is(file) or "")
         if _APPLICATION.match(file):
@@ -169,14 +169,14 @@ def cli(ctx: click.Context) -> None:
     Data goes to stdout, progress and errors to stderr. Exit codes: 0 success, 1 failure, 2 bad input, 3 budget reached (run
     the same command again to continue), 130 interrupted.
     """
-    if ctx.invoked_subcommand is None:  # who tries out `vinelm` alone has made no mistake
+    if ctx.invoked_subcommand is None:  # running `vinelm` alone to try it out is not a mistake
         echo(ctx.get_help())
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
-    An error is one line on stderr. With ``--json`` it is also the key ``error`` of the object on stdout, beside the result if
+    An error is one line on stderr. With ``--json`` it is also the key ``error`` of the object on stdout, next to the result if
     there is one: ``kind``, ``message``, ``exit_code`` and, if something helps, ``hint``.
 
     Args:
@@ -184,7 +184,7 @@ def main(args: Sequence[str] | None = None) -> int:
             application prints at its exit goes to stderr, too.
     """
     code = _main(list(sys.argv[1:] if args is None else args), is_process=args is None)
-    # Requests of a batch that hang: the interpreter would wait for the threads in which their nodes run.
+    # If requests of a batch hang, the interpreter would wait for the threads that run their nodes.
     if args is None and any(thread.name.startswith("vinelm batch ") for thread in threading.enumerate()):
         with suppress(OSError):
             output().flush()

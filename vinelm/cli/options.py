@@ -22,7 +22,7 @@ class SuggestingGroup(click.Group):
     """A group whose error for an unknown command suggests similar names.
 
     Args:
-        for_file: The subcommand that takes one file: who names a file in the place of a subcommand is told its line.
+        for_file: The subcommand that takes one file: a user who names a file instead of a subcommand is shown its command line.
         **more: As :class:`click.Group` takes it.
     """
 
@@ -52,7 +52,8 @@ class SuggestingGroup(click.Group):
 def resumable(run: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a command as resumable: its message after Ctrl-C says that the same line continues.
 
-    One that would have done nothing yet (``--dry-run``, `vinelm evaluate` without ``--serve``) says no more than that.
+    A command that has done nothing yet (``--dry-run``, `vinelm evaluate` without ``--serve``) only says that it was
+    interrupted.
     """
 
     @wraps(run)
@@ -84,7 +85,7 @@ def option(usage: str, help: str, kind: Any = str, *, into: str | None = None, *
         kind = click.Path(path_type=Path)
     elif isinstance(kind, tuple):
         kind = OneOf(kind)
-    # A help text that says its default itself, in better words, is not followed by it again.
+    # A help text that states its default itself gets no second one.
     shown = {"show_default": "[default:" not in help} if more.get("default") is not None else {}
     return click.option(*names, *([into] if into else []), type=kind, metavar=metavar, help=help, **{**shown, **more})
 

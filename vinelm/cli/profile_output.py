@@ -23,7 +23,7 @@ ENDED = {
     "certain": "the estimate is certain enough",
     "hopeless": "stopped since no plan can be proven on these requests",
 }
-"""What ended a run that had looked at its own estimate."""
+"""What ended a run that had checked its own estimate."""
 
 
 def show(result: ProfileResult, store: ObservationStore, *, max_error: float | None) -> None:

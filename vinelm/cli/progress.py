@@ -30,7 +30,7 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
     if kind == "json":
         reporter.report, reporter.every_s = _event, _EVENT_S
         yield reporter
-    elif sys.stderr.isatty():  # the command's sign of life, whose seconds count between two rows
+    elif sys.stderr.isatty():  # the command's waiting line, whose seconds count between two rows
         reporter.report, reporter.every_s = lambda now, rate: now_at(line(now, rate)), _TERMINAL_S
         yield reporter
     else:
@@ -119,7 +119,7 @@ def line(now: Progress, rate: RateEstimate) -> str:
 def _money(now: Progress) -> str:
     """Dollars spent, and those that units in flight may still cost."""
     spent = f"{usd(now.committed_usd - now.reserved_usd)} spent"
-    is_reserved = now.reserved_usd > 1e-9  # less is what rounding left
+    is_reserved = now.reserved_usd > 1e-9  # less than this is a rounding error
     return f"{spent} + {usd(now.reserved_usd)} reserved" if is_reserved else spent
 
 
@@ -141,7 +141,7 @@ class ThrottledReporter:
         self._was_draining = False
 
     def __call__(self, now: Progress) -> None:
-        """Take the progress after a row."""
+        """Receive the progress after a row."""
         at_s = self._clock()
         if self._rate is None:
             self._rate = RateEstimate(self._reported_s, share(now))

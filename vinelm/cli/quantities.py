@@ -1,6 +1,6 @@
 """Types of options by their quantity: dollars, fractions, seconds and counts, as people write them.
 
-A value is read at the command's boundary, or refused there by the option's own name, before anything is done or spent.
+A value is parsed when the command starts, or refused there under the option's own name, before anything is done or spent.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     _OfFloat: TypeAlias = click.ParamType[float]
     _OfInt: TypeAlias = click.ParamType[int]
 else:
-    _OfFloat = _OfInt = click.ParamType  # generic from click 8.3 on only
+    _OfFloat = _OfInt = click.ParamType  # generic only from click 8.3 on
 
 
 class Quantity(_OfFloat):
-    """A finite number of a unit, at least 0.
+    """A finite number with a unit, at least 0.
 
     Args:
         name: What the help and completions call it.
-        read: Makes a number of a text, or raises :class:`ValueError`.
+        read: Parses a text as a number, or raises :class:`ValueError`.
         forms: How it may be written, for the error.
         most: The largest value.
-        unit: What a value of 1 is to the command.
+        unit: The value that the command gets for 1.
     """
 
     def __init__(

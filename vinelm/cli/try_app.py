@@ -60,7 +60,7 @@ def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> N
     if options["max_loss"] is None and not (quiet or as_json or options["dry_run"]):
         options["max_loss"] = _asked_max_loss(Path(app.rpartition(":")[0]).parent / "app.vine")
     if not quiet:
-        at_step(f"reading {app}")  # the next import takes seconds
+        at_step(f"reading {app}")  # the import that follows takes seconds
     from vinelm.trying import try_app
 
     kind: EventKind = "quiet" if quiet else "text"

@@ -1,6 +1,7 @@
 """A sign of life for silent commands: on a terminal a line that counts seconds, in a log a line now and then.
 
-It makes way for all that is printed (:mod:`vinelm.cli.console` calls :func:`make_way`), and comes back when it is silent again.
+It disappears whenever something is printed (:mod:`vinelm.cli.console` calls :func:`make_way`), and comes back after another
+silence.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from vinelm.threads import Repeated
 SILENT_S = 0.5
 """Seconds of silence after which a terminal shows that the command is at work."""
 FIRST_LOG_S, LONGEST_LOG_S = 30.0, 120.0
-"""Seconds of silence after which a log has the first line; each further one takes twice as long, at most the second figure."""
+"""Seconds of silence until the first line in a log; each further line takes twice as long, up to the second figure."""
 _REDRAWN_S = 0.2
 _MARKS = "|/-\\"
 _CLEARED = "\r\x1b[2K"
@@ -82,7 +83,7 @@ class AtWork:
 
 
 _CURRENT: list[AtWork] = []
-"""That of the command that runs, at the end; empty outside of one."""
+"""The signs of the running commands, the innermost last; empty outside of a command."""
 
 
 def make_way() -> None:
@@ -128,7 +129,7 @@ def at_work(title: str) -> Iterator[None]:
 def _draw(text: str) -> None:
     """Replace the line; the cursor stays at its beginning, so that an application's output overwrites it."""
     with suppress(OSError, ValueError):
-        width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # a pseudo-terminal without a size says 0
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # a pseudo-terminal without a size reports 0
         os.write(sys.stderr.fileno(), f"{_CLEARED}{text[: width - 1]}\r".encode("utf-8", "replace"))
 
 

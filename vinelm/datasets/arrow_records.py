@@ -16,7 +16,7 @@ from vinelm.io.arrow_tables import read_arrow, read_parquet
 from vinelm.io.reading import read_text
 
 _SPLIT = re.compile(r"(.+?)-\d+-of-\d+")
-"""The name of a file of a split, as ``datasets`` writes it: ``train-00000-of-00002``."""
+"""File name pattern of a split, as ``datasets`` writes it: ``train-00000-of-00002``."""
 
 
 def parquet_records(path: Path) -> Iterator[Record]:
@@ -59,7 +59,7 @@ def folder_records(path: Path) -> Iterator[Record]:
 
 
 def _splits(path: Path) -> dict[str, list[Path]]:
-    """Split to its files, in order; "" for a folder with a single split."""
+    """Map each split to its files, in order; the key is "" for a folder with a single split."""
     state = path / "state.json"
     if state.is_file():
         names = [item["filename"] for item in _json(state).get("_data_files", [])]

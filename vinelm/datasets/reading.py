@@ -1,4 +1,4 @@
-"""Read a dataset of any known format as requests, and give it to a workflow."""
+"""Reads a dataset of any known format as requests, and gives it to a workflow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METADATA = "metadata"
 
 @dataclass(frozen=True, slots=True)
 class Unfolded:
-    """A row by its parts.
+    """A row, divided into inputs and labels.
 
     Attributes:
         inputs: What the graph may see.
@@ -38,7 +38,8 @@ def unfolded(row: Mapping[str, Any], where: str) -> Unfolded | None:
     """Return the parts of an export's row; None if the item is archived. Rows of other tables are all input.
 
     LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``), Langfuse's
-    items ``input`` and ``expectedOutput`` or ``expected_output``. Objects give their keys, anything else the name of its part.
+    items ``input`` and ``expectedOutput`` or ``expected_output``. Objects are taken apart by their keys; any other value is
+    named after its part.
 
     Raises:
         DatasetError: A key is both in the input and in the reference.
@@ -183,7 +184,7 @@ def names_of(row: Mapping[str, Any]) -> str:
 
 
 MAX_CHARS = 2**30
-"""The most characters of rows that are kept: the requests of a workflow are held in memory."""
+"""How many characters of rows are kept at most, since a workflow's requests are held in memory."""
 _READERS = {
     "csv": csv_records,
     "tsv": csv_records,
@@ -203,7 +204,7 @@ class RequestSet:
         path: The file or folder.
         requests: The requests.
         labels: Keys that the graph must not see.
-        places: Where each request stands in the file, for errors.
+        places: The position of each request in the file, for errors.
     """
 
     path: Path
@@ -268,7 +269,7 @@ def read_dataset(
 def _records(path: Path) -> Iterator[Record]:
     try:
         mode = path.stat().st_mode
-    except (OSError, ValueError) as error:  # a path with a zero byte
+    except (OSError, ValueError) as error:  # for example a path with a zero byte
         raise DatasetError(f"{path}: cannot read the dataset: {unread(path, error)}") from error
     if stat.S_ISDIR(mode):
         return folder_records(path)

@@ -15,10 +15,10 @@ from vinelm.io.file_kinds import unread
 from vinelm.io.reading import open_regular
 
 Record = tuple[str, Mapping[str, Any]]
-"""(where it stands, for errors: ``FILE:LINE``; its values by column)."""
+"""(place for errors, as ``FILE:LINE``; values by column)."""
 
 MAX_LINE_BYTES = 2**26
-"""The longest line (64 MiB) that is read: a longer one is no row, and must not fill the memory."""
+"""The longest line (64 MiB) that is read: a longer one cannot be a row, and must not fill the memory."""
 MAX_JSON_BYTES = 2**28
 """The largest JSON document (256 MiB), which cannot be read row by row."""
 _DELIMITERS = ",;\t|"
@@ -27,7 +27,7 @@ _DELIMITERS = ",;\t|"
 def csv_records(path: Path) -> Iterator[Record]:
     """Yield the rows of a CSV file with a header, plain or gzipped. Every value is text; an empty field is None.
 
-    The delimiter is the one of ``, ; TAB |`` that the header has most often.
+    The delimiter is whichever of ``, ; TAB |`` is most frequent in the header.
 
     Raises:
         DatasetError: A line is not CSV or has another number of fields than the header, or a column has no name or one that
@@ -117,7 +117,7 @@ def _parsed(text: str, where: str, *, has_lines: bool) -> Any:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}" if has_lines else f"column {error.colno}"
         raise DatasetError(f"{where}: not valid JSON: {error.msg} at {place}") from error
-    except (RecursionError, ValueError) as error:  # nested thousands deep, or a number of thousands of digits
+    except (RecursionError, ValueError) as error:  # nested thousands of levels deep, or a number with thousands of digits
         raise DatasetError(f"{where}: not JSON that can be read: {str(error).splitlines()[0]}") from error
 
 
@@ -139,7 +139,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def _read_line(file: BinaryIO, path: Path, number: int) -> bytes:
     try:
         line = file.readline(MAX_LINE_BYTES + 1)
-    except (OSError, EOFError) as error:  # of gzip: a file that is cut off
+    except (OSError, EOFError) as error:  # raised by gzip for a truncated file
         raise DatasetError(f"{path}:{number}: cannot read the dataset: {error}") from error
     if len(line) > MAX_LINE_BYTES:
         raise DatasetError(f"{path}:{number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB: is this a dataset?")

@@ -31,12 +31,12 @@ def served(path: str) -> Any:
 
 
 def main(paths: Sequence[str]) -> None:
-    """Serve until the parent is gone."""
+    """Serve until the parent process is gone."""
     die_with_parent()
     servers = [served(path) for path in paths]
     print(json.dumps([server.listening_address for server in servers]), flush=True)
     sys.stdin.read()
-    os._exit(0)  # the servers' own threads need no farewell
+    os._exit(0)  # the servers' own threads need no cleanup
 
 
 if __name__ == "__main__":

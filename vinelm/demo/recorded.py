@@ -1,4 +1,4 @@
-"""The demo on recorded answers of real models: profile, estimate, plan, serve requests that did not choose, judge, report."""
+"""The demo on recorded answers of real models: profile, estimate, plan, serve held-out requests, judge, report."""
 
 from __future__ import annotations
 
@@ -114,14 +114,14 @@ def against_today(
 ) -> Verdict:
     """Compare a plan with the current setup, both served on requests that chose neither.
 
-    The rule of the word is that of every verdict of VineLM.
+    The verdict follows the same rule as every verdict of VineLM.
 
     Args:
         plan: The plan.
         today: What runs today: one model.
         groups: The group of each request.
-        beside: Other policies, to be shown.
-        decision: The same plan by all rows.
+        beside: Other policies, to be shown next to them.
+        decision: The same plan, chosen by all rows.
         cap_usd: Dollars per request within which it is planned.
     """
     own = _compared(plan, today, groups)
@@ -160,7 +160,7 @@ def _compared(plan: ServedPolicy, today: ServedPolicy, groups: Sequence[str]) ->
 
 
 def _halves(requests: Sequence[Request], group: Callable[[str], str], seed: int) -> Iterator[list[Request]]:
-    """Both halves of the groups, which a hash of their names and the seed decides."""
+    """Both halves of the requests' groups, split by a hash of the groups' names and the seed."""
     names = dict.fromkeys(group(request.id) for request in requests)
     order = sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
     first = set(order[::2])

@@ -15,7 +15,7 @@ from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.verdict import LEADS, ComparedPlan, Verdict
 
 MOST_MODELS = 4
-"""Most models alone that the terminal shows."""
+"""How many single models the terminal shows."""
 
 
 _JUDGED = (
@@ -35,7 +35,7 @@ def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iter
 
     Args:
         found: The result.
-        most_models: Show no more models alone than so many: today's, and of those that no other beats the most accurate.
+        most_models: The most single models to show: today's, and the most accurate of those that no other model beats.
     """
     models = found.models
     if most_models is not None and len(models) > most_models:

@@ -30,14 +30,14 @@ class Subject:
     Attributes:
         workflow: Returns the workflow; its ``models`` are recorded.
         today: The model that an application runs on every call which nobody has profiled.
-        share, share_words: The dollars that VineLM's plan may cost, a fraction of today's; and in words.
-        coverage: Of the profile: a fraction of the dollars that every row would cost.
-        group: Returns what a request belongs to: requests of one group depend on each other, and fall to the same half.
+        share, share_words: The dollars that VineLM's plan may cost, as a fraction of today's and in words.
+        coverage: The profile's coverage: a fraction of the dollars that all rows would cost.
+        group: Returns a request's group: requests of one group depend on each other, and are put in the same half.
         noun: What the requests are.
         replayed: What is replayed, in one sentence.
         real: What is real and what is computed.
         chosen: Why this table is shown, and where to look next.
-        asks_equal: Whether the cheapest plan that promises today's accuracy is judged, too.
+        asks_equal: Whether to judge the cheapest plan with today's predicted accuracy, too.
     """
 
     workflow: Callable[[], Workflow]
@@ -127,10 +127,10 @@ class RecordedResult:
         subject: The table.
         profiled: The profile.
         models: Each model alone, today's first, then by falling dollars.
-        fixed: The best plan with one model per step within the same dollars; None where there is none.
+        fixed: The best plan with one model per step within the same dollars; None if there is none.
         vinelm: VineLM's plan.
-        found: The verdict on VineLM's plan; the models alone and the best fixed plan are shown beside it.
-        equal: That on the cheapest plan that promises today's accuracy; None where it is not asked for.
+        found: The verdict on VineLM's plan; the single models and the best fixed plan are shown next to it.
+        equal: The verdict on the cheapest plan with today's predicted accuracy; None if not requested.
         annotated: The trie of all rows, with the verdict.
         decision: The plan that all rows recommend.
         groups: The group of each request.
@@ -170,7 +170,7 @@ class RecordedResult:
 def mean_over_groups(values: FloatArray, groups: Sequence[str]) -> Interval:
     """Return the mean with its 95 % interval, for values that depend on each other within groups.
 
-    The linearized (cluster-robust) variance of a ratio: the sum of a group's values over its number of them.
+    Uses the linearized (cluster-robust) variance of a ratio: the sum of values over their number, by group.
     """
     names, of = np.unique(groups, return_inverse=True)
     mean = float(values.mean())

@@ -52,7 +52,7 @@ def profiled_anew(
         seed=seed,
         on_progress=lambda now: advance(now.coverage, coverage, "profile", f"{now.executed:,} rows, {usd(now.spent_usd)}"),
     )
-    if found.stopped_by == "interrupted":  # the profiler returns normally; a demo of a part of the rows would mislead
+    if found.stopped_by == "interrupted":  # the profiler returns normally, but a demo of only a part of the rows would mislead
         raise KeyboardInterrupt
     return found
 

@@ -58,7 +58,7 @@ def run_tour(
     """
     from vinelm.api import estimate
     from vinelm.reports import write_page
-    from vinelm.reports.store.page import store_page  # raises without Matplotlib: before anything is profiled
+    from vinelm.reports.store.page import store_page  # raises without Matplotlib, before anything is profiled
     from vinelm.vinefile import save_trie
 
     store, trie = folder / STORE, folder / TRIE

@@ -1,4 +1,4 @@
-"""Complete tables of independent first answers: each system's answer to each request, and what an application sees of it."""
+"""Complete tables of independent first answers: each system's answer to each request, with its outcome."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OutcomeTable:
         passed: The application's own check passed the answer; same shape.
         answer_class: Answers of one request with equal numbers agree; :data:`NO_ANSWER` without an answer; same shape.
         cost_usd: Dollars of the call, >= 0; same shape.
-        groups: The group of each request. Requests of one group depend on each other: they fall to the same side of a split,
+        groups: The group of each request. Requests of one group depend on each other: they are put on the same side of a split,
             and a bootstrap draws them together.
 
     Raises:
@@ -113,7 +113,7 @@ class OutcomeTable:
         return replace(self, **named)
 
     def cells(self, path: RequestPath) -> Iterator[OutcomeCell]:
-        """Yield the invocations of a path in order, to the first answer that passes the check, or to its end if it ``goes_on``.
+        """Yield a path's invocations in order, to the first answer that passes the check, or to the end if it ``goes_on``.
 
         Raises:
             ConfigError: The table lacks the request or a model, or the path names models by stage.
@@ -130,14 +130,14 @@ class OutcomeTable:
                 return
 
     def observations(self, paths: Iterable[RequestPath], template: Template) -> list[Observation]:
-        """Return the rows that executing these paths leaves, each (request, prefix) once, in order.
+        """Return the rows that executing these paths would leave, each (request, prefix) once, in order.
 
         Classes are numbered within a request in the order of its rows, as in a store: they tell nothing about systems that were
         not asked.
 
         Args:
             paths: Requests and models; see :meth:`cells`.
-            template: Linear; names the stage of each depth.
+            template: A linear template, which names the stage of each depth.
 
         Raises:
             ConfigError: See :meth:`cells`.

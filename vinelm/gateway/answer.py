@@ -14,7 +14,7 @@ from vinelm.replay.formats.chat import answer_of
 
 _BLANK = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null')
-"""In a text of JSON the quotes are escaped: this is a field."""
+"""Quotes are escaped inside of JSON texts, so this matches a field only."""
 _THOUGHTS = ("reasoning_content", "reasoning")
 
 
@@ -22,7 +22,7 @@ class ChatAnswer:
     """The answer so far, in the form of chat completions.
 
     Attributes:
-        usage: as it was stated last; None if it was not.
+        usage: as last stated; None if it was never stated.
         model: the name of the model, as the server states it.
         may_end: whether the server may end the stream here.
         tells_failure: whether the answer itself says, in its own form, that it has failed.
@@ -160,7 +160,7 @@ class ResponsesAnswer(ChatAnswer):
                 content = item.get("content")
                 for part in content if isinstance(content, list) else ():
                     chars += self._part(part, seen)
-        return 0 if seen.chars else chars  # else they came piece by piece
+        return 0 if seen.chars else chars  # otherwise they arrived piece by piece
 
     def _part(self, part: Any, seen: SeenAnswer) -> int:
         if not isinstance(part, Mapping):
@@ -198,7 +198,7 @@ class AnswerPiece(RawPiece):
     """Bytes of an answer with their parsed content.
 
     Attributes:
-        data: what the client gets of them.
+        data: the bytes that the client gets.
 
     Args:
         is_end: the answer ends with it, whether or not it gives a reason.
@@ -223,7 +223,7 @@ class EventReader:
     """Cuts a stream of bytes into whole server-sent events.
 
     Args:
-        hides_usage: the client did not ask for the usage, which we did: he gets the stream without it.
+        hides_usage: we asked for the usage, but the client did not, so it is removed from the client's stream.
     """
 
     def __init__(self, *, hides_usage: bool) -> None:
@@ -235,7 +235,8 @@ class EventReader:
         rest, begin = self._rest, 0
         rest += data
         events = []
-        # A long event comes in many pieces: what was searched is not searched again, but for a line's end that was cut.
+        # A long event arrives in many pieces: the part that was searched is not searched again, apart from a line end that was
+        # cut.
         for end in _BLANK.finditer(rest, max(self._searched - 3, 0)):
             events.append(bytes(rest[begin : end.end()]))
             begin = end.end()
@@ -249,11 +250,11 @@ class EventReader:
         return [self._event(rest)] if rest else []
 
     def _event(self, event: bytes) -> tuple[bytes, Any]:
-        # Of one line, nearly always.
+        # Nearly always a single line.
         lines = [line[5:].strip() for line in event.splitlines() if line.startswith(b"data:")]
         try:
             plain = json.loads(b"\n".join(lines))
-        except (ValueError, RecursionError):  # the end of the stream, a comment that keeps it alive
+        except (ValueError, RecursionError):  # the end of the stream, or a comment that keeps it alive
             return event, None
         if self._hides_usage and isinstance(plain, dict) and "usage" in plain:
             if plain["usage"] is None:

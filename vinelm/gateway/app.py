@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 LIMITS = HttpLimits(connections=2048, head_bytes=64 * 1024, body_bytes=32 << 20, body_s=60.0, answer_s=60.0)
 FORMS = (CHAT_FORM, RESPONSES_FORM)
 PREFIX = "vinelm/"
-"""Begins the name of a model that names a step."""
+"""Prefix of a model's name that names a step."""
 KEY = "vinelm_key"
 """The field of a run's ``configurable`` with the name of the caller's key."""
 MOST_STEPS = 1000
-"""Steps that are told apart in one process: clients name them. Further ones are one step."""
+"""How many steps one process tells apart, since clients name them. Further steps count as one."""
 OTHER_STEPS = "other"
 _LOG = logging.getLogger(__name__)
 _TOKEN = re.compile(r"[\w.:@/+=-]{1,200}")
@@ -85,14 +85,14 @@ class Gateway:
     """OpenAI's chat completions and Responses, each an invocation of ``vine``; an ASGI application. Spends money.
 
     Without a trie a call goes to the model that its client named. With one the model is the plan's, for the steps that it
-    knows. Bodies and answers pass as they are where the model speaks OpenAI's form, and are translated where it does not.
+    knows. Bodies and answers pass unchanged if the model speaks OpenAI's form, and are translated otherwise.
 
     Args:
         vine: Decides, and makes the models. Its catalog has all addresses, and the names of the variables of keys.
-        keys: The keys of callers with their caps; None: everybody is served, which is for the loopback interface alone.
+        keys: The keys of callers with their caps; None: everybody is served, which is meant for the loopback interface only.
         record: The file to which calls are written, for ``vinelm replay``; None: none are.
-        objective: What requests are planned for that ask for nothing else; None: for the plan that the trie's verdict is about.
-        steps: Names of steps by what ``vinelm replay`` shows of them without a name: the first words of their system prompt.
+        objective: The objective of requests that name none; None: that of the plan which the trie's verdict is about.
+        steps: Names of steps by the first words of their system prompt, which ``vinelm replay`` shows for steps without a name.
         limits: What a client may take.
 
     Raises:
@@ -118,7 +118,7 @@ class Gateway:
         self._theirs = vine.adapter.account_of
         vine.adapter.account_of = self._account_of
         self._http: Any = None
-        for name in vine.catalog:  # what is missing is said now, and not to the first client, who does not wait either
+        for name in vine.catalog:  # a missing key is reported now, not to the first client
             check = getattr(getattr(vine.models.backend_of(name), "provider", None), "check", None)
             if check is not None:
                 check(vine.catalog[name])
@@ -257,7 +257,7 @@ class Gateway:
         return step, title, default
 
     def _entry(self, name: str) -> Model:
-        """The entry that a client names: by its name, or by its provider's name of the model."""
+        """The catalog entry that a client names, by its name or by the provider's name of the model."""
         catalog = self.vine.catalog
         if name in catalog and name in set(catalog):
             return catalog[name]
@@ -276,7 +276,7 @@ class Gateway:
     def _caller(self, request: Request) -> CallerKey | None:
         """The key of the caller; None if none is needed."""
         if self.keys is None:
-            # A page in a browser must not spend the owner's money, whatever name it gave this machine.
+            # A page in a browser must not spend the owner's money, whatever name it uses for this machine.
             host = request.headers.get("host", "")
             if "origin" in request.headers or not (host in _LOCAL or host.rpartition(":")[0] in _LOCAL):
                 raise Refused(403, "forbidden", "a gateway without keys serves programs of this machine only, and no web pages")
@@ -407,7 +407,7 @@ class _ServedPlan(NamedTuple):
 
 
 def _body_of(content: bytes, form: Form) -> dict[str, Any]:
-    """The JSON of a body, as far as the gateway needs it; the provider judges the rest."""
+    """Parse a body's JSON as far as the gateway needs it; the provider judges the rest."""
     try:
         body = json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError):

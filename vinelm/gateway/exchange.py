@@ -45,9 +45,9 @@ from vinelm.rows.observation import Usage
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _LOG = logging.getLogger(__name__)
 _WHOLE = ("truncated", "content_filter", "empty")
-"""Failures of answers that came whole: the client that speaks to a provider sees them as they are."""
+"""Failures of answers that arrived whole: a client of the provider would see these answers unchanged."""
 _HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "x-request-id")
-"""Of a provider's answer: what clients act on. Others tell of the operator's account."""
+"""Headers of a provider's answer that clients act on. Other headers reveal facts about the operator's account."""
 _JSON, _EVENTS = b"application/json", b"text/event-stream; charset=utf-8"
 CUT = "the client hung up"
 
@@ -56,7 +56,7 @@ class ClientCall:
     """A call as its client sent it.
 
     Attributes:
-        form: of its body and its answer.
+        form: the form of its body and answer.
         body: its JSON.
         step: the step that makes it, as VineLM knows it.
         title: the step's name; empty if only its prompt tells it apart.
@@ -85,13 +85,13 @@ class Exchange:
 
     Args:
         vine: decides, and makes the models.
-        http: the client of the servers behind.
+        http: the HTTP client for the providers' servers.
         record: the file of calls; None: none are written.
-        call: as its client sent it.
-        send: of ASGI.
+        call: the call as its client sent it.
+        send: ASGI's ``send``.
 
     Attributes:
-        usages: what the call has cost, once it is over: of each model that was asked.
+        usages: the cost of the call, once it is over, for each model that was asked.
     """
 
     def __init__(self, vine: VineLM, http: Any, record: CallFile | None, call: ClientCall, send: Send) -> None:
@@ -107,7 +107,7 @@ class Exchange:
     async def run(self) -> None:
         """Make the call. Failures become answers; a cancelled call is recorded as such."""
         started_at, began_s, why = time.time(), time.monotonic(), None
-        AMBIENT.set(self._call.request.context)  # of this task alone
+        AMBIENT.set(self._call.request.context)  # for this task only
         try:
             why = await self._run()
         except asyncio.CancelledError:
@@ -128,7 +128,7 @@ class Exchange:
                 self.usages = begun.scope.usages
         except VineLMError as error:
             if isinstance(error, CallError) and self._is_whole(error):
-                return None  # the client has it
+                return None  # the client has seen it
             await self._failed(error)
             return redacted(str(error))[:500]
         except RecursionError:
@@ -144,7 +144,7 @@ class Exchange:
         """Answer with the chosen model, or with another one if it fails before the client has seen anything."""
         while True:
             answering: BaseChatModel = scope.answering
-            if self._call.form is RESPONSES_FORM:  # which a plan of several models does not speak
+            if self._call.form is RESPONSES_FORM:  # a plan of several models does not support it
                 answering = getattr(answering, "todays", answering)
             self._entry, self._answer, self._upstream = scope.path[-1], self._call.form.answer(), None
             kept: list[bytes] = []
@@ -178,7 +178,7 @@ class Exchange:
             pieces = self._wired(answering, binding, address)
         async with aclosing(pieces):
             async for data in pieces:
-                self._entry = getattr(answering, "answered_by", "") or self._entry  # of several models of a proven plan
+                self._entry = getattr(answering, "answered_by", "") or self._entry  # for a proven plan of several models
                 if self._is_stream and self._upstream is None:
                     await self._begin(200, _EVENTS, {})
                     if data:
@@ -294,7 +294,7 @@ class Exchange:
     def _record(self, started_at: float, seconds: float, why: str | None) -> None:
         record, beside = self._file, self._vine.autopilot
         if beside is not None and (self._upstream is None or why is not None):
-            beside = None  # a translated answer the autopilot has seen itself
+            beside = None  # the autopilot has seen a translated answer itself
         if record is None and beside is None:
             return
         call, usage = self._call, self.usages[-1] if self.usages else None
@@ -328,13 +328,13 @@ class Exchange:
 
 
 class SingleAttempt:
-    """The only model of a :class:`~vinelm.adapters.calls.fallback_model.FallbackModel`: here the exchange falls back."""
+    """The only model of a :class:`~vinelm.adapters.calls.fallback_model.FallbackModel`: the exchange itself falls back."""
 
     def __init__(self, answering: BaseChatModel) -> None:
         self.answering = answering
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
-        """Never."""
+        """Return False: there is no other model here."""
         return False
 
 

@@ -12,7 +12,8 @@ from vinelm.replay.formats.chat import format_of, messages_of
 
 _STORED = ("previous_response_id", "conversation", "prompt")
 _TYPES: Mapping[Any, str] = {"developer": "system", "user": "human", "assistant": "ai"}
-"""LangChain's word for the role of a message, where it is another: the same prompt then has one beginning, whoever sends it."""
+"""LangChain's names for the roles of messages that differ from OpenAI's, so that equal prompts begin alike whoever sends them.
+"""
 
 
 class SaidMessage(NamedTuple):
@@ -38,9 +39,9 @@ class Form(ABC):
     """One form of a call.
 
     Attributes:
-        path: where calls of this form go, behind ``/v1/`` here and at a provider.
+        path: the path of calls of this form, after ``/v1/``, here and at a provider.
         limits: the parameters by which an answer is limited.
-        answer: the class of what is read of an answer.
+        answer: the class that reads an answer.
     """
 
     path: str

@@ -42,10 +42,10 @@ CREATE TABLE IF NOT EXISTS gateway_days (
 """
 NANO = 1_000_000_000
 MOST_NANO = 1 << 61
-"""The most that a call of a key without a cap counts for: the file holds 64 bits."""
+"""The most that a call of a key without a cap counts for, since the file holds 64-bit numbers."""
 _LOG = logging.getLogger(__name__)
 BEGINS = "sk-vinelm-"
-"""As keys of other services begin, so that tools that look for leaked ones find these, too."""
+"""Prefix of keys, similar to those of other services, so that tools that search for leaked keys find these, too."""
 WINDOW_S = 60.0
 _NAME = re.compile(r"[\w.@-]{1,64}")
 
@@ -58,7 +58,7 @@ class CallerKey:
         name, tenant: as the operator gave them.
         daily_usd: the most dollars of a UTC day; None: no cap.
         calls_per_min: the most calls of a minute, of each process; None: no limit.
-        is_revoked: whether it is good no more.
+        is_revoked: whether it is no longer valid.
     """
 
     name: str
@@ -81,7 +81,7 @@ class KeyDay:
 class KeyBook:
     """The keys, and what they spend. Thread-safe; processes may share the file, which only its owner may read (mode 600).
 
-    A reservation is one statement, which adds what fits under the cap and nothing else. So the cap holds for all processes
+    A reservation is a single statement, which adds an amount only if it fits under the cap. So the cap holds for all processes
     together, and a process that is killed leaves its reservations at their upper bounds.
 
     Args:
@@ -89,7 +89,7 @@ class KeyBook:
         now: Unix time, in seconds.
 
     Raises:
-        ConfigError: It cannot be opened, or is something else.
+        ConfigError: The file cannot be opened, or is something else.
     """
 
     def __init__(self, path: str | Path, *, now: Callable[[], float] = time.time) -> None:
@@ -100,11 +100,11 @@ class KeyBook:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600))
             self._connection = sqlite3.connect(self.path, timeout=1.0, isolation_level=None, check_same_thread=False)
             tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if tables and "gateway_keys" not in tables:  # before anything of it is changed
+            if tables and "gateway_keys" not in tables:  # before anything in the file is changed
                 self._connection.close()
                 raise ConfigError(f"{self.path}: is another program's database, and not a gateway's keys: name another file")
             self._connection.execute("PRAGMA journal_mode = WAL")
-            # What a process has written survives its death; a power cut may lose the last moments.
+            # What a process has written survives the process's death; a power cut may lose the last moments.
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._connection.executescript(SCHEMA)
         except (OSError, sqlite3.Error) as error:
@@ -123,7 +123,7 @@ class KeyBook:
 
         Args:
             name: Its name; 1 to 64 letters, digits and ``._@-``.
-            tenant: Whose it is; None: another tenant, by its name.
+            tenant: The tenant that owns it; None: a separate tenant with the key's name.
             daily_usd: The most dollars of a UTC day, >= 0; None: no cap.
             calls_per_min: The most calls of a minute, >= 1; None: no limit.
 
@@ -199,7 +199,7 @@ class KeyBook:
     # -- dollars -----------------------------------------------------------------------------------------------------------
 
     def account(self, key: CallerKey) -> KeyAccount | None:
-        """Return the guard of a key's calls; None if it has no cap: then :meth:`count` their cost."""
+        """Return the guard of a key's calls; None without a cap: then :meth:`count` their cost."""
         return None if key.daily_usd is None else KeyAccount(self, key, key.daily_usd)
 
     def count(self, key: CallerKey, usages: Sequence[Usage]) -> None:
@@ -296,7 +296,7 @@ class KeyAccount:
         upper_nano = math.ceil(upper_usd * NANO)
         try:
             day = self._book.reserve(self._key, upper_nano, int(self._daily_usd * NANO))
-        except KeysUnwritable as error:  # of this call alone: the next one may be written again
+        except KeysUnwritable as error:  # for this call only: the file may be writable again for the next
             _LOG.error("%s: a call was refused", error)
             raise CallRefused("the gateway's file of keys cannot be written, so no cap can be kept: try again later") from None
         if day is None:
@@ -328,7 +328,7 @@ class KeyPermit:
     def _settle(self, cost_nano: int, *, calls: int) -> None:
         if not self._is_settled:
             self._is_settled = True
-            with _noted():  # the reservation stays then
+            with _noted():  # otherwise the reservation stays
                 self._book.settle(self._key, self._day, self._upper_nano, cost_nano, calls=calls)
 
 

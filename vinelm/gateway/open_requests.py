@@ -1,4 +1,4 @@
-"""The open requests: calls that name the same request are invocations of one run."""
+"""The open requests of a gateway: calls that name the same request are invocations of one run."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 
 MOST = 2000
-"""Requests that are remembered. With the calls under way they are fewer than the 4,096 runs that the adapter keeps."""
+"""How many requests are remembered. With the calls in progress they are fewer than the 4,096 runs that the adapter keeps."""
 IDLE_S = 600.0
 """Seconds without a call after which a request is over."""
 
 
 @dataclass(slots=True)
 class OpenRequest:
-    """One request.
+    """One open request.
 
     Attributes:
-        key: The caller and the name that he gave it; None if he gave none, and it has one call alone.
-        name: What its caller calls it, or what it was called.
-        context: The settings of its run, by whose identity the run is found.
+        key: The caller and the name that the caller gave it; None without a name, if it has a single call.
+        name: The name given by its caller, or the generated name.
+        context: The settings of its run; the run is found by the identity of this object.
         asked: The objective that its first call has asked for; None if it asked for none.
-        calls: Those under way.
+        calls: Number of calls in progress.
         used_s: When its last call ended.
     """
 
@@ -51,7 +51,7 @@ class OpenRequests:
     def __init__(self, vine: Any, *, now: Callable[[], float] = time.monotonic) -> None:
         self._vine, self._now = vine, now
         self._named: dict[tuple[str, str], OpenRequest] = {}
-        self._idle: OrderedDict[tuple[str, str], OpenRequest] = OrderedDict()  # of them: the longest idle one is the first
+        self._idle: OrderedDict[tuple[str, str], OpenRequest] = OrderedDict()  # the idle ones among them, longest idle first
 
     def __len__(self) -> int:
         """Number of requests that a caller has named."""
@@ -70,12 +70,12 @@ class OpenRequests:
         """Return the request of a beginning call; :meth:`end_call` must follow.
 
         Args:
-            name: of the request.
-            is_named: The caller has named it, so that other calls may belong to it; else it has this call alone.
-            caller: whose names are no other's.
-            configurable: what a run is told of its caller.
-            objective: of a new request.
-            asked: the same, if the caller has asked for it himself.
+            name: the request's name.
+            is_named: Whether the caller has named it, so that other calls may belong to it; otherwise it has only this call.
+            caller: the caller; names of different callers are different.
+            configurable: facts about the caller for the run.
+            objective: the objective of a new request.
+            asked: the same, if the caller has asked for it explicitly.
 
         Raises:
             ConfigError: the request has begun with another objective.

@@ -1,4 +1,4 @@
-"""Serves a gateway by uvicorn until stopped."""
+"""Serves a gateway with uvicorn until stopped."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ with required_extra("gateway", "the gateway"):
     from vinelm.http_limits import HttpLimits, bounded_protocol
 
 GRACE_S = 30
-"""Seconds that calls under way may still take once the gateway is told to stop."""
+"""Seconds that calls in progress may still take once the gateway is told to stop."""
 
 
 def serve(gateway: Gateway, host: str, port: int, *, on_listening: Callable[[str], None], limits: HttpLimits = LIMITS) -> None:
     """Serve until SIGINT or SIGTERM, and finish calls in flight. In the main thread.
 
     Args:
-        gateway: What is served.
+        gateway: The gateway to serve.
         host: The address to listen on. Anything but the loopback interface needs keys.
         port: 0 picks a free port.
         on_listening: Called with the URL once it listens.
         limits: What a client may take.
 
     Raises:
-        ConfigError: It cannot listen there, or may not.
+        ConfigError: It cannot listen there, or is not allowed to.
     """
     if gateway.keys is None and not _is_loopback(host):
         raise ConfigError(

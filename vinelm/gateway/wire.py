@@ -63,10 +63,10 @@ def wire_request(
     """Return a client's body for the model, with only the necessary changes.
 
     Args:
-        form: of the body.
+        form: the form of the body.
         asked: the body.
-        model: that is called.
-        address: of it.
+        model: the called model.
+        address: the model's address.
         is_own: the client named this model. Otherwise the limit of the answer is renamed to what this model's server calls it.
         is_capped: the call counts toward a cap of dollars: it is sent with a limit, and settings without a bound are refused.
         refused: settings that the model is known to refuse. They are left out unless the client named this model.
@@ -79,13 +79,13 @@ def wire_request(
     stated = {name: asked[name] for name in form.limits if asked.get(name) is not None}
     if is_capped:
         _refuse_unbounded(asked, model, stated)
-    # Servers name the limit of an answer differently. Without a cap the client's own name reaches the model that he asked for;
-    # another model, or a cap, needs the name that this server reads.
+    # Servers name the limit of an answer differently. Without a cap the client's own parameter reaches the model that it asked
+    # for; another model, or a cap, needs the name that this server reads.
     if is_capped or (stated and not is_own):
         for name in form.limits:
             body.pop(name, None)
         body[address.limit] = max(stated.values(), default=model.max_tokens)
-    # Without its usage a stream would be booked at its bound. The client is not shown what he did not ask for.
+    # Without its usage a stream would be booked at its upper bound. The client does not see usage that it did not ask for.
     if form.adds_usage(asked) and "stream_options" not in refused:
         options = asked.get("stream_options")
         body["stream_options"] = {**(options if isinstance(options, Mapping) else {}), "include_usage": True}
@@ -164,13 +164,13 @@ class WireSender:
     Args:
         http: the client.
         provider: says where a replica of a group is.
-        binding: the chat model of the entry, for what is learnt of it, and where the entry is.
-        form: of the call.
+        binding: the entry's chat model, which records what is learnt about it, and the entry's place.
+        form: the form of the call.
         hides_usage: whether the client is not shown the usage of a stream.
 
     Attributes:
-        answer: what has come of the answer.
-        upstream: the whole answer or the refusal; None of a stream, and before it came.
+        answer: the answer so far.
+        upstream: the whole answer or the refusal; None for a stream, and before it has arrived.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class WireSender:
         return self
 
     def send(self, entry: Model, request: ModelRequest) -> NoReturn:
-        """Never: the gateway's calls are coroutines."""
+        """Raise: the gateway's calls are coroutines."""
         raise NotImplementedError
 
     async def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Any]:
@@ -219,7 +219,7 @@ class WireSender:
             text = json.dumps({k: v for k, v in request.body.items() if k not in request.dropped}, ensure_ascii=False)
         try:
             content = text.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can say in ASCII
+        except UnicodeEncodeError:  # an unpaired surrogate, which JSON can write in ASCII
             content = json.dumps(json.loads(text)).encode()
         headers = {**address.headers, "content-type": "application/json"}
         self.upstream = None
@@ -270,7 +270,7 @@ class WireSender:
         body = plain if isinstance(plain, dict) else {}
         found = failed(WireRefusal(status if status != 200 else None, body, response), has_begun=False)
         if isinstance(found, SettingRefused) and request.is_own and found.setting not in request.added:
-            # The client has sent it to the model that he named: he is told.
+            # The client named this model, so it gets the server's error.
             return AttemptFailed("malformed", found.detail, is_final=True, may_be_billed=False)
         return found
 

@@ -12,7 +12,7 @@ from vinelm.errors import DatasetError
 from vinelm.extras import required_extra
 
 _READ_ROWS = 256
-"""Rows at a time: one of a dataset may hold a long document."""
+"""Rows read at a time: a single row of a dataset may hold a long document."""
 _WRITTEN_ROWS = 20_000
 
 

@@ -29,11 +29,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
         OSError: the draft cannot be written, or ``path`` exists and is not a regular file (a folder, a device, a pipe).
     """
     require_regular(path)
-    path = Path(os.path.realpath(path))  # a link stays a link: the file that it names is replaced
+    path = Path(os.path.realpath(path))  # a link stays a link: the file it points to is replaced
     draft = draft_path(path)
     try:
         yield draft
-        with suppress(FileNotFoundError):  # a new file gets the usual rights
+        with suppress(FileNotFoundError):  # a new file gets the usual permissions
             os.chmod(draft, stat.S_IMODE(path.stat().st_mode))
         sync_to_disk(draft)
         os.replace(draft, path)
@@ -57,7 +57,7 @@ def require_regular(path: Path) -> None:
 
 
 def draft_path(path: Path) -> Path:
-    """Return an unused name beside ``path``, and remove drafts of it that dead processes of this machine left behind."""
+    """Return an unused name next to ``path``, and remove drafts that dead processes of this machine left behind."""
     host = socket.gethostname()
     for left in path.parent.glob(f".{glob.escape(path.name)}.{glob.escape(host)}.*.draft*"):
         pid = left.name.split(".draft")[0].rpartition(".")[2].partition("-")[0]

@@ -1,4 +1,4 @@
-"""True if there is a browser on this desktop, and opening a page in it."""
+"""Detects a browser on this desktop, and opens pages in it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import webbrowser
 from pathlib import Path
 
 _ELSEWHERE = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "CI")
-"""Set where nobody sits before this machine's screen: a remote shell, or a job of a build server."""
+"""Environment variables set where nobody sits at this machine's screen: a remote shell, or a build server's job."""
 
 
 def has_desktop() -> bool:
-    """Return whether a page could be shown here: the output is a terminal of this machine, which has a screen and a browser."""
+    """Return whether a page could be shown here: output to a terminal of this machine, with a screen and a browser."""
     if not sys.stdout.isatty() or any(os.environ.get(name) for name in _ELSEWHERE):
         return False
     has_screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     if not has_screen:
-        return False  # webbrowser would find those that take over the terminal
+        return False  # webbrowser would find browsers that take over the terminal
     try:
         webbrowser.get()
     except webbrowser.Error:

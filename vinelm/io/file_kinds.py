@@ -1,4 +1,4 @@
-"""Says what a wrong file is, and which file was probably meant if there is none."""
+"""Describes wrong files for errors, and suggests a file if there is none."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _TEXTS = {
     ".ipynb": "a notebook",
 }
 _MOST_LISTED = 10_000
-"""Names of a folder among which a near one is looked for."""
+"""How many names in a folder are compared to find a similar one."""
 TRIE, STORE = "a trie", "a store"
 READERS = {TRIE: "`vinelm plan` reads it", STORE: "`vinelm estimate` and `store info` read it"}
-"""The commands for a file of VineLM's own, by what it is."""
+"""The commands that read each kind of VineLM's files."""
 
 
 def what_is(path: str | Path) -> str | None:

@@ -10,7 +10,7 @@ from vinelm.errors import ConfigError, WorkflowError
 from vinelm.io.operating_system import ended_after
 
 IMPORT_LIMIT = "VINELM_IMPORT_LIMIT_S"
-"""Names the environment variable with that time in seconds."""
+"""Name of the environment variable with the time limit in seconds."""
 USUAL_S = 120.0
 
 
@@ -20,15 +20,15 @@ def import_limited(what: str, place: Callable[[], str] = str) -> Iterator[None]:
 
     Args:
         what: What the block does, for the message: ``importing 'app'``.
-        place: Returns the line that was running, as ``" (at app.py:7)"``; asked there.
+        place: Returns the line that was running, as ``" (at app.py:7)"``; called when the time is over.
 
     Raises:
-        ConfigError: The environment names no such time.
-        WorkflowError: It took longer.
+        ConfigError: The environment variable does not hold a time.
+        WorkflowError: The block took longer than the limit.
     """
     limit_s = _limit_s()
 
-    class TooLongError(BaseException):  # goes past the application's own ``except Exception``
+    class TooLongError(BaseException):  # a BaseException, to pass the application's own ``except Exception``
         def __init__(self) -> None:
             super().__init__(place())
 

@@ -100,10 +100,10 @@ def die_with_parent() -> None:
 
 @contextmanager
 def ended_after(seconds: float, error: Callable[[], BaseException]) -> Iterator[None]:
-    """Raise an error in the block if it takes too long: in this thread, again each second if it is caught.
+    """Raise an error in the block if it takes too long: in this thread, and again each second if it is caught.
 
-    Only in the main thread, and where the system has timers (not on Windows); else the block takes as long as it takes. So does
-    one that waits in C, where Python's signals are not seen.
+    Only in the main thread, and where the system has timers (not on Windows); otherwise there is no limit. Nor is there one for
+    a block that waits in C, where Python does not see signals.
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
@@ -117,7 +117,7 @@ def ended_after(seconds: float, error: Callable[[], BaseException]) -> Iterator[
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGALRM) is stop:  # else the block has a timer of its own by now
+        if signal.getsignal(signal.SIGALRM) is stop:  # otherwise the block has set its own timer by now
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, before)
 
@@ -127,7 +127,7 @@ def limit_process(memory_mb: int) -> None:
     if resource is None:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if memory_mb and sys.platform == "linux":  # elsewhere the address space is no measure of memory
+    if memory_mb and sys.platform == "linux":  # elsewhere the address space does not measure memory
         with open("/proc/self/statm", encoding="ascii") as file:
             mapped = int(file.read().split()[0]) * resource.getpagesize()
         limit = mapped + memory_mb * 2**20
@@ -143,7 +143,7 @@ def kill_group(pid: int, number: int) -> None:
 def reaped(pid: int) -> int | None:
     """Return the exit code of a child that leads a process group, negative for a signal; None while it runs.
 
-    What the child left running in its group is killed: before its id can be used again, where the system has ``waitid``.
+    Processes that the child left running in its group are killed, before its id can be reused if the system has ``waitid``.
     """
     if hasattr(os, "waitid"):
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:

@@ -15,7 +15,7 @@ from vinelm.errors import DatasetError
 
 MIB = 1 << 20
 MOST_TEXT = 256 * MIB
-"""The largest text file that is read whole: no configuration, and no list of prompts or requests of one file, is longer."""
+"""The largest text file that is read whole; no configuration or list of prompts or requests in one file is longer."""
 
 
 def open_regular(path: str | Path) -> BufferedReader:

@@ -96,7 +96,7 @@ def _csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator
             self.text = text
 
     line = Line()
-    writer = csv.writer(line)  # CRLF: with LF alone, a carriage return inside a field is not quoted
+    writer = csv.writer(line)  # CRLF: with LF, a carriage return inside a field would not be quoted
     writer.writerow(columns)
     yield line.text
     for row in rows:

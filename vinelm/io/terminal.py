@@ -1,4 +1,4 @@
-"""Makes texts safe for a terminal: nothing in them moves the cursor, reorders the line or hides."""
+"""Makes texts safe for a terminal: nothing in them moves the cursor, reorders the line or is hidden."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
-"""Characters that move the cursor, colour or reorder what stands around them, are not seen, or cannot be encoded; not tab and
+"""Characters that move the cursor, colour or reorder their surroundings, are invisible, or cannot be encoded; except tab and
 line feed."""
 
 

@@ -28,10 +28,10 @@ An answer is correct if and only if it meets this rubric:
 
 Reply with one JSON object and nothing else: {{"reason": "one short sentence", "correct": true}} or \
 {{"reason": "one short sentence", "correct": false}}"""
-"""The judge's instructions. The question and the answer are sent apart from them, as JSON, which they cannot end."""
+"""The judge's instructions. Question and answer are sent separately, as JSON, which their text cannot terminate."""
 
 AGAIN = "Your last reply was not of that form. Reply with one JSON object with the keys reason and correct, and nothing else."
-"""Added to the instructions when a reply held no verdict."""
+"""Added to the instructions if a reply held no verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +66,12 @@ class LLMJudge:
 
     @property
     def name(self) -> str:
-        """Its model, as errors and reports name it."""
+        """The name of its model, for errors and reports."""
         return self.model if isinstance(self.model, str) else self.model.name
 
     @property
     def digest(self) -> str:
-        """Hash of what decides a verdict besides the answer: model, rubric, keys and instructions."""
+        """Hash of what decides a verdict apart from the answer: model, rubric, keys and instructions."""
         model = self.model if isinstance(self.model, str) else self.model.model_dump(mode="json", exclude={"price", "price_id"})
         return _hash([model, self.rubric, self.question, self.answer, PROMPT])
 
@@ -84,7 +84,7 @@ class LLMJudge:
             state: The workflow's state after the answer.
 
         Raises:
-            WorkflowError: A key is missing, or a value is no plain value.
+            WorkflowError: A key is missing, or a value is not a plain one.
         """
         question = _part(
             given, self.question or tuple(key for key in given if key != "id"), f"request {request.id!r}: the input", "question"

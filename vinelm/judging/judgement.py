@@ -21,13 +21,12 @@ class Judgement:
     Attributes:
         judge: Hash of the judge's model, rubric and keys.
         asked: Hash of the judge's model and of what it was sent.
-        correct: Its verdict; None if it gave none.
-        truth: What the request's label says of the answer; None without a label.
+        correct: The judge's verdict; None if it gave none.
+        truth: Whether the answer is right by the request's label; None without a label.
         label: Hash of the label and of how it is compared; None without a label.
         model: Name of the judge's model.
-        cost_usd: Dollars of the calls for it, >= 0; 0 where an equal question had been asked before.
-        calls: Calls for it.
-        tokens_in, tokens_out: Their tokens; None where they are not known.
+        cost_usd: Dollars of the calls for it, >= 0; 0 if an equal question had been asked before.
+        calls: Number of calls for it. tokens_in, tokens_out: Their tokens; None where they are not known.
         detail: Why there is no verdict, in one line.
     """
 

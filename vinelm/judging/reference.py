@@ -22,7 +22,7 @@ class ComparesAnswers(Protocol):
         """Return whether the two are the same."""
 
     def audit(self, recorded: Sequence[Mapping[str, Any]]) -> float:
-        """Return the share of equal answers that persons are asked about, too: above 0 if their scores may differ."""
+        """Return the share of equal answers that people are asked about, too: above 0 if their scores may differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class AsToday:
     """The scorer of a workflow with requests without labels; made by ``vinelm.as_today``.
 
     Attributes:
-        answer: ``answer(state)`` returns the answer in a final state; None: the workflow's ``answer`` keys say it.
+        answer: ``answer(state)`` returns the answer in a final state; None: the workflow's ``answer`` keys select it.
         same: Compares two answers.
         score: Scores the requests with a label; None if there are none.
         labels: The keys of a request's row that make its label. A request that lacks one of them has none.
@@ -49,7 +49,7 @@ class AsToday:
         """Score a request with a label.
 
         Raises:
-            WorkflowError: It has none: only a profile compares it with what runs today.
+            WorkflowError: The request has no label: only a profile compares it with the current setup.
         """
         if self.score is None or not self.is_labelled(request):
             raise WorkflowError(f"request {request.id!r} has no label: only a profile compares it with what runs today")
@@ -60,5 +60,5 @@ class AsToday:
         return bool(self.labels) and request.has(self.labels)
 
     def text(self, state: Mapping[str, Any]) -> str | None:
-        """Return the answer in a state as canonical JSON; None if the workflow's own ``answer`` keys say it."""
+        """Return the answer in a state as canonical JSON; None if the workflow's own ``answer`` keys select it."""
         return None if self.answer is None else canonical(self.answer(state))

@@ -39,8 +39,8 @@ class BoundGuard:
     """Authorizes calls through ``guard`` until that fails, then by its own account.
 
     A :class:`~vinelm.requests.protocols.CallGuard`. The account counts every call that was authorized here, at its upper
-    bound until it is settled. After the guard's first failure it alone decides, so the cap still holds. Where the limit, or
-    what was spent before, is not known, every further call is refused: money that cannot be counted is not spent. Thread-safe.
+    bound until it is settled. After the guard's first failure only the account decides, so the cap still holds. If the limit,
+    or what was spent before, is unknown, every further call is refused: money that cannot be counted is not spent. Thread-safe.
 
     Args:
         guard: the guard; None if it could not be made.
@@ -90,7 +90,7 @@ class BoundGuard:
             self._on_failure(what, error)
 
     def _own(self, permit: CallPermit | None, upper_usd: float) -> BoundPermit:
-        """Count a call that the guard has permitted; without its permit only what this account allows."""
+        """Count a call that the guard has permitted; without its permit, only a call that this account allows."""
         with self._lock:
             if permit is None:
                 self._check(upper_usd)
@@ -144,13 +144,13 @@ def with_account(
 ) -> CallGuard | None:
     """Return a guard that asks the account of a run first, and then ``guard``.
 
-    Once the account cannot be asked any more, the run's further calls are refused: what other requests have spent meanwhile
-    only the account knows.
+    Once the account fails, the run's further calls are refused, since only the account knows what other requests have spent
+    meanwhile.
 
     Args:
-        guard: of the run alone; None if there is none.
+        guard: the run's own guard; None if there is none.
         account: the account; None if there is none.
-        note: called with what has failed and the error; None: failures are raised instead.
+        note: called with the part that failed and its error; None: failures are raised instead.
     """
     if account is None:
         return guard

@@ -9,7 +9,7 @@ from vinelm.requests.protocols import CallGuard, CallPermit
 from vinelm.rows.observation import Usage
 
 NOT_MADE = Usage(model="", cost_usd=0.0, latency_s=0.0)
-"""What a call that was not made costs: settled at it, a reservation is given back."""
+"""Usage of a call that was not made: settling with it gives the reservation back."""
 
 
 async def aauthorized(guard: CallGuard, upper_usd: float) -> CallPermit:

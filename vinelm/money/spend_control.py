@@ -9,22 +9,22 @@ from dataclasses import replace
 from vinelm.objective import Objective
 
 EVERY = 50
-"""Requests after which the bound is corrected again."""
+"""Number of requests after which the bound is corrected again."""
 MEMORY = 200.0
-"""Requests that the running means look back on."""
+"""Number of requests that the running means look back on."""
 MOST = 1.5
-"""The corrected bound is at most this many times the bound, and at least its part."""
+"""The corrected bound is at most this multiple of the bound, and at least the bound divided by it."""
 FINENESS = 1.02
-"""Without mixed plans the bound moves in steps of this factor, so that few plans are made."""
+"""Without mixed plans the bound moves in steps of this factor, so that only few plans are made."""
 STEP = 0.5
-"""Share of the correction, in the logarithm, that is made at a time."""
+"""Fraction of the correction, on a log scale, that is made at a time."""
 
 
 class SpendControl:
     """Corrects the bound on mean dollars of one objective (``cost_budget="population"``). Thread-safe.
 
-    Plans are made as if the bound were larger by the factor that requests cost less than planned, so that what is really spent
-    comes to the bound. The factor moves slowly, and within limits. Requests count as they begin, dollars as they are spent.
+    If requests cost less than planned by some factor, plans are made as if the bound were larger by it, so that real spending
+    meets the bound. The factor moves slowly, and within limits. Requests count as they begin, dollars as they are spent.
 
     In a fleet the factor is that of all processes together (:meth:`take_counted`, :meth:`follow`).
 
@@ -40,7 +40,7 @@ class SpendControl:
         self._requests = self._planned_usd = self._spent_usd = 0.0
         self._corrected = objective
         self._is_led = False
-        self._counted = [0.0, 0.0, 0.0]  # requests, planned and spent dollars that the fleet has not been told
+        self._counted = [0.0, 0.0, 0.0]  # requests, planned and spent dollars not yet reported to the fleet
 
     @staticmethod
     def applies_to(objective: Objective) -> bool:
@@ -92,8 +92,8 @@ class SpendControl:
                 self._apply(factor)
 
     def _correct(self) -> None:
-        # Only a part of the way, on a log scale: what was spent since is in part of requests planned by the earlier factor, so
-        # that a full step would overshoot.
+        # Only a part of the way, on a log scale: some of the recent spending comes from requests planned with the earlier
+        # factor, so that a full step would overshoot.
         wanted = self._planned_usd / self._spent_usd
         self._apply(self._factor ** (1.0 - STEP) * wanted**STEP)
         self._since = 0
@@ -102,6 +102,6 @@ class SpendControl:
         self._factor = min(max(factor, 1.0 / MOST), MOST)
         assert self.objective.max_cost_usd is not None
         factor = self._factor
-        if not self.objective.mixes:  # of a mixture the share moves, and the plans stay
+        if not self.objective.mixes:  # in a mixture the share moves, and the plans stay
             factor = FINENESS ** round(math.log(factor) / math.log(FINENESS))
         self._corrected = replace(self.objective, max_cost_usd=self.objective.max_cost_usd * factor)

@@ -15,7 +15,7 @@ IN_FORK = (
     "request's own process, in a thread that is run as contextvars.copy_context().run(function, ...)"
 )
 OWED: ContextVar[bool] = ContextVar("vinelm_owed", default=False)
-"""True while a call is authorized that has been bought before: its answer is only fetched, and no limit saves its money."""
+"""True while authorizing a call that has been bought before: its answer is only fetched, so a limit would save no money."""
 
 
 class SpendPermit:
@@ -50,9 +50,9 @@ class SpendGuard:
     """Authorizes calls while the money suffices; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe.
 
     A call is authorized only if everything spent, everything reserved for calls under way and its own upper bound stay within
-    the limit. So the limit is exceeded by no more than what calls cost beyond their upper bounds. Spent is what others had
-    spent before (:meth:`add_inherited`) plus what was spent here: the settled calls, or the recorded ones
-    (:meth:`note_recorded`) if those are more, since a backend may report usage without asking a guard.
+    the limit. So the limit is exceeded only if calls cost more than their upper bounds. Spending is what others spent before
+    (:meth:`add_inherited`) plus what was spent here: the settled calls, or the recorded ones (:meth:`note_recorded`) if those
+    are more, since a backend may report usage without asking a guard.
 
     Args:
         limit_usd: dollars, at least 0.
@@ -73,7 +73,7 @@ class SpendGuard:
 
     @property
     def spent_usd(self) -> float:
-        """Dollars spent, by others before and here; reservations not included."""
+        """Dollars spent, by others before and here, without reservations."""
         return self._inherited_usd + max(self.settled_usd, self._recorded_usd)
 
     @property
@@ -94,7 +94,7 @@ class SpendGuard:
             CallRefused: the limit does not allow the call; it must not be made. Or this process is a fork of the one that
                 counts: each such process would spend the limit once more.
         """
-        if os.getpid() != self._pid:  # before the lock, which another thread may have held as the process was forked
+        if os.getpid() != self._pid:  # before taking the lock, which another thread may have held during the fork
             raise CallRefused(IN_FORK)
         with self._lock:
             used_usd = self.spent_usd + self.reserved_usd
@@ -107,7 +107,7 @@ class SpendGuard:
             self._open.add(permit)
             try:
                 self._reservation_changed()
-            except BaseException:  # nobody gets the permit
+            except BaseException:  # nobody receives the permit
                 self._open.remove(permit)
                 raise
             return permit
@@ -140,7 +140,7 @@ class SpendGuard:
             if permit not in self._open:
                 return
             self._count(permit.upper_usd if usage is None else usage.cost_usd)
-            self._open.remove(permit)  # last: where counting fails, the reservation stays
+            self._open.remove(permit)  # last, so that the reservation stays if counting fails
             self._reservation_changed()
 
     def _count(self, cost_usd: float) -> None:
@@ -148,7 +148,7 @@ class SpendGuard:
         self.calls += 1
         self._settled(cost_usd)
 
-    # -- for budgets that can grow, and for those who watch one; called with the lock held ------------------------
+    # -- for budgets that can grow, and for their observers; called with the lock held ----------------------------
 
     def _raise_limit(self, needed_usd: float) -> bool:
         """Raise ``limit_usd`` so that ``needed_usd`` fits, and return whether that was done."""
@@ -162,7 +162,7 @@ class SpendGuard:
         )
 
     def _settled(self, cost_usd: float) -> None:
-        """A call was settled at that price."""
+        """Called when a call was settled at that price."""
 
     def _reservation_changed(self) -> None:
         """Called when ``reserved_usd`` has changed."""

@@ -1,7 +1,7 @@
-"""Checks a server's token counts against the prompt: how few tokens are possible, how long a cache keeps it.
+"""Checks a server's token counts against the prompt: how few tokens are possible, and how long a cache keeps it.
 
-A bill is computed from counts that the server states. Those that the prompt makes impossible are not used (the call is booked
-at its upper bound then), and what a server leaves open is taken from the prompt.
+A bill is computed from counts that the server states. Counts that are impossible for the prompt are not used (the call is then
+booked at its upper bound), and what a server leaves open is taken from the prompt.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 MOST_CHARS = 8
-"""Characters of one token at most, on the average of a text."""
+"""The most characters per token, on average over a text."""
 SPARED_CHARS = 64
-"""A short text may be one long word, or a line of blanks, of a few tokens."""
+"""Characters allowed on top: a short text may be one long word, or a line of blanks, of a few tokens."""
 _RUN = re.compile(r"(.)\1{3,15}", re.DOTALL)
-"""A run of one character: tokenizers have tokens for lines and for blanks."""
+"""A run of one character: tokenizers have single tokens for lines and for blanks."""
 _MARKS = ("cache_control", "cachePoint", "cache_point")
 
 

@@ -1,4 +1,4 @@
-"""Assigns requests to what they run: a plan, one of two, or the current setup."""
+"""Assigns requests to a plan, one of two plans, or the current setup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypedDict, TypeVar
 
 Part = TypeVar("Part")
 FOLLOWS, CANARY, MIXTURE = "mixture:follows:", "canary:", "mixture:"
-"""Salts: the draws of one request for different questions say nothing of each other."""
+"""Salts: the draws of one request for different questions are independent."""
 
 
 def place_of(text: str) -> float:
@@ -22,7 +22,7 @@ class Assignment(Generic[Part]):
 
     Args:
         parts: as above.
-        salt: what draws begin with.
+        salt: the prefix of the hashed text.
     """
 
     parts: tuple[tuple[float, Part], ...]
@@ -44,7 +44,7 @@ class Assignment(Generic[Part]):
 
 
 class KeptAssigned(TypedDict, total=False):
-    """The part of an :class:`Assigned` that is stored with the path: what may differ if another process continues."""
+    """The part of an :class:`Assigned` that is stored with the path, since another process could assign differently."""
 
     is_plan: bool
     bound: float
@@ -54,10 +54,10 @@ class Assigned(NamedTuple):
     """What one request was assigned.
 
     Attributes:
-        is_plan: whether it runs the plan; False: what runs today.
-        bound: of the two plans between which requests are divided, that of the request's own
-            (:meth:`~vinelm.objective.Objective.drawn`); None: its objective's.
-        is_trial: whether a canary has decided that: it then holds for all runs of the request.
+        is_plan: whether it runs the plan; False: the current setup.
+        bound: if requests are divided between two plans, the bound that leads to this request's plan
+            (:meth:`~vinelm.objective.Objective.drawn`); None: the objective's bound.
+        is_trial: whether a canary has decided this, so that it holds for all runs of the request.
     """
 
     is_plan: bool = True
@@ -66,7 +66,7 @@ class Assigned(NamedTuple):
 
     @property
     def kept(self) -> KeptAssigned:
-        """What is stored with the path so that a resumed request keeps its plan; empty if there is nothing."""
+        """The part stored with the path, so that a resumed request keeps its plan; empty if there is nothing to store."""
         kept: KeptAssigned = {"is_plan": self.is_plan} if self.is_trial else {}
         return kept if self.bound is None else {**kept, "bound": self.bound}
 
@@ -77,4 +77,4 @@ class Assigned(NamedTuple):
 
 
 ALL = Assigned()
-"""Of a request where the plan is that of all requests."""
+"""The assignment if one plan serves all requests."""

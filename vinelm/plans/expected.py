@@ -1,4 +1,4 @@
-"""The expected figures of a plan, or of several between which requests are divided."""
+"""The expected figures of a plan, or of several plans between which requests are divided."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Figures(NamedTuple):
 class Errors(NamedTuple):
     """Standard errors of accuracy and dollars; None if the trie has none.
 
-    ``by_fit`` is the accuracy by fit to resampled requests, shape (fits,); None where the trie has none.
+    ``by_fit`` is the accuracy for each fit to resampled requests, shape (fits,); None if the trie has none.
     """
 
     accuracy: float | None
@@ -33,7 +33,7 @@ class Errors(NamedTuple):
 
 
 class Expected(ABC):
-    """What requests may be assigned to: one or several parts with shares; figures are their means."""
+    """Something that requests may be assigned to: one or several plans with shares; figures are their means."""
 
     @property
     @abstractmethod

@@ -16,25 +16,25 @@ from vinelm.trie.arrays import BoolArray, FloatArray, Integers
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
 
 _DEEPEST = 10_000
-"""Most steps of a plan in :attr:`Plan.steps`."""
+"""How many steps deep :attr:`Plan.steps` shows a plan."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """The model to run after each history, given the branch that the application takes.
 
-    Its figures are those of a request that is at the start and goes on there: from the root, of every request. They are
-    computed when first read. Where the trie knows rates by difficulty, accuracy and dollars from the root on are those of the
-    plan's own requests; elsewhere the requests at each node are those of the profile.
+    Its figures are those of a request that continues from the start; from the root, of every request. They are computed when
+    first read. If the trie knows rates by difficulty, accuracy and dollars from the root on are those of the plan's own
+    requests; otherwise the requests at each node are assumed to be like those of the profile.
 
-    Where histories are merged and a bound holds for each request, what a plan does at a node also depends on the time and
-    dollars left: :attr:`choice` has what it does for a request whose invocations take and cost what they do on average.
+    If histories are merged and a bound holds for each request, what a plan does at a node also depends on the time and dollars
+    left: :attr:`choice` holds its choices for a request whose invocations take and cost the average.
 
     Args:
         start: The position that the plan begins at.
-        first: The choice for each arm of the start, by group: an edge, or that the request ends.
-        below: The choices of the groups below, by group; only those of executed nodes are read. Or what returns them, called
-            when a figure is first read.
+        first: The choice for each branch of the start, by group: an edge, or that the request ends.
+        below: The choices of the groups below, by group; only those of executed nodes are read. May be a function that returns
+            them, called when a figure is first read.
     """
 
     graph: DecisionGraph
@@ -78,7 +78,7 @@ class Plan:
             np.array_equal(one.group, same.group) and np.array_equal(one.edge, same.edge) for one, same in pairs
         )
 
-    # -- what it is worth --------------------------------------------------------------------------------------
+    # -- its predictions ---------------------------------------------------------------------------------------
 
     @cached_property
     def accuracy(self) -> float:
@@ -130,11 +130,11 @@ class Plan:
     def standard_error(self) -> float | None:
         """The standard error of :attr:`accuracy`; None if the trie has no standard errors.
 
-        Where arms are outcomes, it follows from how the accuracy differs between fits to resampled requests, see
+        If branches are outcomes, it follows from how the accuracy differs between fits to resampled requests, see
         :func:`~vinelm.plans.promise.error_between_fits`.
         From the root on, the errors of the plan's ends are combined as docs/estimators.md says, if the trie knows the number of
-        its requests. Elsewhere it is an upper bound: the sum of the ends' errors, as if all of them erred together and alike,
-        over the chance of reaching the start. Where histories are merged it is the upper bound of
+        its requests. Elsewhere it is an upper bound: the sum of the ends' errors, as if they were fully correlated, over the
+        chance of reaching the start. If histories are merged, it is the upper bound of
         :func:`~vinelm.plans.promise.merged_standard_error`.
         """
         annotated = self.graph.annotated
@@ -155,7 +155,7 @@ class Plan:
     def cost_error_usd(self) -> float | None:
         """The standard error of :attr:`cost_usd`, from how the dollars differ between fits to resampled requests.
 
-        None where arms are no outcomes, or the trie has no dollars by fit.
+        None if branches are not outcomes, or the trie has no dollars by fit.
         """
         by_fit = self.graph.cost_by_fit
         if by_fit is None:
@@ -193,7 +193,7 @@ class Plan:
             for arms in part._arms:
                 ends = arms.edge == END
                 np.add.at(correct, graph.source[arms.group[ends]], share * arms.right[ends] * going)
-        for arms in reversed(self._arms):  # a later answer may mend an error: from the last level up
+        for arms in reversed(self._arms):  # a later answer may correct an error, so start at the last level
             runs = arms.edge >= 0
             source, target = graph.source[arms.group[runs]], graph.target[arms.edge[runs]]
             flow = reach[source] * graph.arm[arms.group[runs]]
@@ -262,7 +262,7 @@ class Plan:
     def lines(self, limit: int | None = None) -> list[str]:
         """Return the plan as an indented tree: each stage with its model, then its branches with their probabilities.
 
-        Where there are no arms to choose from, a line for each run of one model at one stage, with its invocations.
+        Without branches to choose from, there is a line for each run of one model at one stage, with its invocations.
 
         Args:
             limit: the most lines; a last one says that there are more. None for all.

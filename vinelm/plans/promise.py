@@ -1,4 +1,4 @@
-"""The promise of a plan: its estimated accuracy, corrected for having been chosen as the best of many estimates.
+"""Predicts a plan's accuracy: the estimate, corrected for having been chosen as the best of many.
 
 The most accurate of many noisy estimates is on average too high (the winner's curse). How much too high is measured when a trie
 is estimated, by choosing on one half of the requests and judging by the other; :class:`SelectionOptimism` is the result, and
@@ -23,7 +23,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 Z90 = 1.6448536269514722
 """Half width of a two-sided 90 % interval in standard errors."""
 SAMPLING_PART = 0.8
-"""Share of p (1 - p) / n that every ``accuracy_se`` holds at least (the latent estimator's calibrated factor, squared)."""
+"""The smallest share of p (1 - p) / n that any ``accuracy_se`` contains (the latent estimator's calibrated factor, squared)."""
 END_CORRELATION = 0.25
 """Assumed correlation of the errors of two ends of a contingent plan that run the same model at the same stage."""
 _TINY = 1e-300
@@ -31,16 +31,16 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionOptimism:
-    """By how much a choice on half of the requests promises too much, as a function of the plan's cost.
+    """By how much the prediction for a choice made on half of the requests is too high, as a function of the plan's cost.
 
     A plan on the accuracy-cost frontier is the most accurate of all paths that cost no more, whatever the objective that led to
     it, so that one curve over the cost serves every objective.
 
     Args:
         cost_usd: Expected dollars per request of the plan, ascending.
-        accuracy: Promised less judged accuracy of the most accurate path that costs no more; a fraction >= 0.
+        accuracy: Predicted minus judged accuracy of the most accurate path that costs no more; a fraction >= 0.
         advantage: The same for its advantage over the most accurate single-model path that costs no more; a fraction >= 0.
-            Empty where it was not measured.
+            Empty if it was not measured.
     """
 
     cost_usd: tuple[float, ...]
@@ -55,7 +55,7 @@ class SelectionOptimism:
 
     @classmethod
     def measured(cls, cost_usd: FloatArray, accuracy: FloatArray, advantage: FloatArray | None = None) -> Self:
-        """Return how much choices promised too much at each cost, less the noise of few choices; never below 0."""
+        """Return how much predictions were too high at each cost, minus the noise of few choices; never below 0."""
 
         def smooth(gaps: FloatArray) -> tuple[float, ...]:
             means = np.array([gaps[max(at - 1, 0) : at + 2].mean() for at in range(len(gaps))])
@@ -68,7 +68,7 @@ class SelectionOptimism:
         )
 
     def or_more(self, other: Self | None) -> Self:
-        """Return the curve that is the higher of both at each cost; the advantage stays this curve's."""
+        """Return the higher of both curves at each cost; the advantage stays this curve's."""
         if other is None:
             return self
         cost = tuple(sorted({*self.cost_usd, *other.cost_usd}))
@@ -94,14 +94,14 @@ class SelectionOptimism:
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """The accuracy that a plan promises for further requests of the same kind. Accuracies are fractions.
+    """The predicted accuracy of a plan for further requests of the same kind. Accuracies are fractions.
 
-    The full data choose better than a half of them, so the optimism o of the full fit lies between 0 and that of a half. It is
-    taken as uniform in between: half of it comes off the estimate, and its variance o^2 / 12 widens the interval.
+    A choice by the full data is better than one by half of them, so its optimism lies between 0 and o, that of a half. It is
+    assumed uniform in between: o / 2 is subtracted from the estimate, and the variance o^2 / 12 widens the interval.
 
     Args:
         estimate: The estimate that the plan was chosen by.
-        standard_error: Of the estimate, without selection; None if the estimator gives none.
+        standard_error: The estimate's standard error, without selection; None if the estimator gives none.
         optimism: Optimism of a choice on half of the requests; None if it was not measured, and nothing is corrected then.
         advantage: Estimated advantage over ``reference``; 0 if the plan itself runs on one model.
         advantage_optimism: Optimism of that advantage; None if it was not measured.
@@ -125,7 +125,7 @@ class Promise:
 
     @property
     def accuracy(self) -> float:
-        """The promised accuracy: the estimate less the expected optimism."""
+        """The predicted accuracy: the estimate minus the expected optimism."""
         return max(self.estimate - (self.optimism or 0.0) / 2.0, 0.0)
 
     @property
@@ -141,8 +141,8 @@ class Promise:
     def prediction(self, requests: int) -> tuple[float, float] | None:
         """Return the 90 % interval of the share of right answers among that many further requests.
 
-        It allows for the sampling of those requests too, and is None without standard errors. A share of 0 or 1 is not taken
-        for certain: one success and one failure are added.
+        It allows for the sampling of those requests, too, and is None without standard errors. A share of 0 or 1 does not count
+        as certain: one success and one failure are added.
         """
         share = (self.accuracy * requests + 1.0) / (requests + 2.0)
         return self._interval(share * (1.0 - share) / requests)
@@ -177,7 +177,7 @@ class PlanFigures:
 
     Args:
         accuracy: Expected accuracy.
-        error: Standard error of the accuracy; NaN where it is not known.
+        error: Standard error of the accuracy; NaN if unknown.
         cost_usd: Expected dollars.
         latency_s: Seconds of the longest history, at zero load.
         single: Whether the plan runs on one model.
@@ -190,7 +190,7 @@ class PlanFigures:
     single: BoolArray
 
     def promise(self, plan: int, curve: SelectionOptimism | None) -> Promise:
-        """Return the promise of a plan chosen among all; ``curve`` is the optimism of the choice, if it was measured."""
+        """Return the prediction for a plan chosen among all; ``curve`` is the optimism of the choice, if it was measured."""
         cost, error = float(self.cost_usd[plan]), float(self.error[plan])
         alone = self.single & (self.cost_usd <= cost) & (self.latency_s <= self.latency_s[plan])
         known = alone.any() and not self.single[plan]
@@ -209,13 +209,13 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
     """Return the standard error of a contingent plan's accuracy, from what a trie stores; None without standard errors.
 
     A plan over a trie that branches ends at several nodes, and its accuracy is the sum of their masses. The sampling of the
-    requests acts on the sum as on one share: p (1 - p) / n. What else each end's ``accuracy_se`` holds comes from the effects
-    of its stage, model and arms. Ends of one stage and model share some of these: they count as if correlated by
+    requests acts on the sum as on one share: p (1 - p) / n. The rest of each end's ``accuracy_se`` comes from the effects of
+    its stage, model and branches. Ends of one stage and model share some of these: they count as if correlated by
     :data:`END_CORRELATION`, which is more than simulated plans have (docs/estimators.md#arms), and the others as independent.
 
     Args:
         annotated: The trie; ``meta["requests"]`` is the number of requests that it was estimated from.
-        ends: The nodes where the plan ends, each once; also those that it leaves by some arm where it ends the request.
+        ends: The nodes where the plan ends, each once; also nodes where it ends the request on some branch only.
         accuracy: The plan's accuracy.
     """
     requests = annotated.meta.get("requests")
@@ -234,7 +234,8 @@ def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accurac
 
     The sampling of the requests acts on the plan as on one share, p (1 - p) / n. The rest of a node's error moves the plan by
     the chance of reaching the node times that of no correct answer later. It comes from the effects of its stage and model,
-    which nodes of the same stage and model share: these add up as standard deviations, those of different ones as variances.
+    which nodes of the same stage and model share: these add up as standard deviations, and those of different stages or models
+    as variances.
 
     Args:
         annotated: An annotated merged trie; ``meta["requests"]`` is the number of requests that it was estimated from.
@@ -258,11 +259,11 @@ def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accurac
 def error_between_fits(accuracy: FloatArray) -> FloatArray:
     """Return the standard error of plans over outcomes, from their accuracies under fits to resampled requests.
 
-    It is widened twice: weights that are balanced over n fits vary by n / (n + 1) of what independent ones do, and intervals
+    It is widened twice: weights that are balanced over n fits vary by n / (n + 1) as much as independent weights, and intervals
     from the spread of few fits need Student's t with n - 1 degrees of freedom, here by its expansion at 90 %.
 
     Args:
-        accuracy: Of each plan by each of the fits, at least 2 of them; shape (fits, ...).
+        accuracy: Each plan's accuracy by each of at least 2 fits; shape (fits, ...).
     """
     n, z = len(accuracy), Z90
     balance = math.sqrt((n + 1) / n)
@@ -271,7 +272,7 @@ def error_between_fits(accuracy: FloatArray) -> FloatArray:
 
 
 def share_variance(share: FloatArray, requests: int) -> FloatArray:
-    """Variance of a share among that many requests; a share of 0 or 1 is not taken for certain."""
+    """Variance of a share among that many requests; a share of 0 or 1 does not count as certain."""
     shrunk = (share * requests + 1.0) / (requests + 2.0)
     return np.asarray(shrunk * (1.0 - shrunk) / requests)
 

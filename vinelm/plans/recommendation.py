@@ -15,20 +15,20 @@ from vinelm.trie.arrays import FloatArray
 from vinelm.trie.verdict import Verdict
 
 THIN_ROWS = 20
-"""A plan that leans on fewer rows of a model says so."""
+"""A model with fewer rows is reported if a plan relies on it."""
 LEAST_ASKED = 0.05
 
 
 def served_objective(found: Verdict) -> Objective | None:
     """Return the objective by the dollars of the verdict's plan; None if it names none.
 
-    One plan, as it was judged: a mixture of two others within the same dollars was not.
+    It allows only a single plan, as was judged, and no mixture of two others within the same dollars.
     """
     return None if found.max_cost_usd is None else Objective(maximize="accuracy", max_cost_usd=found.max_cost_usd, mix=False)
 
 
 def is_of_verdict(found: Verdict, objective: Objective) -> bool:
-    """Return whether an objective is that of :func:`served_objective`: its bound stands for the judged plan."""
+    """Return whether an objective is that of :func:`served_objective`, so that its bound selects the judged plan."""
     own = served_objective(found)
     return own is not None and replace(own, on_infeasible=objective.on_infeasible) == objective
 
@@ -39,9 +39,9 @@ def recommended(
     """Return the verdict on serving a trie's plan; None if the trie has none.
 
     Args:
-        annotated: The trie that is planned over: of paths, or of what requests show.
-        objective: What is planned for. Under that of :func:`served_objective` it is the verdict of the file.
-        cost_usd: Returns the dollars per request of the plan; not asked where that says nothing.
+        annotated: The trie that is planned over: of paths, or of signals.
+        objective: The objective to plan for. For that of :func:`served_objective` the result is the file's verdict.
+        cost_usd: Returns the plan's dollars per request; only called if they matter.
         max_loss: Accuracy that a cheaper plan may lose, a fraction; None: as the verdict was made.
     """
     found = annotated.verdict
@@ -60,12 +60,12 @@ def recommended(
 
 
 def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]:
-    """Return the rows of each model that a plan leans on and that has fewer than :data:`THIN_ROWS`.
+    """Return the rows of each model that a plan relies on and that has fewer than :data:`THIN_ROWS`.
 
     Args:
-        annotated: The trie that the plan is over; none is returned where it counts no rows.
-        reached: P(a request of the plan runs the invocation of each node), shape (n + 1,). A model that one request in twenty
-            asks or fewer is not leant on.
+        annotated: The plan's trie; if it counts no rows, the result is empty.
+        reached: P(a request of the plan runs the invocation of each node), shape (n + 1,). A plan does not rely on a model that
+            at most one request in twenty uses.
     """
     if annotated.count is None:
         return {}
@@ -84,13 +84,13 @@ def left_out(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, Mapping
     The figures are those of :func:`vinelm.estimator.optional_steps.optional_steps`; stages without any are not returned.
 
     Args:
-        annotated: The trie that the plan is over.
-        reached: As for :func:`thin_models`.
+        annotated: The plan's trie.
+        reached: See :func:`thin_models`.
     """
     trie, measured = annotated.trie, annotated.meta.get("optional_steps", {})
     is_run = (reached > 0.0) & (trie.model >= 0) & np.array([name != SKIP for name in (*trie.models, SKIP)])[trie.model]
     run = {trie.stages[index] for index in set(trie.stage[is_run].tolist())}
-    # Over signals, a stage has a title for each thing that is known when it runs.
+    # Over signals, a stage has a title for each state of knowledge in which it runs.
     return {
         stage: worth for stage, worth in measured.items() if not any(f"{title} [".startswith(f"{stage} [") for title in run)
     }

@@ -22,11 +22,10 @@ from vinelm.trie.arrays import BoolArray, FloatArray, Integers
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
 
 MOST = 4096
-"""Most assignments of models to stages that are compared. Of more, those that use at most two models, or if these are too many
-as well, those that differ from a single model in at most one stage.
-"""
+"""How many assignments of models to stages are compared. Beyond that only assignments with at most two models are, and if those
+are too many as well, only those that differ from a single model in at most one stage."""
 NEVER = -1
-"""In place of a model: the plan's graph never runs the stage, since no answer can come behind it."""
+"""Stands for a model if the plan's graph never runs the stage, since no answer can follow it."""
 _AT_ONCE = 512
 Model = TypeVar("Model", int, str)
 
@@ -81,7 +80,7 @@ class StaticPlans:
         graph: The graph.
         servable: Whether each edge's model can be served; None if all can.
         within: Positions whose histories meet the bounds of each request; None if all do.
-        limits: Amounts of each edge, and what their sum along a history below the root may be, where histories are merged.
+        limits: Amounts of each edge, with the limit on their sum along a history below the root, if histories are merged.
     """
 
     graph: DecisionGraph
@@ -143,8 +142,8 @@ class StaticPlans:
     def error(self) -> FloatArray:
         """The standard error of each plan's accuracy, as that of a contingent plan.
 
-        A static plan has one model for each stage, so that the ends of one stage are those of one stage and model. NaN where
-        the trie has none.
+        A static plan has one model for each stage, so that all ends of a stage have the same model. NaN if the trie has no
+        standard errors.
         """
         together, squares = self._worth[5:], self._worth[3]
         if self.graph.right_by_fit is not None:
@@ -250,17 +249,17 @@ class StaticPlans:
             self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
-        """Add errors of plans at positions: of their ends, or with merged histories of every position, by its probability."""
+        """Add the errors of plans at positions: of their ends, or with merged histories of all positions by probability."""
         graph = self.graph
         stage = graph.annotated.trie.stage[graph.nodes[at]]
-        runs = stage >= 0  # the root is no stage
+        runs = stage >= 0  # the root is not a stage
         worth[3] += np.bincount(plan[runs], own[runs] ** 2, worth.shape[1])
         np.add.at(worth, (5 + stage[runs], plan[runs]), own[runs])
 
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
     ) -> tuple[Integers, Integers, Integers]:
-        """For each branch that may follow the histories: its edge by the plan, its group, and the history's row."""
+        """For each branch that may follow the histories: its edge under the plan, its group, and the history's row."""
         graph = self.graph
         row = np.flatnonzero(goes_on)
         low = graph.first_group[at[row]]
@@ -286,7 +285,7 @@ class StaticPlans:
     def _errors(self) -> FloatArray | None:
         """The error of each node's accuracy, without the sampling of the requests if their number is known.
 
-        Where histories are merged, that of the node's success: no single path leads there.
+        If histories are merged, it is the error of the node's success, since no single path leads there.
         """
         annotated = self.graph.annotated
         if annotated.accuracy_se is None or not self._requests:
@@ -295,7 +294,7 @@ class StaticPlans:
         return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
     def _beyond(self, at: Integers) -> BoolArray:
-        """Histories that exceed a bound of each request."""
+        """Histories that exceed a per-request bound."""
         return np.zeros(len(at), np.bool_) if self.within is None else ~self.within[at]
 
     def _merged(

@@ -22,10 +22,9 @@ class DefaultPolicy(Policy):
     Args:
         default: returns a stage's default model.
         fallbacks: returns the models that a stage may run on after a failure, in order; None: the failure is raised.
-        max_latency_s, max_cost_usd: after so many seconds or dollars there is no fallback any more; None: no bound.
+        max_latency_s, max_cost_usd: after this many seconds or dollars there is no more fallback; None: no bound.
         on_error: see :class:`Policy`.
-        guard: authorizes each call, where the request has a cap.
-        clock, template, request, started_at: see :class:`Policy`.
+        guard: authorizes each call if the request has a cap. clock, template, request, started_at: see :class:`Policy`.
     """
 
     keeps_account = True
@@ -127,7 +126,7 @@ class DefaultPolicy(Policy):
 
     @property
     def decisions(self) -> list[Any]:
-        """The plans made: none."""
+        """Return the plans that were made: none."""
         return []
 
     def elapsed_s(self) -> float:
@@ -197,14 +196,14 @@ class ForcedPolicy(Policy):
 class StaticPolicy(StopRulePolicy):
     """Follows one path chosen in advance and ends at its last model; a stage beyond the path runs its declared default.
 
-    Where the template branches, no path says which stages will run: there, ``models`` gives each stage its model.
+    If the template branches, no path says which stages will run; then ``models`` gives each stage its model.
 
     Args:
         template: the workflow's shape.
         path: models of the invocations in order, at least one; empty with ``models``.
-        models: the model of each stage; one that it lacks runs its declared default. Such a plan ends where the workflow does.
-        length: with ``models``, end after so many invocations.
-        clock, request, judge, started_at: see :class:`StopRulePolicy`.
+        models: the model of each stage; missing stages run their declared default. Such a plan ends where the workflow does.
+        length: with ``models``, end after this many invocations. clock, request, judge, started_at: see
+        :class:`StopRulePolicy`.
     """
 
     def __init__(
@@ -227,7 +226,7 @@ class StaticPolicy(StopRulePolicy):
         if self.path and (self.models or length is not None):
             raise ConfigError("a static plan is a path or a model for each stage: give one of them")
         for stage in self.models:
-            template.stage(stage)  # raises for one that the template lacks
+            template.stage(stage)  # raises for a stage that the template lacks
         self.length = template.depth if length is None else length
 
     def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:

@@ -36,19 +36,19 @@ class Policy(OneProcess, ABC):
         invocations: what was recorded, in order, retries and failures included; all of them were paid for.
         spent_usd: dollars of the recorded invocations.
         started_at: the request's arrival in seconds of ``clock``.
-        guard: authorizes each call; None where no limit applies.
+        guard: authorizes each call; None if no limit applies.
         on_error: what follows a failure of the policy itself while a graph runs.
         falls_back: whether :meth:`fallback_model` may name a model.
-        keeps_account: whether the calls under ``guard`` are written to the request's account beside the graph's checkpoints,
-            so that the cap holds for all runs of the request; :meth:`paid` is told its sum.
+        keeps_account: whether the calls under ``guard`` are written to the request's account next to the graph's checkpoints,
+            so that the cap holds for all runs of the request; :meth:`paid` gets its sum.
         on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate limits,
-            and when it is sent; None: nobody asks.
-        has_judge: whether a judge decides on the end, which is the caller's own code: what it raises is the caller's.
+            and when it is sent; None: nothing listens.
+        has_judge: whether a judge, which is the caller's own code, decides on the end; its exceptions are passed on.
         standing: called with a stage and the request's priority, returns the priority of its call; None: the request's own.
-        locate: returns the path of the invocation at a place, where the policy knows it already, as a replay does; else None.
-        assigned: what the request was assigned. Stored with the path, and set before :meth:`resumed` to what the run that
-            began the request was.
-        kind: the kind that the request is planned as; None where plans do not tell kinds apart. Stored with the path.
+        locate: returns the path of the invocation at a place if the policy knows it already, as in a replay; else None.
+        assigned: the request's assignment. Stored with the path, and set before :meth:`resumed` to that of the run that began
+            the request.
+        kind: the kind that the request is planned as; None if plans do not tell kinds apart. Stored with the path.
 
     Args:
         template: the workflow's shape; None if it is not known.
@@ -107,16 +107,16 @@ class Policy(OneProcess, ABC):
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
         """Ignore the outcome of the last invocation of ``prefix``.
 
-        Told once for each invocation, in order, before :meth:`should_continue` is asked about that prefix and before the model
-        of the next invocation is; not at all where the workflow declares no signals. Invocations that another run executed are
-        told again, after :meth:`resumed`. A failed attempt is told as it fails; if the invocation is tried again with the same
-        model, what that attempt shows replaces it.
+        Called once for each invocation, in order, before :meth:`should_continue` for that prefix and before the next model is
+        chosen; not at all if the workflow declares no signals. Invocations of another run are reported again, after
+        :meth:`resumed`. A failed attempt is reported when it fails; if the invocation is tried again with the same model, the
+        new outcome replaces it.
         """
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
         """Return the class of the answer that a request ending after ``prefix`` should return; None for the last answer.
 
-        Asked by the node ``vine.finish`` only.
+        Called only by the node ``vine.finish``.
         """
         return None
 
@@ -126,15 +126,15 @@ class Policy(OneProcess, ABC):
     def begin(self, kind: str | None, note: str = "") -> None:
         """Ignore the type of the request, given before its first model is chosen.
 
-        Told where the application declares one: with None, and a ``note`` that says why, where it could not be found. Told
-        again where the run that began the request has counted it as another kind.
+        Called if the application declares a type: with None, and a ``note`` that says why, if it could not be found. Called
+        again if the run that began the request counted it as another type.
         """
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
         """Record that the request continues after ``prefix``, executed by another run, perhaps in another process.
 
-        ``costs_usd`` holds the dollars recorded for each invocation of ``prefix``; None where they are not known. ``stages``
-        are its stages where the template does not say them by its length; else it is empty.
+        ``costs_usd`` holds the dollars recorded for each invocation of ``prefix``; None if unknown. ``stages`` are its stages
+        if they do not follow from its length by the template; else empty.
         """
 
     def paid(self, total_usd: float) -> None:
@@ -159,7 +159,7 @@ class Policy(OneProcess, ABC):
         """Return the probability that one of ``stages`` comes right after ``prefix``; None, the default, if unknown.
 
         Args:
-            prefix: models of the invocations so far; the last one may still be under way.
+            prefix: models of the invocations so far; the last one may still be running.
             stages: names of stages.
         """
         return None
@@ -180,9 +180,10 @@ class Policy(OneProcess, ABC):
             stage: name of the stage.
             prefix: models of the invocations so far; ends with this one's own.
             candidates: calls of read-only tools that may come before the next write.
-            settings: the request's. The caller keeps its limits on dollars and on calls at once, and the request's cap.
+            settings: the request's settings. The caller enforces its limits on dollars and on parallel calls, and the request's
+                cap.
             wasted_usd: dollars that the calls started so far waste in expectation.
-            running: number of speculative calls under way.
+            running: number of prefetched calls in progress.
         """
         likely = [one for one in candidates if one.probability >= settings.least_probability]
         return sorted(likely, key=lambda one: -one.probability)
@@ -258,7 +259,7 @@ def observed_row(
         request_id: the request.
         prefix: the models of all invocations so far, this one's last.
         stage: the stage of the invocation.
-        **known: further fields of :class:`~vinelm.rows.observation.Observation`, ``success`` and ``stopped`` among them.
+        **known: further fields of :class:`~vinelm.rows.observation.Observation`, including ``success`` and ``stopped``.
     """
     good = [one for one in attempts if one.failure is None]
     counted = good or list(attempts[-1:])
@@ -290,7 +291,7 @@ def _list_usd(usage: Usage) -> float:
 def _without_waiting(invocation: Invocation) -> float:
     """Seconds of the stage less those its calls spent on rate limits, failed attempts and backoff.
 
-    A call that an equal one has answered took no time here, and has that one's seconds.
+    A call that was answered by an equal one took no time here, and counts with that call's seconds.
     """
     equal_s = math.fsum(usage.latency_s for usage in invocation.usages if usage.is_equal)
     return max(invocation.latency_s - math.fsum(usage.waited_s for usage in invocation.usages), 0.0) + equal_s

@@ -1,1 +1,1 @@
-"""Prompts as shapes: which parts of them many calls share, and where a provider's cache is asked to keep them."""
+"""Prompts as shapes: which parts many calls share, and where to ask a provider's cache to keep them."""

@@ -15,17 +15,17 @@ from vinelm.clock import Clock
 from vinelm.prompts.shape import CACHE_MINIMUM, Point, Shape
 
 MOST_MARKS = 4
-"""Marks of one prompt that providers take."""
+"""The most marks per prompt that providers accept."""
 LONGEST_WAIT_S = 10.0
-"""The longest that a call waits for another one to have written its prefix."""
+"""The longest time that a call waits for another call to write its prefix."""
 WORTH_WAITING = 0.1
-"""The part of its prompt that a call must find in the cache, beyond what it finds already, to wait for it."""
+"""The share of its prompt that a call must additionally find in the cache to wait for it."""
 MOST_POINTS = 64
 _FIRST_POINTS = 8
 _HALF_LIFE_S = 3600.0
 _DEEPEST = 31
 _FIRST_WEIGHT = 0.35
-"""Instructions come first and mostly stay the same: the first part is marked until two calls in a row differed there."""
+"""Instructions come first and mostly stay the same: the first part is marked until two calls in a row differ there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +33,7 @@ class PromptCall:
     """One attempt's prompt.
 
     Args:
-        stage: of the invocation.
+        stage: the stage of the invocation.
         points: the prefixes that a cache can keep, from short to long, at most :data:`MOST_POINTS`.
         first: digest of the first part; None if nothing is to be kept.
         left_out: points of a long prompt that are not among ``points``, after the first :data:`_FIRST_POINTS`.
@@ -84,9 +84,9 @@ class PromptCall:
 
 
 class Reuse:
-    """How often prefixes are read again: by stage and by their place in the prompt, of each model and of all together.
+    """Counts how often prefixes are read again: by stage and by place in the prompt, for each model and for all together.
 
-    Counts halve in an hour, so that a rate of requests that changes is followed. Its user holds ``lock``.
+    Counts halve in an hour, so that they follow changes of the request rate. Callers hold ``lock``.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Reuse:
         prior = _FIRST_WEIGHT if place == 0 else 1.0
         key, of_all = (stage, place, model), (stage, place, "")
         together = (self._warm[of_all] + (prior if place == 0 else 0.0)) / (self._cold[of_all] + prior)
-        if place == 0 and self._last.get((stage, place)) == digest:  # the stage's last call began alike
+        if place == 0 and self._last.get((stage, place)) == digest:  # the stage's last call began in the same way
             together = max(together, 1.0)
         return (self._warm[key] + together) / (self._cold[key] + 1.0)
 
@@ -133,13 +133,13 @@ class Reuse:
 class CachePoints:
     """This process's model of one prompt cache, from the calls it has seen. Thread-safe.
 
-    A point is marked where its reads are worth more than its writing (Helium §5 keeps static prefixes only):
-    ``E[reads] * (1 - cached / input) > write / input - 1``, or where it is in the cache already. E[reads] is counted: each
-    prefix, marked or not, that another call had within the time to live is a read.
+    A point is marked if its reads save more than its writing costs (Helium §5 keeps static prefixes only):
+    ``E[reads] * (1 - cached / input) > write / input - 1``, or if it is in the cache already. E[reads] is counted: each prefix,
+    marked or not, that another call had within the time to live is a read.
 
     Args:
         model: the entry, with prices and ``cache_points``.
-        takes_marks: False where the provider keeps every prefix by itself; nothing is marked then.
+        takes_marks: False if the provider keeps every prefix by itself, so that nothing is marked.
         reuse: shared with the other models of the process.
         clock: in seconds.
     """
@@ -159,7 +159,7 @@ class CachePoints:
         self._swept_s = -math.inf
 
     def leader(self, prompt: PromptCall) -> Future[None] | None:
-        """Return the event set when the call that writes the longest useful prefix begins to answer; None: do not wait."""
+        """Return a future done when the call that writes the longest useful prefix begins to answer; None: do not wait."""
         if not prompt.may_wait or not prompt.points:
             return None
         with self._lock:
@@ -238,7 +238,7 @@ class CachePoints:
         return _most_useful(reads, prompt.points)
 
     def _sweep(self, now_s: float) -> None:
-        """Forget prefixes that have expired."""
+        """Forget expired prefixes."""
         if now_s - self._swept_s > self._ttl_s:
             self._swept_s = now_s
             self._seen_s = {digest: at_s for digest, at_s in self._seen_s.items() if at_s > now_s - self._ttl_s}
@@ -246,7 +246,7 @@ class CachePoints:
 
 
 def _most_useful(reads: dict[int, float], points: tuple[Point, ...]) -> tuple[int, ...]:
-    """The longest prefix, and shorter ones at which more tokens are read than at the next longer one."""
+    """The longest prefix, and shorter prefixes from which more tokens are read than from the next longer one."""
     if len(reads) <= MOST_MARKS:
         return tuple(reads)
     *others, last = reads

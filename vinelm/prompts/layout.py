@@ -16,7 +16,7 @@ _KEY = b"texts that are at hand and are not kept"
 class PromptPart(NamedTuple):
     """A message or tool of a prompt: a unique name known to the author, and its canonical text.
 
-    ``is_movable``: a message that could stand elsewhere: neither a tool, a system message nor a turn.
+    ``is_movable``: the message could stand elsewhere, since it is neither a tool, a system message nor a turn.
     """
 
     name: str
@@ -44,7 +44,7 @@ class StagePrompts:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A better order: ``moved`` before ``before``, in the prompts of ``stages``. ``reusable`` is what it would be then."""
+    """A better order: ``moved`` before ``before``, in the prompts of ``stages``. ``reusable`` is the share after the move."""
 
     moved: str
     before: str
@@ -57,8 +57,8 @@ class PromptLayout:
     """What the prompts of a few requests have in common, without their text.
 
     ``reusable`` is the share of all tokens, in [0, 1], that a cache has from an earlier call if all stages run on one model, in
-    prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens. ``move`` is the best change of order, which
-    changes the prompt and so perhaps the answers; None where none pays.
+    prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens. ``move`` is the best change of order, which changes
+    the prompt and so perhaps the answers; None if no change pays.
     """
 
     requests: int
@@ -70,7 +70,7 @@ class PromptLayout:
 def layout_of(prompts: Sequence[SeenPrompt]) -> PromptLayout:
     """Return what the prompts have in common, and the single message move that makes most of them reusable. Pure.
 
-    Every pair of names is tried, in each prompt that has both, with everything behind it in its place.
+    Tries every pair of names, in each prompt that has both, without moving anything else.
     """
     tree, reusable = _tried(prompts)
     pairs = dict.fromkeys(pair for prompt in prompts for pair in _pairs(prompt))

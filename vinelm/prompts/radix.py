@@ -20,13 +20,13 @@ STATIC_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class TokensByLabel:
-    """Approximate tokens of prompts, by who else sends the prefix that they complete.
+    """Approximate tokens of prompts, by who else sends the prefix that ends with them.
 
     Args:
-        static: at least :data:`STATIC_SHARE` of the stage's requests, if there are two or more.
-        shared: other requests, of any stage.
-        request: other calls of the same request.
-        own: nobody.
+        static: sent by at least :data:`STATIC_SHARE` of the stage's requests, if there are two or more.
+        shared: also sent by other requests, of any stage.
+        request: also sent by other calls of the same request.
+        own: sent by no other call.
     """
 
     static: float
@@ -43,7 +43,7 @@ class TokensByLabel:
 class PromptTree:
     """Prompts by their common prefixes, path-compressed; about 300 bytes and 20 µs for a prompt of 2,000 tokens. Pure.
 
-    Labels depend on all prompts: they are those of the prompts added so far. All shapes must be made with one key.
+    Labels depend on all prompts added so far. All shapes must be made with one key.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class PromptTree:
         # An edge is a slice of two flat arrays; node 0 is the root, whose edge is empty.
         self._digests, self._tokens = array("Q"), array("I")
         self._start, self._stop, self._parent = array("I", [0]), array("I", [0]), array("I", [0])
-        self._child: dict[int, int] = {}  # a digest tells all of its prefix: no node needs a table of its own children
+        self._child: dict[int, int] = {}  # a digest identifies its whole prefix, so that nodes need no table of their children
 
     def __len__(self) -> int:
         return len(self._calls[0])
@@ -97,7 +97,7 @@ class PromptTree:
         place = node.astype(np.int64) * n_stages + stages[call]
         passed, senders = np.unique(np.unique(place * n_requests + requests[call]) // n_requests, return_counts=True)
         is_static = (senders[np.searchsorted(passed, place)] >= STATIC_SHARE * of_stage) & (of_stage >= 2)
-        reached = np.zeros((len(ends), 4), np.int64)  # tokens of the longest prefix that has each label
+        reached = np.zeros((len(ends), 4), np.int64)  # tokens of the longest prefix with each label
         for column, chosen in enumerate((is_static, others >= 2, times[inverse] >= 2, others >= 1)):
             np.maximum.at(reached[:, column], call[chosen], tokens[chosen])
         return np.diff(np.maximum.accumulate(reached, axis=1), axis=1, prepend=0)
@@ -153,7 +153,7 @@ def known_tokens(points: Iterable[int], tokens: Iterable[int], known: Container[
 
     Args:
         points: Digests of the prompt's prefixes, from short to long, as :func:`points_of` has them.
-        tokens: At the end of each of them.
+        tokens: The number of tokens at the end of each prefix.
         known: Digests that are known.
     """
     found = 0
@@ -181,7 +181,7 @@ def points_of(shape: Shape) -> tuple[array[int], array[int]]:
 
 
 def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int], at: int) -> int:
-    """How many digests from ``start`` and from ``at`` are the same; the first are. Equal digests have equal predecessors."""
+    """How many digests from ``start`` and from ``at`` agree; the first do. Equal digests have equal predecessors."""
     low, high = 1, min(stop - start, len(digests) - at)
     while low < high:
         middle = (low + high + 1) // 2
@@ -193,7 +193,7 @@ def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int],
 
 
 def _passed(ends: IntArray, parent: IntArray) -> tuple[IntArray, IntArray]:
-    """Each call with each node that it passes, but the root; small integers, since there are several for each call."""
+    """Pairs of each call and each node that it passes, except the root; as small integers, since there are many."""
     call: IntArray = np.arange(len(ends), dtype=np.int32)
     node: IntArray = ends.astype(np.int32)
     calls, nodes = [call[:0]], [node[:0]]

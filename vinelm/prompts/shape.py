@@ -21,8 +21,8 @@ class Point(NamedTuple):
     """The end of a prefix.
 
     Args:
-        digest: of everything before it, 64 bits; equal for equal prefixes under one key.
-        tokens: of everything before it, about.
+        digest: digest of everything before it, 64 bits; equal for equal prefixes under one key.
+        tokens: about how many tokens come before it.
     """
 
     digest: int
@@ -49,7 +49,7 @@ class Shape:
     def steps(self, most: int) -> tuple[Point, ...]:
         """Return the ends of at most ``most`` >= 1 blocks, including the last one.
 
-        They are evenly spread from the start, by a power of two: prompts with a common beginning have common points there.
+        They are evenly spaced from the start, by a power of two, so that prompts with a common beginning share points there.
         """
         stride = 1
         while stride * most < len(self.blocks):
@@ -70,7 +70,7 @@ def shape_of(parts: Iterable[str], key: bytes) -> Shape:
     ends: list[Point] = []
     taken = total = 0  # bytes of the current block, and of all
     for part in parts:
-        data = part.encode("utf-8", "surrogatepass") + b"\x1e"  # no two lists of parts are the same bytes
+        data = part.encode("utf-8", "surrogatepass") + b"\x1e"  # separates parts: different lists give different bytes
         start, size = 0, len(data)
         while taken + size - start >= BLOCK_BYTES:
             stop = start + BLOCK_BYTES - taken

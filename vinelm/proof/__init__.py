@@ -1,4 +1,4 @@
-"""Shows whether a plan loses more than a margin against today's answers, with labels only where the two differ. Pure."""
+"""Tests whether a plan loses more than a margin against today's answers, with labels only where the two differ. Pure."""
 
 from vinelm.whole_imports import attach_stub
 

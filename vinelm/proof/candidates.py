@@ -1,4 +1,4 @@
-"""Which plans are worth a proof, and how many labels it takes: known before any label is asked."""
+"""Decides which plans are worth a proof, and how many labels it takes, before any label is requested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vinelm.errors import ConfigError
 LEAST_SAVED = 0.2
 CANDIDATES = 4
 OUT_OF_REACH = 3.0
-"""A plan is dropped that is expected to need more than this multiple of the labels that are left."""
+"""A plan is dropped if it is expected to need more than this multiple of the remaining labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,10 @@ class PlanFacts:
     """What the recorded requests that choose plans show about one plan, without labels.
 
     Attributes:
-        name: Names the plan.
+        name: The plan's name.
         saved: Share of today's dollars that it saves, below 1; negative if it is more expensive.
-        differing: Requests in which its answer differs from today's.
-        seen: Requests that were compared.
+        differing: In how many of them its answer differs from today's.
+        seen: How many requests were compared.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Candidate:
     """A plan that is to be proven.
 
     Attributes:
-        name: Names the plan.
+        name: The plan's name.
         saved: Share of today's dollars that it saves.
         differing: Estimated share of the requests in which its answer differs from today's, above 0 and below 1.
     """
@@ -47,15 +47,15 @@ class Candidate:
 
 
 def labels_needed(differing: float, margin: float, diff: float = 0.0) -> tuple[float, float]:
-    """Return how many labels a proof takes, at 95 % and for one plan: in half of all cases, and in 80 % of them.
+    """Return how many labels a proof takes, at 95 % for one plan: in half of all cases, and in 80 % of them.
 
     Args:
         differing: Share of the requests in which the plan's answer differs from today's.
-        margin: What may be lost, as a fraction (0.02 is two points).
-        diff: The plan's mean score less today's.
+        margin: The allowed loss, as a fraction (0.02 is two points).
+        diff: The plan's mean score minus today's.
 
     Returns:
-        4.5 and 8 times (differing / (margin + diff))², infinite where the plan loses the margin or more.
+        4.5 and 8 times (differing / (margin + diff))², infinite if the plan loses the margin or more.
     """
     if not 0.0 <= differing <= 1.0:
         raise ConfigError(f"the share of differing requests is {differing!r}: give a number from 0 to 1")
@@ -79,12 +79,12 @@ def choose_candidates(
 ) -> list[Candidate]:
     """Return the plans worth racing, most promising first; empty if nothing can be proven within the labels.
 
-    The requests that choose must not be used again in the race.
+    The requests that were used to choose must not be used again in the race.
 
     Args:
         plans: All plans that were compared with today's answers.
-        margin: What may be lost, as a fraction.
-        labels: How many questions persons will answer; None: without limit.
+        margin: The allowed loss, as a fraction.
+        labels: How many questions people will answer; None: without limit.
         least_saved: Plans that save less are left out.
         most: How many plans race at most; each gets its part of the error probability.
     """
@@ -99,6 +99,6 @@ def choose_candidates(
         share = (plan.differing + 1) / (plan.seen + 2)
         within = labels is None or labels_needed(share, margin)[0] <= OUT_OF_REACH * labels
         if plan.saved >= least_saved and within:
-            # Plans that save and differ alike to the last digit give the same answers: one is enough.
+            # Plans with exactly the same savings and differences give the same answers: one is enough.
             found.setdefault((plan.saved, plan.differing, plan.seen), Candidate(plan.name, plan.saved, share))
     return sorted(found.values(), key=lambda one: (-one.saved / (one.differing + 0.02) ** 2, one.name))[:most]

@@ -11,7 +11,7 @@ EndReason = Literal["proven", "labels", "requests", "hopeless"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The candidate's models have to answer this request; then call ``answered``."""
+    """A move: the candidate's models have to answer this request; then call ``answered``."""
 
     candidate: str
     request: int
@@ -19,7 +19,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A model as judge has to compare the candidate's answer with today's; then call ``judged``."""
+    """A move: a model as judge has to compare the candidate's answer with today's; then call ``judged``."""
 
     candidate: str
     request: int
@@ -27,13 +27,13 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A person has to compare the candidate's answer with today's; then call ``labelled`` or ``skipped``.
+    """A move: a person has to compare the candidate's answer with today's; then call ``labelled`` or ``skipped``.
 
     Attributes:
-        candidate: Whose answer.
-        request: To which request.
-        weight: How many requests this one stands for: 1 / share, if only a share of such requests is asked.
-        audit: The two answers count as the same, and this is checked.
+        candidate: The candidate whose answer is compared.
+        request: The request that was answered.
+        weight: How many requests this one represents: 1 / share, if only a share of such requests is asked.
+        audit: Whether the two answers count as the same, and the question checks this.
     """
 
     candidate: str
@@ -50,7 +50,7 @@ class Ended:
         reason: ``proven``: ``candidate`` loses less than the allowed loss; ``labels`` or ``requests``: they are used up, or
             far too few are left; ``hopeless``: even if it lost nothing, no candidate could be expected to be proven within
             three times the labels left.
-        candidate: What was proven; of several the one that saves most.
+        candidate: The proven candidate; of several the one that saves most.
         margin: The smallest loss that its proof excludes, as a fraction.
     """
 
@@ -70,15 +70,15 @@ class Standing:
         candidate: Its name.
         saved: Share of today's dollars that it saves.
         requests: Requests that count so far: all before the first that still lacks an answer or a label.
-        differing: Those of them in which its answer differs from today's.
+        differing: In how many of them its answer differs from today's.
         labels: Labels that count so far.
         skipped: Questions that nobody answered. Each counts as the worst score.
-        diff: Mean score less today's over the requests that count, each by its weight; an estimate without a guarantee.
+        diff: Mean score minus today's over the requests that count, each by its weight; an estimate without a guarantee.
         log_wealth: By margin: the logarithm of the evidence that the candidate loses less than this.
         threshold: A margin is proven when its log wealth has reached this.
         proven: The smallest margin that is proven; None if none is.
-        needed: By margin: how many labels more are expected to prove it; 0 if it is proven, infinite if it will not be.
-        audit: Share of the requests with the same answer that are asked, too.
+        needed: By margin: how many more labels are expected to prove it; 0 if it is proven, infinite if it will not be.
+        audit: Share of the requests with the same answer about which people are asked, too.
         judge_r2: Share of the scores' variance that the judge explains, by the labels so far; None without a judge.
         judge_used: Whether the judge saves labels at the moment.
     """

@@ -1,9 +1,9 @@
-"""A race of candidate plans: which models to ask which request, which questions to ask persons, and what is proven.
+"""A race of candidate plans: which models to ask which request, which questions to ask people, and what is proven.
 
-Every candidate has its own wealth (`wealth.py`) over its own prefix of the requests, in their order, whoever else is asked
-about meanwhile. So its wealth depends on nothing but the events of its prefix, and the guarantee holds however often one looks
-and whichever candidate is asked about; each has its part of the error probability. Labels go to the candidate with the most
-dollars per label still needed.
+Every candidate has its own wealth (`wealth.py`) over its own prefix of the requests, in their order, independent of the other
+candidates. So the wealth depends only on the events of its prefix, and the guarantee holds at every look and whichever
+candidate is asked about; each gets a part of the error probability. Labels go to the candidate that saves the most dollars per
+label still needed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from vinelm.proof.wealth import JUDGE_SHARE, Wealth
 
 MARGINS = (0.01, 0.015, 0.02, 0.03, 0.05)
 HEAD_START = 3.0
-"""Labels that are added to those still needed when candidates are compared, so that no small number decides alone."""
+"""Labels added to those still needed when candidates are compared, so that a very small number does not decide alone."""
 
 
 @dataclass(eq=False)
 class _Entrant:
-    """A candidate and the knowledge about it; ``at``: the first incomplete unit."""
+    """A candidate with everything known about it; ``at``: the first incomplete unit."""
 
     plan: Candidate
     wealth: Wealth
@@ -44,30 +44,30 @@ class _Entrant:
 class Race:
     """Says what to do next, until a candidate is proven to lose less than the allowed loss, or none can be.
 
-    The race is deterministic: fed with the same events, in whatever order, it stands where it stood. Events of requests that a
-    candidate has not reached are kept until it is there. Labels that nothing asks for (of the same answers without an audit,
-    or of requests that a judge leaves out) are counted, but not used: they would bias the mean.
+    The race is deterministic: given the same events, in whatever order, it reaches the same state. Events of requests that a
+    candidate has not reached are kept until it gets there. Labels that nothing asked for (of equal answers without an audit, or
+    of requests that a judge leaves out) are counted, but not used: they would bias the mean.
 
     Args:
-        candidates: What races, chosen on other requests (:func:`choose_candidates`). Without any, the race ends at once.
+        candidates: The racing plans, chosen on other requests (:func:`choose_candidates`). Without any, the race ends at once.
         requests: How many requests there are. They are numbers from 0, in an order that was shuffled once.
-        labels: How many questions persons will answer; None: without limit.
-        max_loss: The loss that has to be excluded, as a fraction. More loss excluded is no aim, but reported.
-        margins: Other losses that are tested beside it, for the smallest that can be excluded.
+        labels: How many questions people will answer; None: without limit.
+        max_loss: The loss that has to be excluded, as a fraction. Excluding smaller losses is reported, but not aimed at.
+        margins: Other losses that are tested as well, to report the smallest that can be excluded.
         alpha: Probability of any false proof that is allowed, over all attempts.
         attempt: The number of the attempt, from 1, where a proof is tried again and again; attempt k gets 6 / (pi k)² of alpha,
-            so that all of them share it. None: there will be no other, and this one has all of it.
-        audit: Share of the same answers that are asked, too. Above 0 where the same answer need not have the same score.
-        judge: Whether a judge compares differing answers (:meth:`judged`), which saves labels where he is right.
-        clusters: By request: which cluster it belongs to, such as the conversation or the same prompt. A cluster counts once,
+            so that all of them share it. None: this is the only attempt, and has all of it.
+        audit: Share of equal answers about which people are asked, too. Above 0 if equal answers may have different scores.
+        judge: Whether a judge compares differing answers (:meth:`judged`), which saves labels if it is right.
+        clusters: By request: its cluster, such as the conversation or equal prompts. A cluster counts once,
             as the mean of its requests; clusters come in the order of their first requests.
-        weights: By request: what it counts, for samples in which some requests are more frequent than in what is to be
-            served: the true frequency over that of the sample, about 1 in the mean.
-        max_weight: The largest weight that the sample could have had, which has to be known before it is drawn.
-        seed: Of what is drawn: which same answers are audited, which differing ones a judge leaves out.
+        weights: By request: its weight, for samples in which some requests are more frequent than in service: the true
+            frequency over that in the sample, about 1 on average.
+        max_weight: The largest weight possible in the sample, which has to be known before it is drawn.
+        seed: The seed of the draws: which equal answers are audited, which differing ones a judge leaves out.
 
     Raises:
-        ConfigError: a setting is impossible; what is told later raises it, too, for an unknown candidate, a request out of
+        ConfigError: a setting is impossible; the methods raise it, too, for an unknown candidate, a request out of
             range, a score out of [-1, 1], or two events that contradict one another.
     """
 
@@ -105,8 +105,8 @@ class Race:
             _check(math.isfinite(one.saved), f"candidate {one.name!r}: saved is {one.saved!r}")
         self.requests, self.labels, self.max_loss = requests, labels, float(max_loss)
         self.audit, self.judge = audit, judge
-        # One of several candidates may be proven by chance, so alpha is divided among them. Attempt a on the same data gets the
-        # part 6 / (pi a)^2 of it: these parts add up to 1, however many attempts there will be.
+        # With several candidates one may be proven by chance, so alpha is divided among them. Attempt a on the same data gets
+        # the part 6 / (pi a)^2 of it: these parts add up to 1, however many attempts there will be.
         self.threshold = math.log(max(1, len(names)) / alpha) - (math.log(6.0 / (math.pi * attempt) ** 2) if attempt else 0.0)
         if clusters is None:
             self._members: list[list[int]] = [[request] for request in range(requests)]
@@ -149,7 +149,7 @@ class Race:
         return next(self._moves())
 
     def aim(self, max_loss: float) -> None:
-        """Try to exclude another loss from now on: one of the margins. The guarantee covers all of them at any time."""
+        """Try to exclude another loss from now on, one of the margins. The guarantee covers all margins at any time."""
         _check(max_loss in self.margins, f"max_loss {max_loss!r} is none of the margins {self.margins}")
         self.max_loss = float(max_loss)
 
@@ -157,7 +157,7 @@ class Race:
         """Return up to ``count`` moves that can be made in parallel: the next one, then those that the candidate needs after
         it.
 
-        Questions ahead are answered in vain if the race ends before, or turns to another candidate for good.
+        Answers to later questions are wasted if the race ends before them, or turns to another candidate for good.
         """
         return list(islice(self._moves(), max(1, count)))
 
@@ -170,15 +170,15 @@ class Race:
         self._advance(entrant)
 
     def labelled(self, candidate: str, request: int, score: float, *, counted: bool = True) -> None:
-        """Record persons' labels of a request: the candidate's score less today's.
+        """Record people's labels of a request: the candidate's score minus today's.
 
         Args:
-            candidate: Whose answer was compared.
-            request: To which request.
-            score: In [-1, 1]: 1 if only the candidate's answer is right, -1 if only today's is, 0 if both are or none. Graded
-                scores, and the mean of several persons who disagree, lie between.
-            counted: Whether it is one of the labels that persons were asked for. False where the same two answers were
-                compared for another candidate already.
+            candidate: The candidate whose answer was compared.
+            request: The request that was answered.
+            score: In [-1, 1]: 1 if only the candidate's answer is right, -1 if only today's is, 0 if both or neither are.
+                Graded scores, and means of people who disagree, lie between.
+            counted: Whether it counts as one of the requested labels. False if the same two answers were already compared for
+                another candidate.
         """
         entrant = self._entrant(candidate, request)
         _check(-1.0 <= score <= 1.0, f"request {request} of {candidate!r}: the score is {score!r}, not within [-1, 1]")
@@ -195,8 +195,8 @@ class Race:
     def skipped(self, candidate: str, request: int) -> None:
         """Record that this question will not be answered. It counts as the worst score, -1, and as a label.
 
-        Anything better would let a proof rest on leaving out what is hard to compare. A question that may still be
-        answered needs no call: it waits, and :meth:`upcoming` gives others meanwhile.
+        A better score would let a proof rest on leaving out what is hard to compare. For a question that may still be answered,
+        do not call this: it waits, and :meth:`upcoming` returns others meanwhile.
         """
         entrant = self._entrant(candidate, request)
         if request not in entrant.skipped:
@@ -268,14 +268,14 @@ class Race:
         running = [one for one in self._entrants.values() if one.at < len(self._members)]
         found = []
         for one in running:
-            # Given up: a candidate that the labels left could hardly prove even if it lost nothing. The others compete by the
-            # dollars that a label may save.
+            # Candidates are given up if the remaining labels could hardly prove them even if they lost nothing. The others
+            # compete by the dollars that a label may save.
             if one.wealth.needed(at, self.threshold, lossless=True) <= OUT_OF_REACH * left:
                 found.append((one.plan.saved / (one.wealth.needed(at, self.threshold) + HEAD_START), one))
         if not found:
             yield Ended("requests" if self._entrants and not running else "hopeless")
             return
-        _, leader = max(found, key=lambda one: one[0])  # the first of equals: candidates are in order
+        _, leader = max(found, key=lambda one: one[0])  # ties go to the first: candidates are in order
         questions = 0
         for unit in range(leader.at, len(self._members)):
             for move in self._lacking(leader, unit):
@@ -301,8 +301,8 @@ class Race:
     def _advance(self, entrant: _Entrant) -> None:
         """Take all units that lack nothing."""
         wealth = entrant.wealth
-        # In the order of the units, which was fixed beforehand: one that still lacks something holds up those after it. If easy
-        # units could go first, the order would depend on the answers, and the guarantee with it.
+        # In the order of the units, which was fixed beforehand: an incomplete unit holds up those after it. If easy units could
+        # go first, the order would depend on the answers, and the guarantee would be lost.
         while entrant.at < len(self._members) and next(self._lacking(entrant, entrant.at), None) is None:
             members = self._members[entrant.at]
             total = sum(self._weights[request] for request in members)
@@ -311,7 +311,7 @@ class Race:
             differing = [request for request in members if not entrant.same[request]]
             entrant.differing += len(differing)
             audited = [request for request in members if entrant.same[request] and self._audited[request]]
-            # An audited answer stands for the 1 / audit ones that nobody was asked about.
+            # An audited answer represents the 1 / audit equal answers that nobody was asked about.
             score = sum(self._weights[one] * entrant.scores[one] for one in audited) / (self.audit or 1.0) / total
             parts = {one: self._weights[one] / total for one in differing}
             weight = total / len(members)

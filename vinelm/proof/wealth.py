@@ -1,8 +1,8 @@
 """The test of one plan: bets on each request that it loses less than a margin, for several margins at once.
 
-Per unit (a request, or a cluster of them) x is the plan's score less today's. If the plan loses the margin m or more, the mean
-of x + m is at most 0, and whoever stakes the share lambda of his wealth on it, chosen before x is known, multiplies his wealth
-by 1 + lambda (x + m), which is at most 1 in the mean. Starting with 1, he ever reaches 1 / alpha with a probability of at most
+Per unit (a request, or a cluster of them) x is the plan's score minus today's. If the plan loses the margin m or more, the mean
+of x + m is at most 0. Staking the share lambda of the wealth on it, chosen before x is known, multiplies the wealth by 1 +
+lambda (x + m), which is at most 1 on average. Starting with 1, the wealth ever reaches 1 / alpha with a probability of at most
 alpha (Ville): at every look, for any distribution, for any stakes that use only the past (Waudby-Smith and Ramdas 2024).
 """
 
@@ -17,31 +17,32 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 CAP = 0.95
-"""Of the largest stake that could lose all."""
+"""Fraction of the largest stake, which could lose everything, that is allowed."""
 STAKES = np.geomspace(0.01, 1.0, 48)
-"""Stakes that are compared, as shares of the largest allowed one."""
+"""The stakes that are compared, as shares of the largest allowed one."""
 PAIRS = 45.0
 BETTER, WORSE, TIED = 0.35, 0.35, 0.3
-"""The pseudo-past: so many differing answers, of which so many are better, worse, and as good, beside the equal ones."""
+"""The prior, as pseudo-observations: how many differing answers are better, worse and as good, in addition to the equal ones.
+"""
 JUDGE_SHARE = 0.25
-"""Of the differing requests, the share that persons are asked about while a judge is used."""
+"""Of the differing requests, the share about which people are asked while a judge is used."""
 JUDGE_R2 = 0.25
-"""A judge that explains less of the variance of the scores is not used."""
+"""A judge is not used if it explains less than this share of the scores' variance."""
 JUDGE_LABELS = 10
-"""Labels before a judge can be used."""
+"""How many labels are needed before a judge can be used."""
 JUDGE_PRIOR = 2.0
-"""Labels of a judge that explains nothing, which are added to those that measure him."""
+"""Labels of a judge that explains nothing, added as a prior to the labels that measure the judge."""
 
 
 class Wealth:
-    """The wealth of one plan by margin, and the stakes on its next unit. Takes each request once, without knowing later ones.
+    """The wealth of one plan by margin, and the stakes on its next unit. It sees each request once, without knowing later ones.
 
     Args:
         margins: Losses that are tested, shape (margins,), as fractions.
-        differing: What is thought beforehand of the share of differing requests; an error costs labels, not the guarantee.
-        lowest: The loss that one unit can show at most: 1, or 1 / share where only a share of some requests is asked.
-        heaviest: The largest weight that a unit can have. The usual one is thought to be 1.
-        audit: Share of the same answers that are asked, for what is expected.
+        differing: The prior estimate of the share of differing requests; an error costs labels, not the guarantee.
+        lowest: The largest loss that one unit can show: 1, or 1 / share if only a share of some requests is asked.
+        heaviest: The largest weight that a unit can have. The usual weight is assumed to be 1.
+        audit: Share of equal answers that people are asked about, for expectations.
         judged: Whether a judge compares answers.
     """
 
@@ -82,18 +83,18 @@ class Wealth:
 
     @property
     def diff(self) -> float:
-        """The weighted mean of the plan's score less today's; NaN before the first unit."""
+        """The weighted mean of the plan's score minus today's; NaN before the first unit."""
         return self._scored / self._weight if self._weight else math.nan
 
     def guess(self, verdict: float) -> float:
-        """The value of a judge's verdict by the labels so far."""
+        """The expected score for a judge's verdict, by the labels so far."""
         return min(1.0, max(-1.0, self._level + self._slope * verdict))
 
     def take(self, score: float, weight: float, *, differs: bool, told: int) -> None:
         """Settle the bets on one unit.
 
         Args:
-            score: The unit's mean score, less today's; 0 where nothing differs.
+            score: The unit's mean score minus today's; 0 if nothing differs.
             weight: The unit's weight.
             differs: Whether the plan's answer differs from today's.
             told: How many labels it took.
@@ -118,7 +119,7 @@ class Wealth:
         """Settle the bets on a unit with differing requests that a judge compared.
 
         Args:
-            judged: Of each such request: the verdict, the score or None if no person was asked, and the request's part of the
+            judged: For each such request: the verdict, the score (None if nobody was asked), and the request's part of the
                 unit's weight.
             weight: The unit's weight.
             rest: What the unit's other requests add to its mean score.
@@ -142,12 +143,12 @@ class Wealth:
         self._bet()
 
     def needed(self, at: int, threshold: float, *, lossless: bool = False) -> float:
-        """How many labels more are expected until the margin at this place is proven; infinite if it will not be.
+        """Return how many more labels are expected until this margin is proven; infinite if it will not be.
 
         Args:
-            at: Number of the margin.
-            threshold: Log wealth that proves.
-            lossless: Expect what a plan would do that loses nothing, whatever its labels were.
+            at: The index of the margin.
+            threshold: The log wealth that counts as proof.
+            lossless: Assume that the plan loses nothing, whatever its labels were.
         """
         if self.highest[at] >= threshold:
             return 0.0
@@ -161,10 +162,10 @@ class Wealth:
         return (threshold - float(self.log[at])) / float(growth[at]) * labels
 
     def _settle(self, value: float, weight: float, told: int) -> None:
-        # The stakes are those chosen before this unit was known; `_bet` comes after. This order is all that the guarantee
-        # needs.
+        # The stakes were chosen before this unit was known; `_bet` comes after. The guarantee needs nothing but this order.
         self.log = self.log + np.log1p(self.stakes * weight * (value + self.margins))
-        # Once 1/alpha was reached the proof stands, even if wealth falls later: Ville's inequality is about ever reaching it.
+        # Once 1/alpha is reached the proof stands, even if the wealth falls later: Ville's inequality is about ever reaching
+        # it.
         self.highest = np.maximum(self.highest, self.log)
         self.units += 1
         self.asked += told
@@ -172,7 +173,7 @@ class Wealth:
         self._weight += weight
 
     def _bet(self) -> None:
-        """The stake that would have grown most on the pseudo-past and the past."""
+        """Choose the stake that would have grown most on the pseudo-past and the past."""
         mode = int(self.uses_judge)
         # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen
         # again.
@@ -180,7 +181,7 @@ class Wealth:
             self._same += self._equal * np.log1p(self._stakes * self.margins[:, None])
             self._equal = 0
         imagined = self._imagined(mode)
-        # Differing answers without a label (with a judge) are taken to be like the labelled ones, hence the factor. The
+        # Differing answers without a label (with a judge) are assumed to be like the labelled ones, hence the factor. The
         # pseudo-past keeps the first stakes from being all or nothing.
         total = self._same[mode] + self._told[mode] * (self._differing / max(1, self._told_units)) + imagined
         at = total.argmax(axis=1)[:, None]
@@ -193,17 +194,17 @@ class Wealth:
             if self._past is None:
                 self._past = self._past_of(self._stakes[0], np.array([1.0, -1.0, 0.0]), np.array([BETTER, WORSE, TIED]))
             return self._past
-        # A judge of this R²: his calibrated guesses of +s and -s are right with probability (1 + s) / 2.
-        # With a judge, persons are asked about a share p only, and x becomes g + (L/p)(x - g): unbiased whatever the judge
-        # says, but an asked answer counts 1/p times its surprise, which is what makes the largest loss larger.
+        # With this R² a judge's calibrated guesses of +s and -s are right with probability (1 + s) / 2. With a judge, people
+        # are asked about a share p only, and x becomes g + (L/p)(x - g): unbiased whatever the judge says, but an asked answer
+        # counts 1/p times its surprise, which makes the largest loss larger.
         s, p = self.judge_r2**0.5, JUDGE_SHARE
-        right, wrong = s + (1.0 - s) / p, -s + (1.0 + s) / p  # what an asked answer is worth that is better than today's
+        right, wrong = s + (1.0 - s) / p, -s + (1.0 + s) / p  # the value of an asked answer that is better than today's
         drawn = p * np.array([1.0 + s, 1.0 - s]) / 2.0
         chances = np.concatenate([BETTER * drawn, WORSE * drawn, (1.0 - p) * np.array([BETTER, WORSE]), [TIED]])
         return self._past_of(self._stakes[1], np.array([right, wrong, -right, -wrong, s, -s, 0.0]), chances)
 
     def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
-        """How much each stake would have grown on the equal and the differing answers of the pseudo-past."""
+        """How much each stake would have grown on the equal and differing answers of the pseudo-past."""
         gains = values[:, None] + self.margins  # (values, margins)
         grown = np.tensordot(chances, np.log1p(stakes * gains[:, :, None]), 1)
         same = np.log1p(stakes * self.margins[:, None])
@@ -211,7 +212,7 @@ class Wealth:
         return past
 
     def _measure_judge(self) -> None:
-        """Fit the scores to the judge's verdicts, and see how much of their variance that explains."""
+        """Fit the scores to the judge's verdicts, and measure how much of their variance that explains."""
         verdicts, scores, weights = np.array(self._pairs).T
         spread = verdicts - verdicts.mean()
         self._slope = float(spread @ scores / (spread @ spread + JUDGE_PRIOR))

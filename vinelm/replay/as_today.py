@@ -22,8 +22,8 @@ def as_today(
 ) -> AsToday:
     """Return a scorer for a :class:`~vinelm.Workflow` that uses today's answer for requests without a label.
 
-    An answer that is the same as that of what runs today is as good. One that differs counts as lost until a person has said
-    otherwise (``vinelm label``). See docs/profiling.md.
+    An answer equal to that of the current setup is as good. A different answer counts as lost until a person has said otherwise
+    (``vinelm label``). See docs/profiling.md.
 
     Args:
         answer: ``answer(state)`` returns the answer in a final state: a text, or what JSON can hold. None: the keys that the
@@ -34,8 +34,8 @@ def as_today(
             characters.
         database: A SQLite file on which SQL is executed: queries with the same rows are the same.
         ignore: Fields of structured answers that do not matter.
-        audit: Share of the same answers that persons are asked about, too. None: 0, and 0.2 where the same need not score the
-            same.
+        audit: Share of equal answers that people are asked about, too. None: 0, or 0.2 if equal answers may have different
+            scores.
 
     Raises:
         WorkflowError: ``score`` and ``labels`` do not go together.

@@ -45,22 +45,22 @@ SENT = (
     "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "reasoning_effort",
     "verbosity",
 )  # fmt: skip
-"""Recorded settings that decide the answer, and are sent as they were. The limit, stops and tools are sent, too."""
+"""Recorded settings that decide the answer, and are sent unchanged. The limit, stops and tools are sent, too."""
 TRANSIENT = ("rate_limit", "server", "timeout")
-"""Failures of a moment: where they cost nothing they are not kept, so that a later run asks again."""
+"""Temporary failures: if they cost nothing they are not stored, so that a later run asks again."""
 _BY_SCHEMA = ("anthropic", "amazon_bedrock", "bedrock_converse", "google_genai", "google_vertexai")
-"""Providers that take a schema by ``with_structured_output``, not as OpenAI's ``response_format``."""
+"""Providers that accept a schema by ``with_structured_output``, not as OpenAI's ``response_format``."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsIs:
-    """A call as a chat model of LangChain takes it.
+    """A recorded call in the form of a LangChain chat model's input.
 
     Attributes:
         messages: The prompt.
         options: Keyword arguments of the call.
         tools: Declarations of tools; ``tools_options`` go with them.
-        schema: What structured output is asked for, where the provider takes no ``response_format``.
+        schema: The schema of structured output, if the provider accepts no ``response_format``.
         limit: The recorded limit of an answer in tokens; None without one.
     """
 
@@ -76,7 +76,7 @@ class AsIs:
         """Return the call of a recorded prompt for a model.
 
         Raises:
-            ConfigError: The prompt is none that a chat model takes (code :data:`~vinelm.errors.UNSUPPORTED_CALL`).
+            ConfigError: No chat model accepts the prompt (code :data:`~vinelm.errors.UNSUPPORTED_CALL`).
         """
         settings, asked = prompt["settings"], prompt["response_format"]
         options = {name: settings[name] for name in SENT if settings.get(name) is not None}
@@ -92,7 +92,7 @@ class AsIs:
             tool_options["parallel_tool_calls"] = settings["parallel_tool_calls"]
         schema = None
         if asked and langsmith_names(entry)[0] in _BY_SCHEMA:
-            schema = asked.get("json_schema")  # to "json_object" the prompt itself says what is wanted
+            schema = asked.get("json_schema")  # for "json_object" the prompt itself says what is wanted
         elif asked:
             options["response_format"] = asked
         if schema is not None and prompt["tools"]:
@@ -126,10 +126,10 @@ class ReplayedCall:
     """One call to be made, here or elsewhere.
 
     Attributes:
-        unit_id, step, request: Of the unit that it belongs to.
-        name: Under which its answer is kept: the model's, or that of a judge's verdict.
-        model: The entry that is asked.
-        prompt: What it is asked, as it is kept of a recorded call.
+        unit_id, step, request: The fields of the unit that it belongs to.
+        name: The name under which its answer is kept: the model's, or that of a judge's verdict.
+        model: The catalog entry to call.
+        prompt: The prompt, in the form that is kept of a recorded call.
     """
 
     unit_id: int
@@ -162,11 +162,11 @@ class ReplayedCall:
             TypeError,
             KeyError,
             NotImplementedError,
-        ) as error:  # of LangChain's packages, before anything is sent
+        ) as error:  # raised by LangChain's packages before anything is sent
             failure, detail = "malformed", f"its package does not take the recorded call ({type(error).__name__})"
         equal = [usage for usage in usages if usage.is_equal]
         if said is not None and any(usage.list_usd is not None and not usage.is_equal for usage in usages):
-            # Bought in a batch: plans are served at the ordinary price, and how long that takes is not known.
+            # Bought in a batch: plans are served at the ordinary price, and their latency is unknown.
             said |= {LIST_USD: sum(usage.cost_usd if usage.list_usd is None else usage.list_usd for usage in usages)}
         seconds = sum(usage.latency_s for usage in usages)
         return Answer(
@@ -188,7 +188,7 @@ class CallerMaker:
 
     Args:
         catalog: The models, as plain JSON.
-        folder: Of the catalog's file, whose ``.env`` names keys; None where there is none.
+        folder: The folder of the catalog's file, whose ``.env`` names keys; None if there is none.
         seed: Decides the answers of simulated models.
     """
 
@@ -228,8 +228,8 @@ class NodeCaller:
 class Asker:
     """Asks models for missing answers, several at a time, until the budget refuses a call.
 
-    Each call's upper bound is durable before it is made, and its answer in one transaction with its price: a process that is
-    killed asks nothing again that is paid.
+    Each call's upper bound is durable before it is made, and its answer in one transaction with its price: after a kill nothing
+    is asked again that was paid.
 
     Attributes:
         is_exhausted: The budget has refused a call: nothing more is asked.
@@ -241,12 +241,12 @@ class Asker:
         budget_usd: The most that all calls of the store may cost, those of earlier runs included.
         workers: Calls at a time; those in batches do not count.
         backends: By provider; None makes those of the catalog.
-        times: How long is waited for the providers' batches, in which calls go; None makes each at once.
+        times: How long to wait for the providers' batches, in which calls go; None makes each call directly.
         hosts: Makes the calls on the nodes of a cluster; None makes them here.
-        on_progress: Called now and then, by the calling thread, with how many calls have ended, and how many of them there are.
+        on_progress: Called now and then, by the calling thread, with the number of finished calls and of all calls.
 
     Raises:
-        ConfigError: No model has batches, or the store has calls in batches, and they are not to go there any more.
+        ConfigError: No model has batches, or the store has calls in batches although batches are no longer used.
     """
 
     def __init__(
@@ -270,9 +270,9 @@ class Asker:
         elif self._records.requests():
             raise ConfigError("calls of this replay are bought in the provider's batches: run it with batch prices", code=CODE)
         self.workers = workers if self._gate is None else BATCH_WORKERS
-        self._at_once = Semaphore(workers)  # calls of models without batches, which the threads of batches make, too
+        self._at_once = Semaphore(workers)  # for calls without batches, which batch threads make, too
         self._models = ModelResolver(catalog, backends)
-        if times is None and hosts is None:  # a call in a batch or on a node has no common answers
+        if times is None and hosts is None:  # calls in a batch or on a node cannot share answers
             self._models.equal = EqualCalls(KeptCalls(kept.store))
         self._ledger = RequestLedger(kept.store, budget_usd, None if self._gate is None else self._records)
         self._budget_usd = budget_usd
@@ -303,7 +303,7 @@ class Asker:
         return max(self._budget_usd - self.spent_usd, 0.0)
 
     def upper_bound_usd(self, unit: ReplayUnit, model: str) -> float:
-        """Return the most that a call can cost; 0 for a prompt that the model cannot be asked."""
+        """Return the most that a call can cost; 0 for a prompt that the model does not accept."""
         entry, backend = self._catalog[model], self._models.backend_of(model)
         part = 1.0 if self._gate is None or model not in self._gate.models else PART
         try:
@@ -318,23 +318,23 @@ class Asker:
         return part * entry.price.most_usd(unit.tokens_in, call.limit or entry.max_tokens)
 
     def refused(self, model: str) -> list[str]:
-        """Return the recorded settings that a model was seen to refuse, in this process: it is asked without, as in service."""
+        """Return the recorded settings that a model has refused in this process: it is asked without them, as in service."""
         inner = getattr(self._models.backend_of(model), "inner", None)
         return sorted(inner(self._catalog[model]).refused) if inner is not None else []
 
     def is_known(self, unit: ReplayUnit, name: str) -> bool:
-        """Return whether a model need not be asked: its answer or failure is there."""
+        """Return whether a model need not be asked, since its answer or failure is stored."""
         return (unit.unit_id, name) in self._kept.answers or (unit.unit_id, name) in self._missed
 
     def failure(self, unit: ReplayUnit, model: str) -> str | None:
-        """Return in a few words why a model has no answer to a unit that it was asked; None if it has one."""
+        """Return in a few words why a model has no answer to a unit; None if it has one."""
         if (unit.unit_id, model) in self._missed:
             return self._missed[unit.unit_id, model]
         found = self._kept.answers[unit.unit_id, model]
         return None if found.answer is not None else found.detail or str(found.failure)
 
     def failures(self, units: Iterable[ReplayUnit], model: str) -> Counter[str]:
-        """Return how often a model failed on units that it was asked, by reason."""
+        """Return how often a model failed on these units, by reason."""
         asked = [unit for unit in units if self.is_known(unit, model)]
         return Counter(reason for unit in asked if (reason := self.failure(unit, model)) is not None)
 
@@ -356,7 +356,7 @@ class Asker:
             ConfigError: A provider has refused the key, or a setting of the catalog is wrong.
             WorkerDied: No node is left.
             VineLMError: A batch has not ended in time (code ``batches-left``).
-            KeyboardInterrupt: After the calls under way have ended, or wait for a batch.
+            KeyboardInterrupt: After the calls in progress have ended, or wait for a batch.
         """
         left = list(dict.fromkeys((unit.unit_id, name) for unit, name in wanted))
         open_ = [(self._kept.units[number], name) for number, name in left if not self._is_there(number, name)]
@@ -384,13 +384,13 @@ class Asker:
         """Fetch batch answers that an interrupted run has bought, even if they are no longer needed.
 
         Args:
-            judge: Whose verdicts may be among them; None without one.
+            judge: The judge whose verdicts may be among them; None without one.
         """
         bought = [key.partition(" ") for key in sorted(self._records.requests())] if self._gate is not None else []
         found = [(self._kept.units[int(number)], name) for number, _, name in bought]
         self.ask([one for one in found if one[1] in self._catalog])
         verdicts = {(unit.unit_id, name) for unit, name in found if name not in self._catalog}
-        if judge is not None and verdicts:  # the prompt of each is made again of the answer that it is about
+        if judge is not None and verdicts:  # each prompt is built again from the answer that it is about
             units = {number: self._kept.units[number] for number, _ in verdicts}
             models = [one for one in self._kept.answers if one[0] in units and one[1] in self._catalog]
             others = [(units[number], self._kept.message(units[number], model)) for number, model in models]

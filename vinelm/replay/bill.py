@@ -21,9 +21,9 @@ from vinelm.replay.formats.reading import Redact, TraceReading, read_calls
 from vinelm.replay.steps import step_of
 
 HALVED = ("batch", "flex")
-"""Tiers of a provider's service at half its list prices."""
+"""Service tiers of providers at half their list prices."""
 SHORT_TOKENS = 20
-"""An answer of at most so many tokens is short: a label, a number, a yes."""
+"""An answer of at most this many tokens is short: a label, a number, a yes."""
 MOST_STEPS = 200
 """The most steps that are told apart; calls of later ones are summed up in one."""
 OTHERS = "(further steps)"
@@ -31,7 +31,7 @@ MOST_MODELS = 20
 """The most models that are told apart within a step."""
 MONTH_DAYS = 30.0
 LEAST_DAYS = 1.0
-"""A trace that spans less says nothing about a month."""
+"""A trace that spans fewer days says nothing about a month."""
 _DAY_S = 86_400.0
 _RATIO = 1.02
 """Ratio of the edges of the buckets of seconds: a quantile is right to 1 %."""
@@ -48,7 +48,7 @@ _PROVIDERS = {
     "mistral_ai": "mistral",
     "x_ai": "x-ai",
 }
-"""How OpenTelemetry and LangChain call providers that the price lists call otherwise."""
+"""Names of providers in OpenTelemetry and LangChain, with those in the price lists."""
 _GATEWAYS = ("", "litellm", "litellm_proxy", "langchain", "_other", "custom")
 
 
@@ -114,17 +114,17 @@ class StepBill:
         title: Its name, or the first words of its system prompt.
         is_named: Whether the trace names it.
         calls: Calls of models, failed ones included.
-        failed: Those that failed.
+        failed: Number of failed calls.
         cost_usd: Dollars, as stated or by price.
-        priced_usd: Those of them that come from a price list.
+        priced_usd: The part of these dollars that comes from a price list.
         unpriced: Calls whose dollars are not known: they are in no sum of dollars.
         tokens_in: Tokens of prompts.
         tokens_out: Tokens of answers.
         cached_tokens: Tokens of prompts that a cache had.
-        comparable_usd: Dollars of calls whose answer is short or structured.
-        comparable: These calls.
+        comparable_usd: Dollars of calls with a short or structured answer.
+        comparable: Number of these calls.
         models: Calls of each model.
-        seconds: How long calls took that did not fail.
+        seconds: The durations of calls that did not fail.
         seen: The requests in which the step is called.
     """
 
@@ -178,9 +178,9 @@ class Bill:
         steps: The sums by step, the most expensive first.
         reading: What was read, and what could not be.
         started_at: Seconds since 1970 of the first call; None if no call has a time.
-        ended_at: Those of the last call.
+        ended_at: The same for the last call.
         days: Days (UTC) on which there are calls, at most 10,000.
-        unpriced: Calls without dollars, by why: the model whose price is not known, or missing tokens.
+        unpriced: Calls without dollars, by reason: the model whose price is unknown, or missing tokens.
         requests: Runs of the application that have a call.
         requests_are_exact: False above 32,000 of them: then their number is right to about 1 %.
     """
@@ -282,8 +282,8 @@ def bill_of(
     Args:
         paths: Files and folders, see :func:`~vinelm.replay.formats.reading.read_calls`.
         format: Their form; None finds it out.
-        redact: Is given each call first, and returns what may be used of it.
-        on_progress: Is called every 1,000 records.
+        redact: Gets each call first, and returns what may be used of it.
+        on_progress: Called every 1,000 records.
 
     Raises:
         ConfigError: There is no call in them, or a path, the format or ``redact`` is wrong.
@@ -350,7 +350,7 @@ def is_short(call: LoggedCall) -> bool:
 
 
 def is_structured(call: LoggedCall) -> bool:
-    """Return whether an answer is a tool call or JSON, or a form was asked for."""
+    """Return whether an answer is a tool call or JSON, or a format was requested."""
     answer: Mapping[str, Any] = call.answer or {}
     if answer.get("tool_calls") or (call.response_format is not None and answer):
         return True

@@ -36,7 +36,7 @@ from vinelm.traces.served.replayed import ReplayRows
 LIST_USD = "list_usd"
 """Key of an answer that was bought in a batch: its dollars at the ordinary price."""
 MOST_REQUESTS = 2000
-"""Requests that are kept of each step. With one answer in ten that differs, they are good for 200 labels."""
+"""How many requests are kept of each step. If one answer in ten differs, they are enough for 200 labels."""
 MOST_DAYS = 10_000
 
 
@@ -46,7 +46,7 @@ class ReplayUnit:
 
     Attributes:
         step, title: The step's key and name, see :class:`~vinelm.replay.steps.CallStep`.
-        weight: How many calls the step made in the request; this one was drawn of them.
+        weight: How many calls the step made in the request; this one was drawn from them.
         cost_usd: Dollars of the recorded call.
         answer: The recorded answer, as :func:`~vinelm.replay.same.message_of` returns it.
         cluster: Equal for equal prompts.
@@ -72,8 +72,8 @@ class Sample:
 
     Attributes:
         bill: Where the money goes.
-        digest: Of the calls, whatever their order.
-        days: By step: how many of its usable calls are of each day (UTC), as far as they have a time.
+        digest: A digest of the calls that does not depend on their order.
+        days: By step: how many of its usable calls were made on each day (UTC), as far as they have a time.
 
     Args:
         calls: A stream; it is read once.
@@ -104,10 +104,10 @@ class Sample:
     def _take(self, call: LoggedCall, usd: float) -> None:
         step = step_of(call)
         kept, worst = self._kept.setdefault(step.key, {}), self._worst.setdefault(step.key, [])
-        # Whatever the step: a request that is kept is kept with all of its steps, as far as the numbers allow.
+        # Independent of the step: a kept request is kept with all of its steps, as far as the limits allow.
         place, drawn = (number_of(f"{self._seed}\0{call.request}{more}") for more in ("", f"\0{call.call}"))
         known = kept.get(call.request)
-        if known is not None:  # of several calls the one with the smallest number is drawn
+        if known is not None:  # of several calls, the one with the smallest number is drawn
             row = known[2] if drawn > known[0] else row_of(call, step, usd)
             kept[call.request] = (min(drawn, known[0]), known[1] + 1, row)
         elif len(worst) < self._requests or place < -worst[0][0]:
@@ -148,7 +148,7 @@ def _json(value: Any) -> str:
 
 
 def number_of(text: str) -> int:
-    """Return a number of 128 bits that looks drawn by chance, and is always the same for a text."""
+    """Return a 128-bit number that looks random, and is always the same for a text."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest())
 
 
@@ -156,10 +156,10 @@ class Kept:
     """The open store of a replay. Reads come from memory if possible; every write is durable.
 
     Attributes:
-        store: For the ledger.
-        rows: Questions and labels.
-        units: By number, in order.
-        answers: By (unit, model): its dollars and seconds, its failure, and what it said as JSON.
+        store: The store, for the ledger.
+        rows: The questions and labels.
+        units: The units by number, in order.
+        answers: By (unit, model): dollars and seconds, the failure, and the answer as JSON.
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -172,7 +172,7 @@ class Kept:
     def load(self) -> None:
         """Read the units and the answers that are there."""
         self.load_units()
-        for row in self.rows.compared():  # of a profile: an answer is named by its digest
+        for row in self.rows.compared():  # from a profile: an answer is named by its digest
             key = key_of(row["unit_id"], row["model"])
             self.note(Answer(key=key, prefix=(), cost_usd=0.0, latency_s=0.0, answer=row["answer"]))
         keys = [answer.key for answer in self._answers.brief()]
@@ -186,12 +186,12 @@ class Kept:
             self.units[row["unit_id"]] = ReplayUnit(**{**row, "answer": json.loads(row["answer"])})
 
     def note(self, answer: Answer) -> None:
-        """Note an answer that is durable."""
+        """Record an answer that is already durable."""
         unit_id, _, model = answer.key.partition(" ")
         self.answers[int(unit_id), model] = answer
 
     def add(self, entry: int, answer: Answer) -> None:
-        """Keep an answer; in the transaction that settles its price."""
+        """Keep an answer, in the transaction that settles its price."""
         self._answers.add(entry, answer)
 
     def prompt(self, unit: ReplayUnit) -> dict[str, Any]:
@@ -207,7 +207,7 @@ class Kept:
     def served(self, unit: ReplayUnit, model: str) -> tuple[float, float | None]:
         """Return a call's dollars and seconds in service; (0, 0) if the model was not asked.
 
-        A call in a batch has the dollars of the ordinary price, and no seconds that are known.
+        A call in a batch counts with the dollars of the ordinary price, and has no known latency.
         """
         found = self.answers.get((unit.unit_id, model))
         if found is None:
@@ -241,19 +241,19 @@ def kept(
         path: The file, readable by its owner only.
         sample: The trace.
         catalog: The models that are asked, with their prices.
-        options: What else decides the result, by name.
+        options: Other settings that decide the result, by name.
         is_simulated: Whether the models are simulated.
 
     Raises:
-        ConfigError: It is the store of another trace, of other models or options.
-        StoreError: It is something else, or another process holds it.
+        ConfigError: The store belongs to another trace, or to other models or options.
+        StoreError: The file is something else, or another process holds it.
     """
     address = address_of(path)
     if isinstance(address, Path) and not address.exists() and address.parent.is_dir():
-        os.close(os.open(address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # its log gets the same mode
+        os.close(os.open(address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # SQLite's log gets the same mode
     identity = StoreIdentity(
         workflow="replay",
-        template=Template((Stage("call", tuple(catalog)),)).to_dict(),  # what is asked is one call
+        template=Template((Stage("call", tuple(catalog)),)).to_dict(),  # each request consists of one call
         catalog=catalog.to_dict(),
         dataset_digest=sample.digest,
         fingerprint={name: value for name, value in options.items() if value},

@@ -1,4 +1,4 @@
-"""Questions to persons, blind: which of two answers is right. For whoever shows them: a terminal, a page, a file."""
+"""Blind questions to people: which of two answers is right. For terminals, pages and files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vinelm.replay.same import Message
 
 Choice = Literal["left", "right", "both", "neither", "skip"]
 LEASE_S = 300.0
-"""How long a question that somebody was given is given to nobody else."""
+"""How long a question that was given to somebody is not given to anybody else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class LabelQuestion:
     """Two answers to one prompt, without their models.
 
     Attributes:
-        number: Names the question in the store.
+        number: The question's number in the store.
         step: The step that made the call.
         messages: The prompt.
         tools: Names of the tools that could be called.
@@ -42,10 +42,10 @@ def next_questions(store: Kept, n: int, who: str = "", *, now_s: float | None = 
     """Give a person the next questions that the proof waits for, and reserve them for five minutes.
 
     Args:
-        store: Open, see :func:`vinelm.replay.kept.opened`.
-        n: How many at most.
-        who: The person. A question that this person has answered is not given again, one that others have only if no other is
-            left: the mean of several persons counts.
+        store: The open store, see :func:`vinelm.replay.kept.opened`.
+        n: The most questions to return.
+        who: The person. A question that this person has answered is not given again, and one that others have answered only if
+            no other is left: the mean over people counts.
         now_s: Seconds since 1970, if not now.
     """
     now_s = time.time() if now_s is None else now_s
@@ -78,9 +78,9 @@ def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: 
     """Store a person's answer to a question, durably; it replaces an earlier one of the same person.
 
     Args:
-        store: Open, see :func:`vinelm.replay.kept.opened`.
+        store: The open store, see :func:`vinelm.replay.kept.opened`.
         question: Its number.
-        choice: The answer that is right: ``left``, ``right``, ``both`` or ``neither``; ``skip`` where the person cannot say.
+        choice: The answer that is right: ``left``, ``right``, ``both`` or ``neither``; ``skip`` if the person cannot say.
         who: The person.
         now_s: Seconds since 1970, if not now.
 
@@ -104,9 +104,9 @@ def undo_label(store: Kept, who: str = "") -> int | None:
 
 
 def scores(store: Kept) -> dict[tuple[int, str], tuple[int, float | None]]:
-    """Return the labels by (unit, model): the question, and the other answer's score less the recorded one's.
+    """Return the labels by (unit, model): the question, and the other answer's score minus the recorded one's.
 
-    In [-1, 1], the mean over persons, each one's last word; None if all of them have skipped it.
+    Scores are in [-1, 1], the mean over people of the last answer of each; None if all of them have skipped the question.
     """
     return {
         key: (one.question, None if one.today is None or one.other is None else one.other - one.today)

@@ -1,7 +1,7 @@
 """A step's proof as a plan file, so that a canary can serve it to a share of the requests.
 
-Accuracy in it is relative: the recorded answers count as right. So today's model has 1, and the plan 1 and what it gains or
-loses by the labels.
+Accuracy in it is relative: the recorded answers count as right. So today's model has 1, and the plan has 1 plus its gain or
+minus its loss by the labels.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def plan_file_of(
     """Return the trie of one stage with two models: today's, and the proven one.
 
     Args:
-        step: Names the stage.
+        step: The name of the stage.
         today: The entry of today's model.
-        plan: That of the other one.
-        done: What the plan did with sampled calls.
-        at: How it stands, proven.
+        plan: The entry of the proven model.
+        done: The plan's answers to sampled calls.
+        at: The plan's standing, which is proven.
         catalog: The models.
-        max_loss: What it may lose.
+        max_loss: The allowed loss.
     """
     models = catalog.subset((today, plan))
     template = Template((Stage(step, (today, plan)),))
     before, after = (np.array(usd) for usd in zip(*((unit.cost_usd, one.cost_usd) for unit, one in done), strict=True))
     timed = [(unit.latency_s, one.latency_s) for unit, one in done if unit.latency_s is not None and one.latency_s is not None]
-    seconds = np.array(timed or [(0.0, 0.0)]).T  # a trie without any knows none
+    seconds = np.array(timed or [(0.0, 0.0)]).T  # without any latency the trie has none
     today_s, plan_s = seconds.mean(axis=1).tolist() if timed else (None, None)
     gain, count = min(at.diff, 0.0) if at.labels else 0.0, len(done)
 
@@ -58,7 +58,7 @@ def plan_file_of(
     saved = before - after
     reach = 1.96 * float(saved.std()) / count**0.5
     differing = at.differing / max(at.requests, 1)
-    lowest = -(at.proven or max_loss) * (1.0 - 1e-9)  # so that a rounding error is not a loss
+    lowest = -(at.proven or max_loss) * (1.0 - 1e-9)  # so that a rounding error does not count as a loss
     compared = ComparedPlan(
         policy="fixed", words=plan, models=(plan,), code=((step, plan),), cost_usd=float(after.mean()),
         cap_usd=float(after.mean()), accuracy=1.0 + gain, latency_s=plan_s, answers=at.labels,

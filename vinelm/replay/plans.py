@@ -1,4 +1,4 @@
-"""Plans over recorded calls: a cheaper model, models that agree or else today's, a check that passes or else today's."""
+"""Plans over recorded calls: one cheaper model, or models that agree or an answer that passes a check, else today's model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from vinelm.replay.kept import Kept, ReplayUnit
 from vinelm.replay.same import Message, Sameness, called
 
 _ALL = 0.9999
-"""What models that cost nothing save."""
+"""The largest share of today's dollars that a plan counts as saving, such as plans of models that cost nothing."""
 Kind = Literal["alone", "agree", "two of three", "check"]
 
 
 class PlanStep(NamedTuple):
-    """A plan's next step: ``ask`` a model, ``take`` a model's answer, or give today's; ``model`` is "" for today's."""
+    """A plan's next step: ``ask`` a model, ``take`` a model's answer, or give today's answer; ``model`` is "" for today's."""
 
     what: Literal["ask", "take", "today"]
     model: str = ""
@@ -25,11 +25,12 @@ class PlanStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnswerPlan:
-    """Which models answer a call, in order, and when today's does.
+    """Which models answer a call, in order, and when today's model does.
 
     Attributes:
-        kind: ``alone``; ``agree``: both say the same, else today's; ``two of three``: the third is asked where the first two do
-            not agree, today's where no two do; ``check``: the first whose answer passes the own check, else today's.
+        kind: ``alone``; ``agree``: both say the same, else today's; ``two of three``: the third is asked if the first two
+            disagree, and today's if no two agree; ``check``: the first whose answer passes the application's check, else
+            today's.
         models: In the order in which they are asked.
     """
 
@@ -54,9 +55,9 @@ class AnswerPlan:
         """Return the plan's next step. A failed call counts as no answer: the next model, or today's, answers instead.
 
         Args:
-            has_answered: Of the models that were asked, in order: whether they have.
-            agree: Whether two of them say the same.
-            passes: Whether the own check passes the answer of one.
+            has_answered: For each model that was asked, in order, whether it has answered.
+            agree: Returns whether two of them give the same answer.
+            passes: Returns whether the application's check passes a model's answer.
         """
         said: list[str] = []
         for model in self.models:
@@ -81,8 +82,8 @@ class PlanAnswer:
     """What a plan answers on a unit.
 
     Attributes:
-        model: Whose answer it gives; None for today's.
-        cost_usd: Dollars, with those of today's call where that is made.
+        model: The model whose answer it gives; None for today's.
+        cost_usd: Dollars, including those of today's call if that is made.
         latency_s: Seconds, one call after the other; None if those of today's call are unknown.
     """
 
@@ -104,8 +105,8 @@ class Follower:
     """Follows plans over recorded answers.
 
     Args:
-        kept: The answers.
-        same: Compares two of them.
+        kept: The recorded answers.
+        same: Compares two answers.
         check: ``check(messages, answer)``: whether the application would accept an answer (``content``, ``tool_calls``) to a
             prompt without anybody's help; None without one.
     """
@@ -118,7 +119,7 @@ class Follower:
     def follow(self, plan: AnswerPlan, unit: ReplayUnit, failed: Callable[[ReplayUnit, str], bool]) -> PlanAnswer | str:
         """Return what a plan does with a unit, or the model that must be asked first.
 
-        A call that fails falls back to today's model, as it does in service.
+        A failed call falls back to today's model, as in service.
 
         Args:
             plan: The plan.
@@ -180,9 +181,9 @@ class PlanComparison:
 
     Attributes:
         saved: Share of today's dollars that it saves; each unit counts as often as the step is called in its request.
-        differing: Units whose answer differs from today's.
-        seen: Units.
-        followed: Units on which it gives today's answer because it falls back.
+        differing: How many units have an answer that differs from today's.
+        seen: How many units were compared.
+        followed: On how many units it falls back to today's answer.
         latency_s: Mean seconds; None if unknown.
         today_s: Mean seconds of today's calls.
     """
@@ -195,11 +196,11 @@ class PlanComparison:
     today_s: float | None
 
     def is_slower(self, than: float | None) -> bool:
-        """Return whether it takes more than this multiple of today's mean seconds; False where these are not known."""
+        """Return whether it takes more than this multiple of today's mean seconds; False if these are unknown."""
         return bool(than and self.latency_s and self.today_s and self.latency_s > than * self.today_s)
 
     def facts(self, name: str) -> PlanFacts:
-        """Return what candidates are chosen by."""
+        """Return the facts by which candidates are chosen."""
         return PlanFacts(name=name, saved=min(self.saved, _ALL), differing=self.differing, seen=self.seen)
 
 

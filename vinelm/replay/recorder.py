@@ -21,18 +21,18 @@ from vinelm.replay.formats.own import MARK, REQUEST_MARK
 from vinelm.replay.formats.values import first, mapping
 
 _MOST_RUNS = 100_000
-"""The most runs whose request is remembered: one whose end is never reported is forgotten after so many others."""
+"""How many runs are remembered with their request: a run whose end is never reported is forgotten after this many others."""
 
 
 class CallFile:
     """A file with a line of JSON for each LLM call, which ``vinelm replay`` reads.
 
     A line is appended with one write, so that threads and processes may share the file, which only its owner may read (mode
-    600). What cannot be written is said once in the log of ``vinelm``.
+    600). A failure to write is reported once in the log of ``vinelm``.
 
     Args:
-        path: The file, made with the first call. Its folder has to exist.
-        who: Who records, for the log.
+        path: The file, created at the first call. Its folder has to exist.
+        who: Name of the recorder, for the log.
     """
 
     def __init__(self, path: Path, who: str) -> None:
@@ -58,7 +58,7 @@ class CallFile:
     def _append(self, line: bytes) -> None:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600)
         try:
-            if os.write(descriptor, line) < len(line):  # the disk is full: what follows begins a line of its own
+            if os.write(descriptor, line) < len(line):  # the disk is full: the next record begins a new line
                 os.write(descriptor, b"\n")
                 raise OSError(None, "a line was cut")
         finally:
@@ -72,12 +72,12 @@ class VineRecorder(BaseCallbackHandler):
     ``ainvoke``, ``stream``, ``batch``. All calls of one ``invoke`` are one request, and the LangGraph node is the step.
 
     A line has the prompt, the tools, the settings, the answer, tokens, seconds and errors. Before the first call of a request
-    comes a line with what the application was given, from which ``vinelm try --traces`` runs it again. A line is appended with
-    one write, so that threads and processes may share the file, which only its owner may read (mode 600). Nothing is sent
-    anywhere. The application never fails because of it: what cannot be written is said once in the log of ``vinelm``.
+    comes a line with the application's inputs, from which ``vinelm try --traces`` runs it again. A line is appended with one
+    write, so that threads and processes may share the file, which only its owner may read (mode 600). Nothing is sent anywhere.
+    The application never fails because of the recorder: a failure to write is reported once in the log of ``vinelm``.
 
     Args:
-        path: The file, made with the first call. Its folder has to exist.
+        path: The file, created at the first call. Its folder has to exist.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -85,14 +85,14 @@ class VineRecorder(BaseCallbackHandler):
         self._file = CallFile(self.path, "VineRecorder")
         self._requests: dict[UUID, UUID] = {}
         self._begun: dict[UUID, tuple[float, float, dict[str, Any]]] = {}
-        self._given: dict[UUID, Mapping[str, Any]] = {}  # of outermost runs without a call so far
+        self._given: dict[UUID, Mapping[str, Any]] = {}  # inputs of outermost runs without a call so far
 
     # -- which request a call belongs to: the outermost run above it ----------------------------------------------------
 
     def on_chain_start(
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
     ) -> None:
-        """Remember to which request a run belongs."""
+        """Remember the request that a run belongs to."""
         if len(self._requests) >= _MOST_RUNS:
             self._requests.pop(next(iter(self._requests)), None)
         self._requests[run_id] = self._request(run_id, parent_run_id)
@@ -165,7 +165,7 @@ class VineRecorder(BaseCallbackHandler):
             self._file.append({REQUEST_MARK: 1, "request": str(request), "inputs": _plain(given)})
         asked = mapping(kwargs.get("invocation_params"))
         form = asked.get("response_format")
-        if isinstance(form, type):  # a pydantic model, which the client of the provider translates
+        if isinstance(form, type):  # a pydantic model, which the provider's client translates
             asked = {**asked, "response_format": {"type": "json_schema", "json_schema": {"name": form.__name__}}}
         self._begun[run_id] = (
             time.time(),
@@ -214,7 +214,7 @@ class VineRecorder(BaseCallbackHandler):
 
 
 def _plain(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs of a request, with messages of LangChain in the form of a recorded prompt."""
+    """The inputs of a request, with LangChain messages in the form of a recorded prompt."""
 
     def plain(value: Any) -> Any:
         some = value if isinstance(value, list) else [value]

@@ -39,51 +39,52 @@ from vinelm.trie.verdict import LEAST_ROWS, MAX_LOSS, Advice, counted, require_m
 
 LABELS = 100
 LEAST_SHARE = 0.05
-"""Of the bill: a step with less is only looked at if it is named."""
+"""Steps with a smaller share of the bill are only looked at if they are named."""
 MOST_EQUAL = 5
-"""Steps that are looked at where none has so much: those with most of the bill."""
+"""How many steps are looked at if none has this share: the most expensive ones."""
 MODELS = 5
-"""Cheaper models that are asked of each step."""
+"""How many cheaper models are asked for each step."""
 CHOOSING = 150
-"""Requests that choose the plans: at most, and at most a third of those that there are."""
+"""How many requests choose the plans: at most this number, and at most a third of all."""
 ROUNDS, WAVES = (10, 30, 75, CHOOSING), (30, CHOOSING)
-"""After so many requests it is asked whether a model is worth more; and where each wave of calls may take a day."""
+"""Numbers of requests after which each model's worth is checked; and the same if each wave of calls may take a day."""
 LEAST_SAVED = 0.2
-"""Of a step's dollars: a model that saves less is not asked, or no longer."""
+"""Share of a step's dollars: a model that saves less is not asked, or no longer."""
 LEAST_SAME = 0.25
-"""A model whose answers are surely the same in fewer of the requests is asked no more: a plan could hardly follow it."""
+"""A model is no longer asked if its answers are surely the same in less than this share of requests: a plan could hardly use
+it."""
 LEAST_SEEN = 10
 CHOOSING_SHARE = 0.6
-"""Of the budget, for choosing; the proof needs the rest."""
+"""Share of the budget for choosing; the proof needs the rest."""
 NOISE = 40
-"""Requests that today's model is asked again."""
+"""How many requests today's model is asked again."""
 NOISE_SHARE = 0.1
-"""Of the budget that is left, for that."""
+"""Share of the remaining budget for this."""
 AHEAD = 10
-"""Questions that are put at a time, so that persons need not wait for the next one."""
+"""How many questions are open at a time, so that people need not wait for the next one."""
 TEXTS = 5
 LEAST_DAYS, UNEVEN = 3, 5.0
-"""A trace of fewer days is not looked at; one day with five times the calls of the usual one is said."""
+"""Traces of fewer days are not checked for unevenness; a day with five times the calls of the usual one is reported."""
 
 _Found = TypeVar("_Found")
 _Asking: TypeAlias = Generator[list[tuple[ReplayUnit, str]], None, _Found]
-"""Yields what is to be asked before it continues; whether it was shows what is known then."""
+"""Yields calls to make before it continues; afterwards the stored answers show which of them were made."""
 
 
 @dataclass
 class StepRun:
-    """A step under study.
+    """A step that is being studied.
 
     Attributes:
         models: Cheaper models, cheapest first; ``dropped``: why a model is no longer asked.
         choosing: Units that choose the plans; the others are for the proof.
-        done: By model: how many of the choosing units it was asked.
-        labels: Its part of the labels; ``is_behind``: it might be proven with those that other steps get.
-        forecast: Labels until ``max_loss`` is excluded, in half of all cases and in 80 %, as was thought before the first.
-        open: Questions that wait for persons: whose answer to a unit to compare with the recorded one.
-        is_stream: Units still come, in their own order, so that each of them counts, and no equal prompts are one.
-        least_saved: Of its dollars: a plan that saves less does not race.
-        max_slowdown: A plan does not race whose seconds are more than this multiple of today's; None: they do not matter.
+        done: By model: on how many of the choosing units it was asked.
+        labels: Its part of the labels; ``is_behind``: it might be proven with labels that other steps get.
+        forecast: Expected labels until ``max_loss`` is excluded, in half of all cases and in 80 %, before the first label.
+        open: Questions that wait for people: a unit, and the model whose answer to compare with the recorded one.
+        is_stream: New units still arrive, in a given order, so that each counts separately, even with equal prompts.
+        least_saved: The share of its dollars that a plan must save to race.
+        max_slowdown: Plans slower than this multiple of today's seconds do not race; None: seconds do not matter.
     """
 
     bill: StepBill
@@ -118,7 +119,7 @@ class StepRun:
 
     @property
     def today(self) -> str:
-        """The model that has answered most of its calls."""
+        """The model that answered most of the step's calls."""
         return self.bill.models.most_common(1)[0][0]
 
     def live(self) -> list[str]:
@@ -309,7 +310,7 @@ class ReplayRun:
         """Choose plans, race them, and report their state."""
         shares = {step.key: step.cost_usd / bill.cost_usd if bill.cost_usd else 0.0 for step in bill.steps}
         chosen = [one for one in bill.steps if (one.title in named if named else shares[one.key] >= LEAST_SHARE)]
-        chosen = chosen or list(bill.steps[:MOST_EQUAL])  # many steps, none of which has much of the bill
+        chosen = chosen or list(bill.steps[:MOST_EQUAL])  # many steps, none of which has a large share of the bill
         studied = [self.study(one, bill.a_month(one.cost_usd)) for one in chosen]
         usable = [step for step in studied if len(step.units) >= LEAST_ROWS and step.models]
         notes = self.kept.rows.notes()
@@ -318,7 +319,7 @@ class ReplayRun:
             self.kept.rows.note(notes)
         for step in usable:
             self.take_up(step, notes["chosen"].get(step.bill.key, {}))
-        # Where nothing has raced, nothing is spoilt by choosing again, with more dollars or labels.
+        # If nothing has raced, choosing again with more dollars or labels spoils nothing.
         new = [step for step in usable if not step.candidates]
         self._say_what_is_sent(usable)
         self.asker.fetch(self.judge)
@@ -327,9 +328,10 @@ class ReplayRun:
         notes["chosen"] |= {step.bill.key: self._noted(step) for step in new}
         self.kept.rows.note(notes)
         racing = [step for step in usable if step.candidates]
-        if racing:  # what nobody needs may help the largest
+        if racing:  # labels that no step needs may help the largest step
             racing[0].labels = max(racing[0].labels + self.labels - sum(step.labels for step in racing), 0)
-        # Each wave of batches may take a day: all steps are asked at once then. Else the first one has the first dollars.
+        # Each wave of batches may take a day, so all steps are asked at once then. Otherwise the first step gets the first
+        # dollars.
         for together in [racing] if self.asker.is_batched else [[step] for step in racing]:
             self.ask_in_turn([self.race(step, notes["attempt"]) for step in together])
         self.open_questions(usable)
@@ -344,7 +346,7 @@ class ReplayRun:
         )
 
     def open_questions(self, steps: Iterable[StepRun]) -> None:
-        """Make exactly the questions for which these steps wait open."""
+        """Open exactly the questions that these steps wait for."""
         self.kept.rows.open_questions(
             {
                 "unit_id": unit.unit_id,
@@ -359,7 +361,7 @@ class ReplayRun:
         self.lines.append(line)
         self.on_line(line)
 
-    # -- what is asked ---------------------------------------------------------------------------------------------
+    # -- what to ask -----------------------------------------------------------------------------------------------
 
     def study(
         self, bill: StepBill, month_usd: float | None, units: list[ReplayUnit] | None = None, *, is_stream: bool = False
@@ -468,7 +470,7 @@ class ReplayRun:
     def _follow(self, plan: AnswerPlan, unit: ReplayUnit) -> PlanAnswer | str:
         return self.follower.follow(plan, unit, self.asker.is_known)
 
-    # -- what is chosen --------------------------------------------------------------------------------------------
+    # -- what to choose --------------------------------------------------------------------------------------------
 
     def choose(self, steps: Sequence[StepRun], labels: int) -> None:
         """Choose the plans to race, and divide the labels between the steps, first where a label saves most."""
@@ -522,14 +524,14 @@ class ReplayRun:
             clusters=None if step.is_stream else [unit.cluster for unit in units],
         )  # fmt: skip
         step.forecast = labels_needed(step.candidates[0].differing, self.max_loss)
-        if step.audit:  # the rule knows of no audit, and the bets do
+        if step.audit:  # the rule does not know of an audit, but the bets do
             half = race.standings()[0].needed[self.max_loss]
             step.forecast = half, 8.0 / 4.5 * half
         if today := self._today_again(step):
             yield today
         has_asked = False
         while not isinstance(race.next(), Ended):
-            # The moves that the leader makes next can be made at once: calls by several workers, questions while others wait.
+            # The leader's next moves can be made at once: calls by several workers, questions while others wait.
             moves = race.upcoming(self._ahead(step))
             questions = [one for one in moves if isinstance(one, Question)]
             step.open = [one for move in questions if (one := self._tell(step, move, units[move.request])) is not None]
@@ -542,7 +544,7 @@ class ReplayRun:
             if step.open and not has_asked:
                 has_asked = True
                 self._say(self._forecast(step))
-            # The next question need not be waited for, and few are put in vain.
+            # This saves waiting for the next question, and few questions are opened in vain.
             needed = min(one.needed[self.max_loss] for one in race.standings())
             is_enough = len(step.open) >= min(AHEAD, 2.0 * needed + 1.0)
             asks = [] if is_enough else [(one, units[one.request]) for one in moves if isinstance(one, Ask)]
@@ -559,12 +561,12 @@ class ReplayRun:
         return AHEAD + 2 * self.workers
 
     def _tell(self, step: StepRun, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
-        """Report labels to the race, if there are any; else return the question about whose answer to compare."""
+        """Report labels to the race if there are any; else return the question, as the unit and the model to compare."""
         followed, race = self._follow(step.plans[move.candidate], unit), step.race
         assert isinstance(followed, PlanAnswer)
         assert race is not None
         said = None if followed.model is None else self.kept.message(unit, followed.model)
-        if followed.model is None or said == unit.answer:  # to be audited, but word for word the same
+        if followed.model is None or said == unit.answer:  # would be audited, but is equal word for word
             race.labelled(move.candidate, move.request, 0.0, counted=False)
             return None
         labelled = (key for key in self.said if key[0] == unit.unit_id and self.kept.message(unit, key[1]) == said)
@@ -583,7 +585,7 @@ class ReplayRun:
         """Ask for these moves, and report equal answers to the race; False if there is nothing to report."""
         race, wanted = step.race, list(asks)
         assert race is not None
-        while wanted:  # whether a plan asks its next model may depend on what the one before has said
+        while wanted:  # whether a plan asks its next model may depend on the previous answer
             needs = [(ask, unit, self._follow(step.plans[ask.candidate], unit)) for ask, unit in wanted]
             wanted = [(ask, unit) for ask, unit, need in needs if isinstance(need, str)]
             more = [one for ask, unit, need in needs if isinstance(need, str) for one in self._needed(step, ask, unit, need)]
@@ -600,7 +602,7 @@ class ReplayRun:
         return has_told
 
     def _needed(self, step: StepRun, ask: Ask, unit: ReplayUnit, model: str) -> list[tuple[ReplayUnit, str]]:
-        """The model that a plan asks next; in batches also those after it, whatever the answer."""
+        """The model that a plan asks next; in batches also the later ones, whatever the answer."""
         plan = step.plans[ask.candidate]
         models = plan.models if self.asker.is_batched and plan.kind == "agree" else (model,)
         return [(unit, one) for one in models]
@@ -641,7 +643,7 @@ class ReplayRun:
         return standing.labels >= TRIED and standing.judge_r2 is not None and standing.judge_r2 < JUDGE_R2
 
     def _today_again(self, step: StepRun) -> list[tuple[ReplayUnit, str]]:
-        """Some prompts for today's model, if it can be asked: how often it differs from itself."""
+        """Prompts with which today's model, if it can be asked, shows how often it differs from itself."""
         model = self._own(step)
         mean = sum(unit.cost_usd for unit in step.units) / len(step.units)
         room = NOISE_SHARE * self.asker.left_usd / mean if mean else math.inf
@@ -664,7 +666,7 @@ class ReplayRun:
             f" that {step.candidates[0].name} loses less than {100 * self.max_loss:g} points; {step.labels} are to be had."
         )
 
-    # -- how it stands ---------------------------------------------------------------------------------------------
+    # -- verdicts --------------------------------------------------------------------------------------------------
 
     def _result(self, step: StepRun) -> StepResult:
         chosen = [
@@ -701,7 +703,7 @@ class ReplayRun:
         if advice == "switch":
             plan, today = step.plans[at.candidate], self._own(step)
             own["paste"] = lines_to_paste(plan, step.bill.title, step.today, self.catalog)
-            if plan.kind == "alone" and today is not None:  # a cascade has no stage of its own to be planned
+            if plan.kind == "alone" and today is not None:  # a cascade has no stage that could be planned
                 own["paste"] += f"\n{canary_lines(step.bill.title, today, self.max_loss)}"
                 own["plan_file"] = plan_file_of(
                     step.bill.title, today=today, plan=plan.models[0], done=done, at=at, catalog=self.catalog,
@@ -721,7 +723,7 @@ class ReplayRun:
         if end.reason == "labels":
             return "undecided", f"{loss} is not excluded by {step.labels} labels"
         assert step.race is not None
-        # The others may be hopeless where the nearest one only lacks requests: its labels would do.
+        # The other plans may be hopeless while the nearest one only lacks requests: then labels for it would suffice.
         if end.reason == "requests" or (at.requests == step.race.requests and more <= step.labels - at.labels):
             return "undecided", REQUESTS_USED
         why = f"nothing cheaper can be proven within {step.labels} labels to exclude {loss}"
@@ -730,7 +732,7 @@ class ReplayRun:
         return "keep", f"{why}: about {more:,.0f} more would be needed" if math.isfinite(more) else why
 
     def _without(self, step: StepRun, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        """The verdict where no plan raced."""
+        """The verdict if no plan raced."""
         if len(step.units) < LEAST_ROWS:
             why = f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed"
             if step.bill.unpriced:
@@ -778,7 +780,7 @@ class ReplayRun:
 
     def _uneven(self, step: StepRun) -> str | None:
         """A note about a trace in which one day has far more calls than the others."""
-        days = self.days.get(step.bill.key, Counter())  # a step may have no call that can be compared
+        days = self.days.get(step.bill.key, Counter())  # a step may have no comparable call
         if len(days) < LEAST_DAYS:
             return None
         day, most = days.most_common(1)[0]

@@ -1,4 +1,4 @@
-"""The result of a replay, by step, in the words of every verdict; and the lines to paste. No prompts unless asked for."""
+"""The result of a replay, by step, in the words of every verdict, with the lines to paste. No prompts unless asked for."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ class StepResult:
 
     Attributes:
         step: The step.
-        advice: As of :class:`~vinelm.trie.verdict.Verdict`.
+        advice: See :class:`~vinelm.trie.verdict.Verdict`.
         today: The model that answered most of its recorded calls.
         plan: The advised plan; None without one. ``kind``: what it does, see :class:`~vinelm.replay.plans.AnswerPlan`; None if
             no plan raced.
-        usd: Dollars of the step: a month, or of the whole trace where it is too short to say (``is_monthly``).
+        usd: Dollars of the step per month, or of the whole trace if it is too short for that (``is_monthly``).
         saved: Share of them that the plan saves. differing, seen: Sampled requests in which its answer differs from the
             recorded one, and those compared. latency_s, today_s: Mean seconds of the plan, one call after the other, and of
             today's calls; None if unknown.
-        noise: How many of today's model's own answers differ from the recorded ones, and of how many; None if not asked.
-        labels: Questions that persons have answered; ``skipped``: those among them that were skipped.
+        noise: How many of how many repeated answers of today's model differ from the recorded ones; None if not asked.
+        labels: Questions that people have answered; ``skipped``: those among them that were skipped.
         waiting: Questions that wait for an answer now.
         proven: The smallest loss that is excluded (95 %, at any look), a fraction; None if none is.
-        needed: By loss: how many labels more are expected to exclude it; without those that never will.
+        needed: By loss: how many more labels are expected to exclude it; losses that will never be excluded are left out.
         forecast: Before the first question: how many labels in half of the cases, and in 80 %, for ``max_loss``.
-        audit: Share of the same answers that are asked, too.
+        audit: Share of equal answers about which people are asked, too.
         judge: The model that compared answers; ``judge_r2``: the share of the labels' variance that it explains;
             ``judge_used``: whether it saves labels. None and False without one.
         how: How answers are compared.
-        why: Of an advice without a plan, or an open one: why, in a sentence.
+        why: The reason for an advice without a plan, or an open one, in a sentence.
         notes: Lines on models that failed or were dropped, and on what was left out.
         paste: The lines that make the switch.
         table: Plans that were compared: name, saved, differing, seen.
         texts: Examples of answers that differ; empty unless asked for.
-        plan_file: Of a switch to one model, where today's can be asked, too: the trie that a canary takes
+        plan_file: For a switch to one model, if today's can be asked, too: the trie for a canary
             (:func:`~vinelm.replay.plan_file.plan_file_of`). Not in :meth:`to_dict`.
     """
 
@@ -136,9 +136,9 @@ class ReplayResult:
         steps: By step, those in which most can be saved first.
         others: Steps that were not looked at, with their share of the bill.
         spent_usd, budget_usd: Dollars spent on calls, by earlier runs too, and the most that they may cost.
-        attempt: The how-manieth attempt on these requests it is: each has its part of the error.
+        attempt: The number of the attempt on these requests: each has its part of the error.
         is_simulated: Whether models are simulated.
-        lines: What was said before anything was sent.
+        lines: The lines that were printed before anything was sent.
     """
 
     steps: Sequence[StepResult]
@@ -151,7 +151,7 @@ class ReplayResult:
 
     @property
     def waiting(self) -> int:
-        """Questions that wait for persons."""
+        """Questions that wait for people."""
         return sum(step.waiting for step in self.steps)
 
     @property

@@ -18,13 +18,13 @@ from vinelm.foreign_code import explained
 Message = Mapping[str, Any]
 """An answer: ``content``, a text, and ``tool_calls``, each with ``name`` and ``args``."""
 AUDIT = 0.2
-"""Share of the same answers that persons are asked about, too, where being the same does not imply an equal score."""
+"""Share of equal answers about which people are asked, too, if equal answers may have different scores."""
 LABEL_WORDS, LABEL_CHARS = 5, 60
-"""A recorded answer of one line that is no longer is a label: case and the punctuation at its end do not matter."""
+"""A recorded answer of one line that is no longer than this is a label: case and final punctuation do not matter."""
 _SQL = re.compile(r"\s*(?:```\w*\s*)?(?:select\b.*\bfrom\b|with\s+\w+\s*(?:\([^)]*\)\s*)?as\s*\()", re.I | re.S)
 _FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*?)```\s*\Z", re.S)
 _NUMBER = re.compile(r"([-+]?)\$?((?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?:e[-+]?\d+)?)\s*(%?)")
-"""With its sign, digits and percent sign; 007 is none, and 1,5 may be one or not."""
+"""A number with sign, digits and percent sign; 007 is not a number, and 1,5 may be or not."""
 _END = " \t\n.,;:!?\"'`*"
 
 
@@ -101,7 +101,7 @@ class Sameness:
         return _lines(one) == _lines(two)
 
     def audit(self, recorded: Sequence[Message]) -> float:
-        """Return the share of equal answers that is asked about too, given a step's recorded answers."""
+        """Return the share of equal answers that people are asked about, too, given a step's recorded answers."""
         if self._audit is not None:
             return self._audit
         forms = {form_of(one) for one in recorded}
@@ -126,7 +126,7 @@ class Sameness:
         if isinstance(value, list):
             return [self._fields(one) for one in value]
         if isinstance(value, bool) or value is None:
-            return (value,)  # True is no 1
+            return (value,)  # True is not 1
         return " ".join(value.split()) if isinstance(value, str) else value
 
     def _same_sql(self, one: str, two: str) -> bool:
@@ -141,7 +141,7 @@ class Sameness:
 
         first, second = self._result(one), self._result(two)
         if first.status != "ok" or second.status != "ok" or first.is_truncated or second.is_truncated:
-            return False  # what did not run, or not to its end, shows nothing
+            return False  # a query that did not run to its end shows nothing
         is_ordered = find_spec("sqlglot") is None or orders_rows(one)
         return bool(same_result(first.rows, second.rows, is_ordered=is_ordered))
 
@@ -169,7 +169,7 @@ def named_function(function: str | Callable[..., Any], what: str) -> Callable[..
     """Return a function, imported if it is named as ``module:function``.
 
     Raises:
-        ConfigError: There is none of that name.
+        ConfigError: There is no function of that name.
     """
     if callable(function):
         return function

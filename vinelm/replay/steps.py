@@ -12,7 +12,7 @@ from vinelm.replay.formats.call import LoggedCall
 TITLE_CHARS = 40
 """The most characters of a system prompt that become the title of a step without a name."""
 _READ_CHARS = 200
-"""The beginning of a system prompt by which steps are told apart: what comes later is often different in every request."""
+"""How much of a system prompt's beginning tells steps apart: later text often differs in every request."""
 NO_SYSTEM = "(no system prompt)"
 
 

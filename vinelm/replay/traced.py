@@ -21,9 +21,9 @@ from vinelm.replay.formats.reading import Redact, read_calls
 from vinelm.replay.kept import number_of
 
 PROMPT = "prompt"
-"""The column of a request's input where the trace does not say it: the last message of a user in its first call."""
+"""The column of a request's input if the trace does not have it: the last user message of its first call."""
 MOST_TRACED = 2000
-"""Requests that are kept: whole ones, drawn at random."""
+"""How many whole requests are kept, drawn at random."""
 
 
 def is_entry_of(entry: Model, recorded: str) -> bool:
@@ -37,8 +37,8 @@ class Traces:
     """Requests with their recorded calls; :class:`~vinelm.backends.remote.equal_calls.RecordedCalls`.
 
     Attributes:
-        calls: By request: its calls that were answered, in the order of the trace.
-        inputs: By request: what the application was given, where the trace says so.
+        calls: By request: its answered calls, in the order of the trace.
+        inputs: By request: the application's inputs, if the trace has them.
         hits: How many calls of a profile were found among them.
     """
 
@@ -59,7 +59,7 @@ class Traces:
         """Read the calls in one pass. If there are more than ``requests`` requests, a seeded random sample is kept.
 
         Raises:
-            ConfigError: As :func:`~vinelm.replay.read_calls`.
+            ConfigError: See :func:`~vinelm.replay.read_calls`.
         """
         found, drawn = cls(), list[tuple[int, str]]()
 
@@ -90,7 +90,7 @@ class Traces:
     def rows(self) -> list[dict[str, Any]]:
         """Return a row of a dataset for each request: its id and the keys of its input.
 
-        Where no request says what the application was given, the input is the column :data:`PROMPT`.
+        If the trace has no inputs, the input is the column :data:`PROMPT`.
 
         Raises:
             ConfigError: No request has an input.
@@ -117,9 +117,9 @@ class Traces:
             file.write(text)
 
     def answers(self, catalog: Catalog) -> Iterator[tuple[str, str]]:
-        """Yield the digest of each recorded call, for each entry that is its model, and its answer with its dollars.
+        """Yield the digest of each recorded call, for each matching catalog entry, with its answer and dollars.
 
-        A prompt that was answered in different ways is left out: which answer is meant is not known.
+        A prompt that was answered in different ways is left out, since it is unknown which answer is meant.
         """
         found: dict[str, dict[str, str]] = {}
         for call in (one for calls in self.calls.values() for one in calls):

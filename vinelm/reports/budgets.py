@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vinelm.template import Template
 
 Parts = tuple[tuple[str, float], ...]
-"""Models and what each of them has."""
+"""Models, each with its amount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class PlanNode:
     """One step of a plan: a stage and its model, or the end of the request (``model`` is None).
 
     Attributes:
-        stage: The workflow's stage; empty where the request ends.
-        model: What runs.
-        when: What tells this way from the others, in as few words as do; empty where its stage tells it.
+        stage: The workflow's stage; empty if the request ends.
+        model: The model that runs.
+        when: What distinguishes this way from the others, in as few words as possible; empty if its stage does.
         seen: The outcomes of the previous invocation, in full; several if the plan continues alike.
-        share: Of all requests, in [0, 1].
+        share: The share of all requests, in [0, 1].
         children: The steps that may follow.
     """
 
@@ -73,12 +73,12 @@ class BudgetStop:
     """The plan within one budget.
 
     Attributes:
-        budget: In words.
-        plan: In one line.
+        budget: The budget in words.
+        plan: The plan in one line.
         figures: (name, value) pairs; the same names at every stop.
         graph: The graph with the plan's models.
         tree: The plan.
-        bars: By the name of the quantity: ``dollars``, and ``seconds`` where they are known.
+        bars: By the name of the quantity: ``dollars``, and ``seconds`` if they are known.
     """
 
     budget: str
@@ -94,9 +94,9 @@ class BudgetSlider:
     """The plans of a range of budgets, by rising budget; with a single stop there is nothing to slide.
 
     Attributes:
-        intro: What the plans are, and what their figures rest on.
+        intro: What the plans are, and the basis of their figures.
         stops: At least one.
-        start: The number of the stop that is shown first, and alone where no script runs.
+        start: The number of the stop that is shown first, and the only one shown without a script.
         beside: The comparison of the plan's bars, in one sentence; empty for none.
         models: The models in the order of the page's colours.
     """

@@ -13,7 +13,7 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import LEADS, ComparedPlan, Verdict, change, dollars, percent, seconds
 
 AFTER = {"switch": "VineLM", "undecided": "nearest plan", "keep": "best other plan", "not enough data": ""}
-"""What the plan of the verdict is called, by its advice."""
+"""The name of the verdict's plan, by the advice."""
 NOT_MEASURED = "not measured"
 _CAPTION = "Up: more right answers; left: fewer dollars. Lines: 95 % intervals of the difference to {before}."
 
@@ -107,7 +107,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _scatter(found: Verdict) -> Scatter | None:
-    """The baseline, the plan and each model alone; None if fewer than two of them have dollars."""
+    """The baseline, the plan and each single model; None if fewer than two of them have dollars."""
     dots = tuple(one for one in _dots(found) if one.usd > 0.0)
     if len({(one.usd, one.accuracy) for one in dots}) < 2:
         return None
@@ -134,7 +134,7 @@ def _dots(found: Verdict) -> Iterator[Dot]:
 
 
 def _alone(found: Verdict) -> dict[str, ComparedPlan]:
-    """The plans with one model on every call, by its name."""
+    """The plans with one model on every call, by the model's name."""
     shown = (plan for plan in found.plans if plan.is_identified and not plan.is_same and len(plan.models) == 1)
     return {plan.models[0]: plan for plan in shown if plan.words.partition(",")[0] == plan.models[0]}
 

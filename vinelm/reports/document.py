@@ -10,7 +10,7 @@ from vinelm.evaluation.plans.plans import Role
 from vinelm.reports.budgets import BudgetSlider
 
 UNKNOWN = frozenset({"not identified", "too few", "-"})
-"""Cells that have no figure."""
+"""The text of cells without a figure."""
 
 
 def readable(section: Section) -> Section:
@@ -25,13 +25,13 @@ def readable(section: Section) -> Section:
 
 
 def says_enough(chart: Chart) -> bool:
-    """Return whether a chart has points at two places at least."""
+    """Return whether a chart has points at two different places at least."""
     places = {(float(x), float(y)) for one in chart.series for x, y in zip(one.x, one.y, strict=True)}
     return len(places) > 1
 
 
 def why_left_out(chart: Chart) -> str:
-    """Return the sentence in the place of a chart."""
+    """Return the sentence that replaces a chart."""
     has_points = any(len(one.x) for one in chart.series)
     why = "all of its points fall on one place" if has_points else "the rows tell no point of it well enough to draw it"
     return f"There is no chart “{chart.title}”: {why}."
@@ -103,7 +103,7 @@ class Dot:
         role: The dot's colour; that of role ``vinelm`` is a diamond.
         usd: Dollars per 1,000 requests, > 0.
         accuracy: A fraction; ``low`` and ``high`` are the ends of its line, equal to it for no line.
-        hover: What the dot says, in lines.
+        hover: The text of the dot, in lines.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One figure of a :class:`Card` before and after. Without ``after`` there is one value only, or why there is none."""
+    """One figure of a :class:`Card` before and after. Without ``after`` there is a single value, or the reason for none."""
 
     name: str
     before: str
@@ -141,12 +141,12 @@ class Card:
 
     Attributes:
         word: The verdict's word, such as ``SWITCH``.
-        rest: What belongs to the word, in a few words; empty for nothing.
+        rest: An addition to the word, in a few words; empty for none.
         basis: What is compared with what, and on how many requests.
         measures: Dollars, accuracy and seconds.
         plan: The plan in one line, with the share of the requests that takes each branch; empty without a plan.
         picture: Accuracy and dollars; None if they cannot be drawn.
-        code: The plan as lines of Python, to be copied; empty where there is none to switch to.
+        code: The plan as lines of Python, to be copied; empty if there is none to switch to.
         command: The command line that prints the plan, to be copied.
         data: The verdict as JSON types, to be saved.
     """
@@ -230,7 +230,7 @@ class Report:
         headline: The main result in one sentence.
         is_gain: Whether the headline is to switch; sets its colour.
         card: The verdict at one glance, above the headline; everything below is folded then.
-        examples: Requests with the answers of the plan and of what it is compared with.
+        examples: Requests with the answers of the plan and of the baseline.
         budgets: The plans of a range of budgets.
         simulated: What was simulated, shown in the head and in every picture; None if nothing was.
         oracle: What the oracle stop means, shown likewise; "" under the workflow's own stop.

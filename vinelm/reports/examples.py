@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from vinelm.reports.document import Example, ExampleAnswer, Examples
 
 MOST = 10
-"""Most requests that are shown."""
+"""How many requests are shown."""
 RIGHT = 0.5
-"""A score from here on counts as a right answer."""
+"""Scores from here on count as right answers."""
 
 
 def examples(
@@ -18,12 +18,12 @@ def examples(
 ) -> Examples | None:
     """Return some of the requests that the two policies gave to different models; None without any.
 
-    First come those of which one answer is right and the other wrong. Which ones are shown depends on their ids alone.
+    Requests with one right and one wrong answer come first. Which of them are shown depends only on their ids.
 
     Args:
         known: Each request with the answers of both.
         before: The name of the first policy.
-        after: That of the second.
+        after: The name of the second policy.
         note: What else a reader has to know, as a sentence.
     """
     unlike = [one for one in known if one[1].is_right != one[2].is_right or one[1].models != one[2].models]

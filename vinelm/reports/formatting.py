@@ -50,7 +50,7 @@ def percent(value: float | None) -> str:
 
 PROMPT_TITLE = "Prompts: tokens of a call, on the mean"
 PROMPT_COLUMNS = ("stage", "calls", "tokens", "static", "shared", "request", "own", "<static part is cached")
-"""Headings of a table of :class:`~vinelm.prompts.layout.StagePrompts`; tokens are those of a call, on the mean."""
+"""Headings of a table of :class:`~vinelm.prompts.layout.StagePrompts`; tokens are means per call."""
 
 
 def prompt_row(prompts: StagePrompts) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 from vinelm.reports.budgets import PlanNode, PlanTree
 
 MOST_NODES = 22
-"""Most steps of a tree: those that most requests take."""
+"""How many steps a tree shows: those that most requests take."""
 _LEAST = 1e-3
 _Key = tuple[Any, ...]
 
@@ -27,7 +27,7 @@ def plan_tree(decision: Any) -> PlanTree:
 def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
     """A step with the following ones; the remaining requests have their answer."""
     share, model = reach * float(step["probability"]), step["model"]
-    stage, _, seen = step["stage"].partition(" [")  # what was seen is in the name of a stage of a trie of outcomes
+    stage, _, seen = step["stage"].partition(" [")  # in a trie of outcomes, the name of a stage contains what was seen
     labels = (seen.removesuffix("]"),) if seen else ()
     if model is None:
         return PlanNode(stage="", model=None, when="", seen=labels, share=share)
@@ -50,7 +50,7 @@ def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
         replace(
             alike[0],
             when=_when(seen[key], [seen[other] for other in groups if other != key and _are_rivals(key, other)]),
-            # Requests that end by the application's own rule have shown nothing that the plan asks for.
+            # Requests that end by the application's own rule have shown nothing that the plan could use.
             seen=seen[key] if all(one.seen for one in alike) else (),
             share=sum(one.share for one in alike),
             children=_grouped([child for one in alike for child in one.children]),
@@ -66,7 +66,7 @@ def _are_rivals(one: _Key, other: _Key) -> bool:
 
 
 def _when(seen: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    """The fewest words, such as ``failed`` of ``failed, empty, answer 1``, that all of these share and the others lack."""
+    """The fewest words, such as ``failed`` of ``failed, empty, answer 1``, that all of ``seen`` share and ``others`` lack."""
     if not seen or not any(others):
         return ""
     words = [set(label.split(", ")) for label in seen]

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from vinelm.trie.annotated_trie import AnnotatedTrie
 
 MODELS = "models.toml"
-"""The catalog of an application, as `vinelm init` names it."""
+"""The catalog file of an application, as `vinelm init` names it."""
 MOST_STEPS = 6
-"""Most steps of a line; the tree has them all."""
+"""How many steps a line shows; the tree has them all."""
 
 
 def plan_line(tree: PlanTree) -> str:
@@ -39,7 +39,7 @@ def _branches(nodes: Sequence[PlanNode], least: float, reach: float) -> str:
     models = [node for node in shown if node.model is not None]
     if not models:
         return ""
-    if len(models) == 1:  # the rest of the requests has its answer: the share says so
+    if len(models) == 1:  # the remaining requests have their answer, as the share shows
         return _step(models[0], least, reach)
     return f"[{' | '.join(_step(node, least, reach) for node in shown)}]"
 
@@ -74,7 +74,7 @@ def plan_code(annotated: AnnotatedTrie, trie: str, objective: Objective | None =
     Args:
         annotated: The trie, with its verdict.
         trie: The name of its file, for lines that load it.
-        objective: What to plan for; None takes the plan of the verdict.
+        objective: The objective to plan for; None takes the plan of the verdict.
 
     Raises:
         ConfigError: There is no plan to switch to, no fixed plan meets the bounds, or the best one ends before the application.

@@ -57,7 +57,7 @@ def replay_page(found: ReplayResult, store: str) -> Report:
 
 
 def _card(found: ReplayResult, switched: list[StepResult], store: str) -> Card:
-    ranks = ("switch", "undecided", "keep", "not enough data")  # an open question matters more than what stays as it is
+    ranks = ("switch", "undecided", "keep", "not enough data")  # an open question matters more than an unchanged step
     advice = next(one for one in ranks if any(step.advice == one for step in found.steps))
     before, saved = (sum(values) for values in ([one.usd for one in found.steps], [one.saved_usd for one in switched]))
     time = "a month" if all(step.is_monthly for step in found.steps) else "of these calls"

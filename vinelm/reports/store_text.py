@@ -1,4 +1,4 @@
-"""A store's contents besides its figures, in words: a judge's scores, and answers with their classes."""
+"""A store's contents apart from its figures, in words: a judge's scores, and answers with their classes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def judge_words(facts: Mapping[str, Any], *, has_common_error: bool = True) -> str:
-    """Return how the judge agrees with labels, and whether its errors are in the accuracies and their intervals.
+    """Return how well the judge agrees with labels, and whether its errors are included in accuracies and intervals.
 
     Args:
         facts: ``meta["judge"]`` of a trie.
-        has_common_error: Whether the intervals hold the judge's error (``AnnotatedTrie.reading``).
+        has_common_error: Whether the intervals include the judge's error (``AnnotatedTrie.reading``).
     """
     cost = f"it gave {facts['verdicts']:,} verdicts for {usd(facts['cost_usd'])}"
     if facts["unscored"]:
@@ -65,7 +65,7 @@ def shown_lines(record: SignalRecord, rows: int, answers: int | None = None) -> 
     """Yield notable facts about a store's answers and their classes.
 
     Args:
-        record: what they were made with.
+        record: the settings that they were made with.
         rows: rows of the store.
         answers: how many of them have an answer; None to say nothing about it.
     """

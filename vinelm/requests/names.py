@@ -1,4 +1,4 @@
-"""Names of requests, conversations and tenants. Callers choose them, so they are kept apart by scope."""
+"""Names of requests, conversations and tenants. Callers choose them, so each is made unique within its scope."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from vinelm.foreign_code import answered
 
 RunLabel = str | Callable[[Mapping[str, Any]], Any]
-"""How a run says something of itself: a key of LangGraph's ``config["configurable"]``, or a function of that mapping."""
+"""How a run names something: a key of LangGraph's ``config["configurable"]``, or a function of that mapping."""
 
 
 def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
@@ -24,7 +24,7 @@ def scoped(name: str, *scope: str) -> str:
     """Return a name that is unique to this name within its scope: a tenant, or a kind of things.
 
     Outside of any scope it is the name itself, unless it looks like a scoped one. All names of one table must have scopes of
-    one length.
+    the same length.
 
     Examples:
         >>> scoped("order-7", ""), scoped("order-7", "acme"), scoped("[order-7]", "")

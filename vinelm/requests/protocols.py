@@ -62,7 +62,7 @@ class RateLimiter(Protocol):
 
         Args:
             tokens: the most that the attempt may use; it counts until the attempt settles.
-            sleep: waits so many seconds.
+            sleep: waits for a number of seconds.
             priority: higher ones go first, but never before an attempt that has waited long enough. If its ``float()`` changes
                 meanwhile, the limiter's ``reorder()`` reads it again; while it is -inf, the attempt waits although there is
                 room. Its method ``granted()``, if any, is called when the attempt gets its place, before another one does.
@@ -80,7 +80,7 @@ CallsInText: TypeAlias = Callable[[str], Iterable[tuple[str, Mapping[str, Any]]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallContext:
-    """A backend's knowledge of the invocation that a chat model is made for. Not to be changed once it is handed over.
+    """A backend's knowledge of the invocation that a chat model is made for. It must not be changed once it is passed on.
 
     Args:
         stage: name of the stage.
@@ -92,24 +92,25 @@ class CallContext:
         rate_limiter: the rate limits that each attempt waits for; None for the backend's own.
         on_exchange: receives the messages of each call, the answer so far, and the options with which the model was asked
             (tools, formats, settings), by the names of its package; None unless content is captured.
-        on_prompt: receives the messages and the bound tools of each call, before it is made; None unless somebody asks for
-            the prompts' shapes. Must not raise.
+        on_prompt: receives the messages and the bound tools of each call, before it is made; None unless the prompts' shapes
+            are needed. Must not raise.
         on_gate: called with True when an attempt begins to wait for rate limits, with False when it leaves them and is sent,
             and then with the engine of the replica that serves it, if a replica group does; None without a listener. Backends
             without rate limits do not call it.
         on_over: called when an attempt ends, before its slot goes to another call, with the cached part of its prompt, in [0,
             1], or None; None without a listener. Must not raise.
-        priority: of the call among those that wait for rate limits; finite, higher goes first. Its ``float()`` may change while
-            the call waits. Its attribute ``engine``, if it has one, names the replica that is preferred; None for no matter.
+        priority: the call's priority among those that wait for rate limits; finite, higher goes first. Its ``float()`` may
+            change while the call waits. Its attribute ``engine``, if it has one, names the preferred replica; None if it does
+            not matter.
         on_tool_call: called with a tool call's name and arguments as soon as they are complete in a stream; None without a
             listener. Backends that do not stream do not call it.
         on_text: called when an attempt that streams begins; returns a function for each piece of its text, which does not
             raise, or None. None without a listener.
         key: the request's name among those of all callers, the same for all of its calls; "" if unused.
-        own: the application's own chat model that makes the call; None without one. Where it is the entry's model (``entry``),
-            the object is called, with its own key.
+        own: the application's own chat model that makes the call; None without one. If it is the entry's model (``entry``), the
+            object itself is called, with its own key.
         equal: answers repeatable calls once (:class:`vinelm.backends.remote.equal_calls.EqualCalls`); None: each call is made.
-            Backends whose answers do not follow from the prompt do not ask it.
+            Backends whose answers do not follow from the prompt do not use it.
     """
 
     stage: str
@@ -187,7 +188,7 @@ class ChatModelSource(Protocol):
 
 
 class BesideService(Protocol):
-    """An autopilot: learns while a service runs which models can replace today's."""
+    """Something that learns while a service runs which models can replace today's: the autopilot."""
 
     def around(self, models: Any) -> ChatModelSource:
         """Begin, and return the source of chat models from now on, wrapping the resolver.
@@ -236,7 +237,7 @@ class Invocation:
 class OpenBatch(NamedTuple):
     """A stored batch of calls without answers: its number, our key, the model and the number of calls.
 
-    ``provider_id`` is None where it may not be submitted; ``recorded_s`` is in Unix time.
+    ``provider_id`` is None if it may not have been submitted yet; ``recorded_s`` is in Unix time.
     """
 
     batch_id: int
@@ -248,7 +249,7 @@ class OpenBatch(NamedTuple):
 
 
 Choice: TypeAlias = "str | Mapping[str, str]"
-"""The model of an invocation; or, where several stages may come, the model of each of them by its name."""
+"""The model of an invocation; or, if several stages may come, the model of each of them by name."""
 
 
 class RequestPath(NamedTuple):
@@ -258,9 +259,9 @@ class RequestPath(NamedTuple):
     On a branching template a path is contingent: the request decides which stage comes, and the path has a model for it. It
     ends at a stage without a model, or one that does not allow it.
 
-    ``goes_on``: execute the path to its end although the workflow's own check passes an answer before; under the oracle's rule
-    without effect. ``probability``: of buying the path's last invocation, given what was known when it was proposed; None if
-    the sampler does not know it. The rows that are bought on the way to it carry the same value.
+    ``goes_on``: execute the path to its end even if the workflow's own check passes an answer before; no effect under the
+    oracle's rule. ``probability``: the probability of buying the path's last invocation, given what was known when it was
+    proposed; None if the sampler does not know it. The rows that are bought on the way carry the same value.
     """
 
     request_id: str
@@ -288,7 +289,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineDelay:
-    """Seconds that an invocation on an engine takes now beyond its zero-load time; ``is_stale`` if the report is old."""
+    """Seconds beyond its zero-load time that an invocation on an engine takes now; ``is_stale`` if the report is old."""
 
     extra_s: float
     is_stale: bool = False
@@ -298,7 +299,7 @@ class LoadMonitor(Protocol):
     """The current load of the engines. Methods never block: they answer from what is known."""
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """Return the delay by engine; an engine that is not known, or no longer there, is left out."""
+        """Return the delay by engine; engines that are unknown or gone are left out."""
 
     def dispatched(self, engine: str) -> None:
         """Record that an invocation was sent to the engine."""

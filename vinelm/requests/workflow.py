@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vinelm.catalog import Catalog
 
 _OF_GRAPH = cast("Template", None)
-"""No template: whoever loads the workflow reads it from the graph before it is used."""
+"""No template: it is read from the graph when the workflow is loaded, before it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Workflow:
             if request.id in seen:
                 raise DatasetError(f"workflow {self.name!r}: the request id {request.id!r} repeats: ids must be unique")
             seen.add(request.id)
-        # A judge's label is none of ``labels``: it may be a column that the graph sees, too.
+        # A judge's label is not one of ``labels``: it may be a column that the graph sees, too.
         judged = getattr(self.score, "label", None)
         for key in (*self.labels, *([judged] if isinstance(judged, str) else [])):
             for request in self.requests:
@@ -150,7 +150,7 @@ class Workflow:
         """Return the type of a request; None if none is declared.
 
         Raises:
-            WorkflowError: ``kind`` raised, or gave what is no label. The message names the request.
+            WorkflowError: ``kind`` raised, or returned something that is not a label. The message names the request.
         """
         if self.kind is None:
             return None
@@ -169,7 +169,7 @@ def _is_nan(value: Any) -> bool:
     """Whether a value of any library is not a number: it differs from itself, as NaN and NaT do."""
     try:
         return bool(value != value)  # noqa: PLR0124 - that is the test
-    except (TypeError, ValueError):  # an array, or pandas' NA, which is a missing one
+    except (TypeError, ValueError):  # an array, or pandas' NA, which is a missing value
         return type(value).__name__ == "NAType"
 
 
@@ -191,7 +191,7 @@ class AnswerWriter(Protocol):
 
 @runtime_checkable
 class ShowsErrors(Protocol):
-    """An :class:`AnswerWriter` that says which of its errors the workflow sees; by default those of executed queries."""
+    """An :class:`AnswerWriter` that names the errors that the workflow sees; by default those of executed queries."""
 
     visible_kinds: frozenset[str]
     """Kinds of error after which the next invocation knows that something was wrong."""

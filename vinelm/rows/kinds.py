@@ -1,4 +1,4 @@
-"""Rows by the stages of a template of kinds, and by the application's own."""
+"""Converts rows between the stages of a template with request types and the application's own stages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def untitled(rows: Iterable[Observation], template: Template) -> list[Observatio
     names, base = template.base_stages, template.base
 
     def plain(row: Observation) -> Observation:
-        # Where one stage alone may follow, the application's own rows need not say which one did.
+        # If only one stage may follow, the application's own rows need not say which one did.
         arm = names.get(row.arm or "") if base.stage_after(row.depth) is None else None
         return replace(row, stage=names[row.stage], arm=arm)
 
@@ -23,9 +23,9 @@ def untitled(rows: Iterable[Observation], template: Template) -> list[Observatio
 
 
 def titled(row: Observation, kind: str, base: Template) -> Observation:
-    """Return the row by its kind's stages.
+    """Return the row with the stage names of its request type.
 
-    It says which stage came next: among the branches of other types its own is no longer the only one.
+    The row then says which stage came next, because next to the branches of other types its own is no longer the only one.
     """
     arm = row.arm
     if arm is None and row.failure is None and not row.ended(base.stop):

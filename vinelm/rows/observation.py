@@ -11,7 +11,7 @@ from vinelm.errors import FailureKind, VineLMError
 from vinelm.template import StopRule
 
 Cell = tuple[str, tuple[str, ...]]
-"""(request id, prefix): what one row observes."""
+"""(request id, prefix): the position of one row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Usage:
     Args:
         model: The catalog name.
         cost_usd: Dollars of all attempts, >= 0.
-        latency_s: Wall-clock (or virtual) seconds of the last attempt, >= 0; NaN of a call in a batch.
+        latency_s: Wall-clock (or virtual) seconds of the last attempt, >= 0; NaN for a call in a batch.
         tokens_in: Prompt tokens, including cached ones.
         tokens_out: Completion tokens.
         tokens_cached: The part of ``tokens_in`` that was read from a prompt cache.
@@ -37,8 +37,8 @@ class Usage:
         response_model: The model that the provider says has answered, often a dated version; secrets are replaced. Not stored.
         price_id: ``PROVIDER/MODEL`` of the list price that ``cost_usd`` was computed with; None if the price was given.
         failure: Why the call failed; None if it succeeded.
-        list_usd: Dollars at the ordinary price, where the call was bought at the price of a batch, or an equal one has answered
-            it, whose seconds it has then; else None.
+        list_usd: Dollars at the ordinary price, if the call was bought at batch prices or answered by an equal call, whose
+            seconds it then has; else None.
     """
 
     model: str
@@ -90,9 +90,9 @@ class Observation:
         success: The answer after this invocation is correct by the ground truth, or its score in [0, 1]; None if not known.
         stopped: The workflow's own check ended the request here; None if not known. The template's stop rule determines
             whether ``success`` or ``stopped`` ends a request.
-        arm: On a template that branches the stage that comes next; None if the request ended here, or the template.
+        arm: If the template branches, the stage that comes next; None if the request or the template ended here.
         cost_usd: Dollars of the stage's calls, >= 0.
-        latency_s: Seconds of the stage, >= 0; NaN if they are not known, as where some of its calls went in a batch.
+        latency_s: Seconds of the stage, >= 0; NaN if unknown, for example if some of its calls went in a batch.
         tool_cost_usd: Dollars of the tools between this stage and the next, >= 0.
         tool_latency_s: Seconds of those tools, >= 0.
         tokens_in: Prompt tokens of the stage's calls.
@@ -104,8 +104,8 @@ class Observation:
         retries: Their failed attempts.
         in_flight: Calls on the same engine when this one started.
         failure: Why the invocation failed; None if it succeeded.
-        detail: One line about the failure; without one, that the request goes on where the template ends.
-        signal: What the workflow's ``signal`` said after the invocation; None without one. Of a failed invocation None, or
+        detail: One line about the failure; without a failure, a note if the request continues where the template ends.
+        signal: What the workflow's ``signal`` said after the invocation; None without one. For a failed invocation None, or
             ``"error"`` with ``signal="status"``.
         answer: The workflow's ``answer`` keys after the invocation, as canonical JSON text; None without one.
         answer_digest: Hash of the answer.
@@ -113,11 +113,11 @@ class Observation:
             without an answer.
         is_continued: The request would have ended earlier, since the workflow's own check passed an answer before this one, but
             the path that bought the row continued.
-        sampler: Who bought the row; None if it was not bought by a profile.
+        sampler: The sampler that bought the row; None if it was not bought by a profile.
         round: The sampler's round, from 0.
-        probability: Of proposing the path that bought the row, given what was known then, in (0, 1]; the same for all rows that
-            were bought on the way. None if it is not known.
-        list_usd: Dollars of the stage's calls at ordinary prices, where some went in a batch, which costs less; else None.
+        probability: The probability of proposing the path that bought the row, given what was known then, in (0, 1]; the same
+            for all rows that were bought on the way. None if it is not known.
+        list_usd: Dollars of the stage's calls at ordinary prices, if some went in a batch, which costs less; else None.
 
     Raises:
         VineLMError: The request id or the prefix is empty, the score is outside of [0, 1], the probability is outside of
@@ -212,7 +212,7 @@ def at_ordinary_prices(rows: Iterable[Observation]) -> list[Observation]:
 def with_seconds(rows: Sequence[Observation]) -> list[Observation]:
     """Return the rows with missing seconds filled in: the mean of the stage's and model's other rows.
 
-    Where no other one has any, 0: what is not known there bounds nothing.
+    If no other row has any, they are 0, and no bound depends on them.
     """
     if all(row.is_timed for row in rows):
         return list(rows)

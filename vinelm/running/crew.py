@@ -13,7 +13,7 @@ from vinelm.threads import beside
 Job = TypeVar("Job")
 
 TICK_S = 0.2
-"""How long Ctrl-C may go unnoticed, and how often progress is told."""
+"""Seconds between two checks for Ctrl-C, and between two reports of progress."""
 
 
 class Crew(Generic[Job]):
@@ -23,14 +23,14 @@ class Crew(Generic[Job]):
         changed: Guards the fields below, and those of the job source; notified when the threads should stop.
         is_stopping: No job is begun any more.
         is_left: The running jobs are not waited for.
-        error: What a job failed with first.
+        error: The first error of a job.
         failed_at_s: When that was, in monotonic seconds.
 
     Args:
-        take: Returns the next job, or None if no more are to begin; several threads call it.
-        run: Runs a job. What it raises ends the others' work, too.
+        take: Returns the next job, or None if no more should begin; several threads call it.
+        run: Runs a job. An exception ends the work of the other threads, too.
         size: Jobs at a time, >= 1.
-        name: Of the threads.
+        name: Name of the threads.
         on_cut: Called when Ctrl-C or a failing job ends the work, before running jobs are waited for: they may wait for hours.
     """
 
@@ -58,13 +58,13 @@ class Crew(Generic[Job]):
             on_tick: Called now and then, by the calling thread.
 
         Raises:
-            BaseException: What a job failed with, or ``on_tick``, or KeyboardInterrupt.
+            BaseException: The error of a job or of ``on_tick``, or KeyboardInterrupt.
         """
         try:
             for name in self._names:
                 self._under_way.append(beside(self._work, name=name))
             self._wait(on_tick)
-        except BaseException:  # Ctrl-C, or the progress could not be told
+        except BaseException:  # Ctrl-C, or a failure to report progress
             self.stop()
             self._on_cut()
             self._wait()
@@ -82,7 +82,7 @@ class Crew(Generic[Job]):
     def _wait(self, on_tick: Callable[[], None] = lambda: None) -> None:
         while not self.is_left and wait(self._under_way, TICK_S).not_done:
             on_tick()
-        on_tick()  # the threads may have ended before anybody looked
+        on_tick()  # the threads may have ended before the first look
 
     def _work(self) -> None:
         try:

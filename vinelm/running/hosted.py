@@ -14,10 +14,10 @@ from vinelm.rows.observation import Usage
 def executed_on(worker: ClusterWorker, job: RequestJob, guard: CallGuard) -> Any:
     """Return a node's result for a job, asking the guard for calls that may cost more than reserved.
 
-    What is lost with its node counts at what was reserved for it, and is asked again of another node.
+    A call that is lost with its node counts at its reservation, and is made again on another node.
 
     Raises:
-        WorkerDied: No node is left, or each that was asked has died.
+        WorkerDied: No node is left, or each node that was tried has died.
     """
     reserved = _Reserved(guard)
     outcome, lost_usd = worker.execute(job, reserved.raised_to)
@@ -35,7 +35,7 @@ class _Reserved:
         self._usd = 0.0
 
     def raised_to(self, upper_usd: float) -> bool:
-        """Reserve this many dollars in all; False if the budget refuses."""
+        """Reserve this many dollars in total; False if the budget refuses."""
         if upper_usd > self._usd:
             try:
                 self._permits.append(self._guard.authorize(upper_usd - self._usd))

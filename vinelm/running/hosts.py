@@ -1,7 +1,7 @@
-"""Serves requests on the nodes of a Ray cluster, each of which has the application over the same trie.
+"""Serves requests on the nodes of a Ray cluster, each of which has the application with the same trie.
 
-The store, the ledger, the plans and the order stay in the process of the run. A node is given a request with its plan, asks
-before a call that may cost more than is reserved for it, and sends back what it has served.
+The store, the ledger, the plans and the order stay in the process of the run. A node gets a request with its plan, asks before
+a call that may cost more than was reserved for it, and sends back the result.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Server(Protocol):
     def serve(self, request: Request, plan: Any, guard: CallGuard) -> Any:
         """Return a request's result under a plan, asking the guard for every call.
 
-        What a plan is, and what is returned, is up to the verb; both can be pickled.
+        The types of plan and result depend on the verb; both can be pickled.
         """
         ...
 
 
 class ServedApplication(Server, Protocol):
-    """The application of a verb, in a process."""
+    """The application that serves a verb's requests, in a process."""
 
     @property
     def workflow(self) -> Workflow:
@@ -65,16 +65,16 @@ class NodeWorkerMaker:
     """Creates a node's worker, in the run's folder; it holds no key.
 
     Args:
-        make: Makes the application of a workflow with a trie, models and backends, there as here.
+        make: Makes the application from a workflow, a trie, models and backends, on the node as in this process.
         labelled: Whether requests need labels.
         workflow: The workflow's name, as :func:`~vinelm.load_workflow` reads it.
         dataset: The path of the requests; None takes the workflow's own.
-        columns: Of the data set.
-        digest: Of the application's data set.
+        columns: Columns of the data set.
+        digest: Digest of the application's data set.
         parts: Digests of the workflow's parts.
         trie: The file of the trie.
         catalog: The models, as plain JSON.
-        folder: Of the catalog's file, whose ``.env`` names keys; None without one.
+        folder: The folder of the catalog's file, whose ``.env`` names keys; None without one.
         seed: Decides the answers of simulated models.
     """
 
@@ -106,7 +106,7 @@ class NodeWorkerMaker:
             annotated = load_trie(file.name)
         workflow, catalog = replace(workflow, template=annotated.template.base), Catalog.from_dict(self.catalog)
         app = self.make(workflow, annotated, catalog, create_backends(catalog, workflow=workflow, seed=self.seed))
-        if app.workflow.dataset_digest != self.digest:  # of the requests that it serves: a verb may leave some out
+        if app.workflow.dataset_digest != self.digest:  # compare the requests that it serves: a verb may leave some out
             raise DatasetError("the data set is another one there: use the same one everywhere", code="dataset-differs")
         parts = _parts(app)
         changed = sorted(name for name in {*parts, *self.parts} if parts.get(name) != self.parts.get(name))
@@ -133,7 +133,7 @@ class NodeWorker:
         try:
             served = self._app.serve(self._requests[job.request_id], job.plan, budget)
         finally:
-            budget.close()  # a thread that it has left behind makes no call any more
+            budget.close()  # a thread that was left behind makes no more calls
         return RequestOutcome(served, budget.spent_usd + budget.reserved_usd)
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class NodeWorker:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a cluster in place of the application."""
+    """The nodes of a cluster, serving instead of the application in this process."""
 
     worker: ClusterWorker
 
@@ -173,9 +173,9 @@ def serving(
         annotated: Its trie.
         cluster: The cluster; None for this process.
         on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
-        verb: What asks for it, in messages.
+        verb: The command that asks for it, for messages.
         models: The catalog as it was given: a path tells where ``.env`` is.
-        source: From what a node makes the same application, as :class:`NodeWorkerMaker` names it.
+        source: The arguments of :class:`NodeWorkerMaker` from which a node makes the same application.
 
     Raises:
         MissingExtra: Ray is not installed.

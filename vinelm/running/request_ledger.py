@@ -21,10 +21,10 @@ from vinelm.traces.store.group_commit import GroupCommit
 Served = TypeVar("Served", ServedRequest, Answer)
 
 AHEAD = ""
-"""The request of an entry that is reserved ahead, until the one that took it has ended."""
+"""Placeholder for the request of an advance reservation, until the request that took it has ended."""
 AHEAD_ROOM = 10
-"""Nothing is reserved ahead unless so many times the bounds of all requests under way would fit into the budget."""
-_FADING = 0.99  # of the largest bound, from request to request: one long prompt is forgotten after some hundred
+"""Nothing is reserved in advance unless this many times the bounds of all requests in progress would fit into the budget."""
+_FADING = 0.99  # decay of the largest bound per request, so that one long prompt is forgotten after some hundred requests
 
 
 class RequestLedger:
@@ -34,7 +34,7 @@ class RequestLedger:
     reservations mostly exceed their cost.
 
     Args:
-        store: Held by the caller. Calls that an interrupted run left open are charged at their upper bound.
+        store: The store, held by the caller. Calls that an interrupted run left open are charged at their upper bound.
         budget_usd: The most that all requests of the store may cost in dollars; None: no limit.
         batches: The store's batches, if calls use them: a request that is served again fetches what it has bought, and its new
             entry replaces the one left open by an interrupted run.
@@ -89,7 +89,7 @@ class RequestLedger:
             yield
         finally:
             self._left = lambda: 0
-            with suppress(StoreError):  # what stays open counts at its bound in the run that follows
+            with suppress(StoreError):  # what stays open counts at its bound in the next run
                 self._release()
 
     def paying(self, name: str, **batched: Any) -> Paying:
@@ -103,20 +103,20 @@ class RequestLedger:
         keep: Callable[[int, Served], None],
         paying: Paying | None = None,
     ) -> Served | None:
-        """Return the result of ``answer`` once it is durable; None if the budget refused a call: what it paid counts.
+        """Return the result of ``answer`` once it is durable; None if the budget refused a call, although its payments count.
 
         Args:
             name: The request, in the store's ledger.
-            answer: Serves it; every call is asked of the guard, which makes its upper bound durable before it is made.
-            keep: Writes what it returned, given the entry in the ledger; in the transaction that settles the price.
-            paying: Of a request that is served from its start again, after ``answer`` raised something other than an
-                ``Exception``: its reservation stays until it has ended.
+            answer: Serves the request; every call asks the guard, which makes the call's upper bound durable before the call.
+            keep: Writes the result, given the entry in the ledger, in the transaction that settles the price.
+            paying: The account of a request that is served again from its start, after ``answer`` raised something other than
+                an ``Exception``: its reservation stays until the request has ended.
 
         Raises:
             StoreError: The store failed.
         """
         paying = paying or Paying(self, name)
-        # Calls have cost more than their bounds: nothing more is bought, and what is paid is fetched all the same.
+        # Calls have cost more than their bounds: nothing more is bought, but paid answers are still fetched.
         if self._ledger.refusal(0.0) is not None and not paying.has_bought():
             paying.on_full()
             return None
@@ -135,21 +135,22 @@ class RequestLedger:
     def _served(
         self, paying: Paying, answer: Callable[[UnitBudget], Served], keep: Callable[[int, Served], None]
     ) -> Served | None:
-        # It begins with nothing reserved: the first call asks for its bound.
+        # Nothing is reserved at first: the first call asks for its bound.
         budget = UnitBudget(0.0, paying.top_up, before=partial(self._require_held, paying))
         try:
             request = answer(budget)
         except BaseException:
-            budget.close()  # threads that are left behind make no call
+            budget.close()  # threads that were left behind make no more calls
             raise
         if paying.error is not None:
             raise paying.error
         is_refused = budget.was_refused
-        budget.close()  # a thread that the request has left behind makes no call any more
+        budget.close()  # a thread that the request left behind makes no more calls
         budget.note_recorded(request.cost_usd)
 
-        # What is settled is what calls cost, what is still open of them (a thread left behind may be billed), and what was
-        # bought in a batch and never asked for. Answer and price are one transaction: no answer is paid twice after a kill.
+        # Settled are the cost of calls, the bounds of calls still open (a thread left behind may be billed), and what was
+        # bought in a batch and never asked for. Answer and price are one transaction, so that no answer is paid twice after a
+        # kill.
         def settle() -> Reservation | None:
             reservation = paying.reservation or self._ledger.reserve(
                 paying.name, (), 0.0, is_paid=True, is_batched=paying.is_batched
@@ -183,8 +184,7 @@ class RequestLedger:
         self._usual_usd = usual_usd = max(paying.needed_usd, _FADING * self._usual_usd)
         if paying.is_batched or not paying.needed_usd or self._left() <= len(self._spare):
             return None
-        # Only with ample room: near the end of a budget, money held for a request to come would keep a waiting one from
-        # ending.
+        # Only with ample room: near the end of a budget, money held for a future request would keep a waiting one from ending.
         if self._ledger.refusal(AHEAD_ROOM * self._under_way * usual_usd) is not None:
             return None
         return self._ledger.reserve(AHEAD, (), usual_usd)
@@ -208,12 +208,12 @@ class RequestLedger:
             ended = self._ended
             if self._commits.run(partial(self._raise, paying, upper_usd), is_one_statement=True):
                 return True
-            # Money reserved ahead belongs to no request yet, so it is given up before anybody waits or is refused.
+            # Money reserved in advance belongs to no request yet, so it is given up before any request waits or is refused.
             if self._release():
                 continue
             paying.on_full()
             # Bounds are several times the prices. A request that does not fit now mostly fits when another has ended, so it
-            # waits; only if all wait for each other one has to be refused, or they would wait for ever.
+            # waits; only if all wait for each other must one be refused, or they would wait for ever.
             with paying.waiting():
                 if not self._waits(ended):
                     return False
@@ -248,7 +248,7 @@ class RequestLedger:
 
     def keep(self, paying: Paying) -> None:
         """Make a request's payments count in any case, durably: its calls cannot be fetched by a later run."""
-        if paying.is_batched and paying.reservation is None:  # in place of what an interrupted run left open
+        if paying.is_batched and paying.reservation is None:  # replaces the entry left open by an interrupted run
             self._commits.run(partial(self._raise, paying, 0.0), is_one_statement=True)
         paying.is_batched = False
         if paying.reservation is not None and self._batches is not None:
@@ -277,11 +277,11 @@ class Paying:
     Args:
         ledger: Its ledger.
         name: The request, in the store's ledger.
-        is_batched: All its calls go in batches, so far.
-        on_full: Called where the budget has no room for a call, before that waits for others. What it raises ends the request.
-        unused_usd: Returns the dollars at most of calls that were bought for the request, and that it has not asked for.
-        has_bought: Returns whether calls were bought for it before: it is run whatever the ledger says, to fetch them.
-        waiting: Entered while it waits for room in the budget.
+        is_batched: Whether all its calls so far go in batches.
+        on_full: Called if the budget has no room for a call, before the call waits for others. An exception ends the request.
+        unused_usd: Returns the most that calls may cost which were bought for the request but not asked for.
+        has_bought: Returns whether calls were bought for it before, so that it runs whatever the ledger says, to fetch them.
+        waiting: A context that is entered while it waits for room in the budget.
     """
 
     def __init__(
@@ -304,13 +304,13 @@ class Paying:
 
     def top_up(self, upper_usd: float) -> bool:
         """True if the reservation is raised. The store's failure is raised at the end, since the application might catch it."""
-        if self.error is not None:  # what is in memory may not be in the store
+        if self.error is not None:  # the state in memory may not be in the store
             raise self.error
         if self.reservation is None and not self.is_batched:
             self.reservation = self._ledger.taken()
             self.was_ahead = self.reservation is not None
-        upper_usd += self.unused_usd()  # what is bought and not asked for (yet) is paid as well
-        # What was reserved the time before, or ahead.
+        upper_usd += self.unused_usd()  # calls that were bought but not (yet) asked for are paid as well
+        # The earlier reservation, or the one made in advance.
         if self.reservation is None or upper_usd > self.reservation.upper_usd:
             try:
                 if not self._ledger.raised(self, upper_usd):

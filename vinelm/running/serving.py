@@ -37,7 +37,7 @@ def serve(
         app: The application: a compiled graph, with async nodes, a checkpointer or interrupts too, an entrypoint or a function.
         request: The labelled request.
         policy: A new policy, or session: it serves this request only.
-        objective: What the policy was made for; None of one that has none.
+        objective: The policy's objective; None if it has none.
 
     Raises:
         VineLMError: The configuration or the request is invalid.
@@ -64,7 +64,7 @@ def final_state(
     """Invoke the application on one request, as :func:`serve` does, without a score.
 
     Returns:
-        The final state, the kind of the failure, and one line about it; the state is None where there is a failure.
+        The final state, the kind of the failure, and one line about it; the state is None after a failure.
     """
     try:
         return whole_run(workflow, app, request, vine.context(objective, policy=policy, request=request)), None, None
@@ -88,7 +88,7 @@ def measured(policy: Policy) -> dict[str, Any]:
 
 
 def judge_of(workflow: Workflow, request: Request) -> Any:
-    """Return a function from graph state to whether its answer is right for this request, as the oracle stop needs it."""
+    """Return a function from graph state to whether its answer is right for this request, for the oracle stop."""
     return lambda state: bool(workflow.score(request, state))
 
 
@@ -96,7 +96,7 @@ class Purses:
     """The account of each request in progress: an adapter's ``account_of``, which knows a request by its policy.
 
     Args:
-        adapter: Asks it for the account of every run from now on.
+        adapter: The adapter that asks for the account of every run from now on.
     """
 
     def __init__(self, adapter: GraphAdapter) -> None:
@@ -105,7 +105,7 @@ class Purses:
 
     @contextmanager
     def paying(self, policy: Policy, guard: CallGuard) -> Iterator[None]:
-        """Inside the block, the calls under a policy are asked of this guard."""
+        """Inside the block, calls under a policy ask this guard."""
         self._of[id(policy)] = guard
         try:
             yield

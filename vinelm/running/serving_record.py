@@ -29,12 +29,12 @@ def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float 
 
     Args:
         path: The store, created if missing; None keeps nothing: an interrupted verification starts over.
-        identity: What is served. A store of anything else is refused.
+        identity: The identity of what is served. Other stores are refused.
         limit_usd: The most that it may cost in dollars, interrupted runs included; None: no limit.
 
     Raises:
         ConfigError: The file is the record of another verification.
-        StoreError: It is something else, or another process holds it.
+        StoreError: The file is something else, or another process holds it.
     """
     with ExitStack() as stack:
         if path is None:
@@ -48,8 +48,8 @@ def opened_record(path: StoreAddress, identity: StoreIdentity) -> ObservationSto
     """Return the store of one verification, recording or batch, created if missing. The caller closes it.
 
     Raises:
-        ConfigError: it is the record of something else; names what differs.
-        StoreError: it is something else.
+        ConfigError: the store is the record of something else; names what differs.
+        StoreError: the file is something else.
     """
     if not opening.exists(path):
         return ObservationStore.create(path, identity)
@@ -75,8 +75,8 @@ class ServedTask(NamedTuple):
     Args:
         policy: The policy's name.
         request_id: The request.
-        answer: Serves it; every call is asked of the guard, which makes its upper bound durable before it is made.
-        keep: Writes what else the request has shown, in the transaction in which it is kept.
+        answer: Serves the request; every call asks the guard, which makes the call's upper bound durable before the call.
+        keep: Writes other facts about the request, in the transaction that stores it.
     """
 
     policy: str
@@ -92,7 +92,7 @@ class ServingRecord:
         served: The requests that were served, by (policy, request id), those of interrupted runs first.
 
     Args:
-        store: Held by the caller. Calls that an interrupted run left open are charged at their upper bound.
+        store: The store, held by the caller. Calls that an interrupted run left open are charged at their upper bound.
         limit_usd: The most that the verification may cost in dollars; None: no limit.
     """
 
@@ -123,13 +123,13 @@ class ServingRecord:
         Requests in progress are always waited for. A request with a refused call does not count.
 
         Args:
-            tasks: What to serve; an iterator is asked by one thread at a time.
+            tasks: The tasks to serve; only one thread at a time advances an iterator.
             workers: Requests in progress at a time, >= 1.
             on_done: Called with each number of kept requests, by the calling thread.
 
         Raises:
             KeyboardInterrupt: After the requests in progress have ended; a second one does not wait.
-            VineLMError: Of the store, or of the configuration.
+            VineLMError: The store or the configuration is at fault.
         """
         left = iter([task for task in tasks if (task.policy, task.request_id) not in self.served])
         told = len(self.served)

@@ -1,4 +1,4 @@
-"""A new project for an application: its catalog and workflow file, as far as the graph tells."""
+"""A new project for an application: its catalog and workflow file, as far as the graph determines them."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""Facts of an application that is not run: its stages, template, tools, the models of today, and the keys of its state."""
+"""Facts about an application, without running it: its stages, template, tools, today's models, and the keys of its state."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def models_today(
 
     Args:
         stages: The stages.
-        held: What the nodes of the graph hold, LangChain's chat models among it.
+        held: What the nodes of the graph hold, including LangChain's chat models.
         calls: The places of the source where models are made.
     """
     found: dict[str, dict[str, None]] = {stage: {} for stage in stages}
@@ -77,11 +77,11 @@ def models_today(
 
 def model_of(chat: Any) -> str | None:
     """Return a LangChain chat model as ``provider:model``; None if it does not say, or its maker is unknown."""
-    settings = getattr(chat, "_default_config", None)  # what init_chat_model's configurable model begins with
+    settings = getattr(chat, "_default_config", None)  # the defaults of init_chat_model's configurable model
     if isinstance(settings, Mapping):
         name = settings.get("model")
         return named_model(name, settings.get("model_provider")) if isinstance(name, str) else None
-    if not isinstance(chat, BaseChatModel):  # a client of the openai SDK, which is told the model at each call
+    if not isinstance(chat, BaseChatModel):  # a client of the openai SDK, where each call names the model
         return None
     facts = chat._get_ls_params()
     name, provider = facts.get("ls_model_name"), facts.get("ls_provider") or ""
@@ -90,7 +90,8 @@ def model_of(chat: Any) -> str | None:
 
 
 _PREFIXES = {"amazon_bedrock": "bedrock_converse", "azure": ""}
-"""What a chat model calls its provider, and the prefix of ``provider:model``; none where a deployment is no model's name."""
+"""How chat models name their providers, with the prefix for ``provider:model``; no prefix if a deployment's name is not a
+model's."""
 
 
 def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[tuple[str, str], HeldStages]]:
@@ -111,7 +112,7 @@ def _made_in(code: CodeType, calls: Sequence[ModelCall]) -> Iterator[str | None]
 
 
 FEW_TURNS = 3
-"""The turns of a loop whose graph names no bound, until the author says how many it takes."""
+"""Turns of a loop without a declared bound, until the author declares one."""
 _STORES = frozenset({"store", "get_store"})
 _JSON_WRITERS = re.compile(r"json\.dumps|model_dump_json")
 _Read = tuple[Template | None, str | None]
@@ -132,13 +133,13 @@ class AppGraph:
         input_keys: Keys of the state that an input may have.
         output_keys: Keys that the final state may have.
         waiting: Nodes that wait for a person, and the code of an answer; see :func:`~vinelm.scaffold.interrupts.waiting_nodes`.
-        mentioned: Models that texts of its source name; empty where its calls and its objects say all of them.
+        mentioned: Models that texts in its source name; empty if its calls and objects name all models.
         read: Returns the template with that many turns of each unbounded loop, and why there is none.
-        context: The class of the context that its nodes are given (``context_schema``); None without one.
+        context: The class of its nodes' context (``context_schema``); None without one.
         wants_store: Whether nodes use LangGraph's store, and the graph is compiled without one, as its server gives it.
         repeating: Nodes that may call a model several times in one execution.
-        turns: How many turns that is, where the author has said it.
-        structured: The fields of the response that an agent of LangChain is asked for (``response_format``); empty without.
+        turns: How many times, if the author has said it.
+        structured: The fields of a LangChain agent's structured response (``response_format``); empty without one.
         calls_graphs: Nodes whose code calls another graph, inside of which no checkpoint can be resumed.
         fields: The non-plain values of an input's keys, as far as types and code tell.
         forces_tools: Whether its code makes a model call a tool, so that an answer may be the arguments of a call.
@@ -253,7 +254,7 @@ def _mentioned(target: Target, calls: Sequence[ModelCall]) -> tuple[str, ...]:
 def _with_the_only_one(today: Mapping[str, tuple[str, ...]], mentioned: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
     """Today's models; stages without a known one run the only model that the application names, if there is one.
 
-    `vinelm check` compares it with what the stage's own model says when it is called.
+    `vinelm check` compares it with the name that the stage's own model reports when it is called.
     """
     named = {*mentioned, *(model for models in today.values() for model in models)}
     return {stage: models or tuple(named) for stage, models in today.items()} if len(named) == 1 else today
@@ -313,7 +314,7 @@ def _template(
         return with_graph_exits(found, graph), None
     except InputError as error:
         return None, str(error).removeprefix("workflow 'app': ")
-    except Exception as error:  # what an application may build is not bounded
+    except Exception as error:  # the application may build anything
         place = user_place(error)
         return None, f"{type(error).__name__}: {error}" + (f" at {place}" if place else "")
 
@@ -335,7 +336,7 @@ def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, He
     """The fields of an input's keys that are dicts or application objects, or lists of them."""
     try:
         hints = get_type_hints(graph.builder.input_schema)
-    except (NameError, TypeError, AttributeError):  # names that are imported for type checkers only
+    except (NameError, TypeError, AttributeError):  # names that are only imported for type checkers
         hints = {}
     runnables = [spec.runnable for spec in graph.builder.nodes.values()]
     own = [one for runnable in runnables for name in ("func", "afunc") if callable(one := held_attribute(runnable, name))]

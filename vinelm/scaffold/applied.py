@@ -18,7 +18,7 @@ from vinelm.io.atomic import write_atomic
 
 JOURNAL = ".vinelm-init.json"
 WRITTEN = (".py", ".toml")
-"""Endings of what a project is made of."""
+"""Suffixes of the files that a project consists of."""
 
 
 def write_all(folder: Path, files: Mapping[Path, str]) -> None:
@@ -52,8 +52,8 @@ def finish(folder: Path) -> list[Path]:
     """Finish what a killed process began to write in a folder; returns the files, empty if nothing is left to do.
 
     Raises:
-        ConfigError: A file has been changed since, or cannot be written. Or the journal names a file that is none of the
-            project's: a folder may be anybody's, and so its journal.
+        ConfigError: A file has been changed since, or cannot be written. Or the journal names a file outside of the project,
+            since anybody may have written a folder and its journal.
     """
     journal = folder / JOURNAL
     try:
@@ -80,7 +80,7 @@ def finish(folder: Path) -> list[Path]:
 
 
 def _require_of_project(path: Path, folder: Path, journal: Path) -> None:
-    """Raise :class:`ConfigError` unless it is code or settings, in the project or the working folder."""
+    """Raise :class:`ConfigError` unless ``path`` is code or settings, in the project or the working folder."""
     real = path.resolve()
     roots = [root.resolve() for root in (folder, Path.cwd()) if real.is_relative_to(root.resolve())]
     if real.suffix not in WRITTEN or not any(

@@ -19,16 +19,16 @@ PROVIDER_MODELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "bedrock": ("bedrock:openai.gpt-oss-120b-1:0", "bedrock:moonshotai.kimi-k2.5", "bedrock:deepseek.v3.2"),
     }
 )
-"""A provider's name to a cheap model, a dear one, and one between them: a start for those who name only a provider."""
+"""By provider: a cheap model, an expensive one, and one in between, as a start for users who only name a provider."""
 _BASE_VARIABLES = {
     "openai": ("OPENAI_API_BASE", "OPENAI_BASE_URL"),
     "anthropic": ("ANTHROPIC_API_URL", "ANTHROPIC_BASE_URL"),
 }
-"""The variables that LangChain's models and the providers' clients read a server from, the first that is set."""
+"""Environment variables from which LangChain's models and clients read a server; the first that is set counts."""
 _PUBLIC = frozenset({"api.openai.com", "api.anthropic.com"})
 SIMULATED = "simulated"
 ANSWER_TOKENS = 4096
-"""Tokens of the longest answer: what models that reason need before they answer."""
+"""Limit of an answer in tokens: models that reason need this much before they answer."""
 _HEAD = """\
 # The models that the stages may use. Keys stay in the environment variables that are named here.
 # Prices are looked up by provider and model; `price = { input = .., output = .., source = "..", as_of = .. }` gives your own.
@@ -54,10 +54,10 @@ def chosen_models(choice: Iterable[str]) -> tuple[str, ...]:
     """Return the models that a choice names, each as ``provider:model``, once.
 
     Args:
-        choice: ``provider:model``, or the name of a provider for a choice of its models, or ``simulated``.
+        choice: ``provider:model``, the name of a provider for some of its models, or ``simulated``.
 
     Raises:
-        ConfigError: A name is no provider, or ``simulated`` is not alone.
+        ConfigError: A name is not a provider, or ``simulated`` is not alone.
     """
     found: dict[str, None] = {}
     for item in (part.strip() for part in choice):
@@ -95,7 +95,7 @@ def catalog_text(models: Iterable[str], bases: Mapping[str, tuple[str, str]] = M
 
     Args:
         models: The models.
-        bases: Provider's prefix to (URL, where it is said) of the server that its calls go to.
+        bases: By provider prefix: the URL of the server that its calls go to, and where that is set.
 
     Raises:
         ConfigError: A model has no known price, or there is none.
@@ -129,7 +129,7 @@ def _entry(spec: str, model: Model, bases: Mapping[str, tuple[str, str]]) -> str
     price = model.price
     dollars = f"${price.input:g} in, ${price.output:g} out per million tokens ({price.as_of})"
     base, said = bases.get(_prefix(spec), ("", "")) if model.provider in _BASE_VARIABLES else ("", "")
-    # Behind the address of OpenAI's own client are OpenAI's models, and not those of a compatible server.
+    # At the address of OpenAI's own client are OpenAI's models, not those of a compatible server.
     is_openai = bool(base) and model.provider == "openai"
     lines = [
         "[[model]]",

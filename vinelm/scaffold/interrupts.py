@@ -14,20 +14,20 @@ from vinelm.adapters.langgraph.nodes.signature import held_attribute
 from vinelm.scaffold.plain_code import source_of
 
 _YES = ("accept", "approve", "approved", "yes", "y", "ok", "okay", "continue", "confirm", "proceed", "true")
-"""Words that let an application continue, the most usual first."""
+"""Words that let an application continue, the most common first."""
 _ON = "Go on."
-"""A free text that does."""
+"""A free text that lets it continue."""
 _MIDDLEWARE = '{"decisions": [{"type": "approve"} for _ in value["action_requests"]]}'
-"""What LangChain's ``HumanInTheLoopMiddleware`` is answered."""
+"""An answer that LangChain's ``HumanInTheLoopMiddleware`` accepts."""
 _INBOX = '[{"type": "accept" if one["config"].get("allow_accept") else "response", "args": "Go on."} for one in value]'
-"""What LangChain's agent inbox answers to a list of action requests."""
+"""An answer of LangChain's agent inbox to a list of action requests."""
 
 
 def waiting_nodes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str | None]:
     """Return the nodes that wait for a person (LangGraph's ``interrupt``), including those of subgraphs.
 
     Returns:
-        Node to the code of an answer, an expression of the interrupt's ``value``; None where the source does not say one.
+        Node to the code of an answer, an expression of the interrupt's ``value``; None if the source suggests none.
     """
     found: dict[str, str | None] = {}
     for node, spec in graph.builder.nodes.items():
@@ -53,7 +53,7 @@ def _functions(runnable: Any) -> Iterator[Any]:
 
 
 def _answer(tree: ast.AST) -> str | None:
-    """The code of an answer to a function's first ``interrupt``; None if nothing says what it is compared with."""
+    """The code of an answer to a function's first ``interrupt``; None if the source does not show what it is compared with."""
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     called = next((node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == "interrupt"), None)
     if called is None:
@@ -81,7 +81,7 @@ def _answer(tree: ast.AST) -> str | None:
 
 
 def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str | None, list[Any]]:
-    """Key of the answer (None: the answer itself) to what it is compared with."""
+    """By key of the answer (None: the answer itself), the values that it is compared with."""
     found: dict[str | None, list[Any]] = {}
     for use in uses:
         at, key = above.get(use), None

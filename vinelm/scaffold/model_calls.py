@@ -1,4 +1,4 @@
-"""Finds where an application makes its chat models, and puts ``vine.around(...)`` around them.
+"""Finds where an application makes its chat models, and wraps them in ``vine.around(...)``.
 
 The source is read, not run. A name is looked up in the imported module, so that ``from x import ChatOpenAI as Model`` is found.
 """
@@ -27,9 +27,9 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named
 
     Args:
         path: The file.
-        calls: Those of this file.
+        calls: The calls in this file.
         models_file: The catalog, as the file will name it.
-        is_named: Name the stages, as code without a graph needs: there is no node whose name they could have.
+        is_named: Name the stages, which code without a graph needs, since there is no node to name them after.
     """
     before = text = text_of(path)
     wanted = sorted(calls, key=lambda one: one.start, reverse=True)
@@ -53,12 +53,12 @@ def _making_vine(path: Path, text: str, tree: ast.Module, first: int, made: str)
     at = max((node.end_lineno or 0 for node in before_ours), default=imports[0].lineno - 1 if imports else after)
     ours = [f"from vinelm import VineLM{end}"]
     group = {_order(node, path)[0] for node in imports}
-    if group and _OURS[0] not in group:  # a section of its own, between those that there are
+    if group and _OURS[0] not in group:  # a separate section between the existing ones
         ours = [*([end] if before_ours else []), *ours, *([end] if len(before_ours) < len(imports) else [])]
         while before_ours and at < after and not lines[at].strip():
             at += 1
             ours = ours[1:] if ours[0] == end else ours
-    mark = _MARK if at == 0 and text.startswith(_MARK) else ""  # only the first character of a file may be one
+    mark = _MARK if at == 0 and text.startswith(_MARK) else ""  # only the first character of a file can be a byte order mark
     body = "".join([*lines[:at], *ours, *lines[at:after], end, f"{made}{end}", *lines[after:]])
     return mark + body.replace(mark, "", 1)
 
@@ -77,16 +77,16 @@ def _order(node: ast.Import | ast.ImportFrom, path: Path) -> tuple[int, int, str
 
 
 _MARK = "\ufeff"
-"""The byte order mark that some editors begin a file with."""
+"""The byte order mark with which some editors begin a file."""
 
 
 def _parsed(text: str) -> str:
-    """The text as Python reads it."""
+    """Return the text in the form that Python parses."""
     return text.removeprefix(_MARK)
 
 
 def _vine_of(tree: ast.Module) -> tuple[str, bool]:
-    """The name of the application's VineLM, and whether the module already creates it; a name that is not taken otherwise."""
+    """The name of the application's VineLM, and whether the module already creates it; the name is free otherwise."""
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
             maker, place = node.value.func, node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -117,12 +117,12 @@ _PREFIXES = {
     "ChatVertexAI": "google_vertexai",
     "ChatBedrockConverse": "bedrock_converse",
 }
-"""Class to the provider's prefix in ``provider:model``, where that is not the rest of its name as in ``ChatAnthropic``."""
+"""By class, the prefix of ``provider:model`` if it is not the rest of the class's name, as in ``ChatAnthropic``."""
 _PROVIDERS = "openai|anthropic|google_genai|google_vertexai|bedrock|bedrock_converse|mistralai|groq|azure_openai|xai|deepseek"
 _MENTIONED = re.compile(rf"({_PROVIDERS})[:/]([^\s:/]+)|((?:gpt-|o[134]|claude-|gemini-)[\w.-]*)")
-"""A text that is nothing but a model's name, as settings write it."""
+"""A text that consists of a model's name only, as in settings."""
 FAMILIES = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "google_genai"}
-"""How the name of a model begins, and who sells it: what ``init_chat_model`` assumes, too."""
+"""Beginnings of model names with their vendors, as ``init_chat_model`` assumes, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ class ModelCall:
         line: Its line, from 1.
         source: The text of the call.
         start: Where it begins in the file, as a number of characters.
-        model: The model as ``provider:model``; None if the source does not say, or names a server of its own.
+        model: The model as ``provider:model``; None if the source does not say, or names another server.
         endpoint: The source of the argument that names a server, as in ``base_url="http://gpu-1:8000/v1"``; None without one.
         name: What the model is called where it is made: a variable, else the function.
         is_wrapped: Whether ``vine.around(...)`` is around it already.
@@ -190,14 +190,14 @@ def _readable(path: Path) -> str | None:
 
 
 def _own_modules(root: Path) -> Iterator[ModuleType]:
-    for name, module in sys.modules.copy().items():  # not list(items()): a collection while it is built may import
+    for name, module in sys.modules.copy().items():  # copied at once: a garbage collection during iteration may import
         file = getattr(module, "__file__", None)
         if file and Path(file).is_relative_to(root) and is_user_code(name, file):
             yield module
 
 
 def text_of(path: Path) -> str:
-    """Return the source with its original line ends."""
+    """Return the source of a file with its original line ends."""
     with path.open(encoding="utf-8", newline="") as file:
         return file.read()
 
@@ -335,7 +335,7 @@ def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
 def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
     """The texts that name a model where a chat model could be: for an agent, a middleware or a sub-agent.
 
-    The signature says that an argument may be a chat model: elsewhere a text may be an embedding's, or a setting.
+    The signature must say that an argument may be a chat model: otherwise a text may name an embedding, or be a setting.
     """
     if isinstance(node, ast.Call):
         maker = value_of(node.func, names)
@@ -354,7 +354,7 @@ def _chat_arguments(call: ast.Call, maker: Any) -> Iterator[ast.expr]:
     """The arguments of a call that may be a chat model, by the callee's annotations."""
     try:
         known = inspect.signature(maker).parameters
-    except (TypeError, ValueError):  # of no Python function
+    except (TypeError, ValueError):  # not a Python function
         return
     places = [one for one in known.values() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     rest = next((one for one in known.values() if one.kind is one.VAR_POSITIONAL), None)
@@ -373,14 +373,14 @@ def _is_text(expression: ast.expr, names: dict[str, Any]) -> bool:
 def _endpoint_of(call: ast.Call, source: _Source, names: dict[str, Any]) -> str | None:
     """The argument that redirects calls away from the provider, whose prices and keys then do not hold.
 
-    An address that the source does not say may be the provider's own, as that of an empty variable of the environment.
+    An address that is not in the source may be the provider's own, for example if an environment variable is empty.
     """
     given = (one for one in call.keywords if one.arg in _ENDPOINTS and isinstance(_constant(one.value, names), str))
     return next((source.of(keyword) for keyword in given), None)
 
 
 def _model_of(made: ast.expr, names: dict[str, Any]) -> str | None:
-    """The model named by a call, or by a text in a model's place."""
+    """The model named by a call, or by a text in place of a model."""
     if not isinstance(made, ast.Call):
         text = _constant(made, names)
         return named_model(text, None) if isinstance(text, str) else None

@@ -20,14 +20,14 @@ from vinelm.io.import_limit import import_limited
 def no_model_calls(what: str) -> Iterator[None]:
     """Refuse every call of a LangChain model inside the block, before anything is sent.
 
-    It works by LangChain's own callbacks, so that a call through another client, or in a thread that was begun without the
-    caller's context, is not seen.
+    It uses LangChain's own callbacks, so it does not see calls through other clients, or in a thread without the caller's
+    context.
 
     Args:
         what: What the block does, for the message: ``importing 'app'``.
 
     Raises:
-        WorkflowError: A model was to be called; it names the line. Or the block took too long, see
+        WorkflowError: A model call was refused; the message names the line. Or the block took too long, see
             :func:`~vinelm.io.import_limit.import_limited`.
     """
     token = var_child_runnable_config.set({"callbacks": [_Refusing()]})
@@ -44,7 +44,7 @@ def no_model_calls(what: str) -> Iterator[None]:
 
 
 class _ModelCalledError(BaseException):
-    """Passes the ``except Exception`` of the application, and of LangChain, which logs what it catches."""
+    """Not caught by ``except Exception`` in the application, or in LangChain, which would only log it."""
 
 
 class _Refusing(BaseCallbackHandler):
@@ -59,7 +59,7 @@ class _Refusing(BaseCallbackHandler):
 
 
 def _here() -> str:
-    """`` (at app.py:7)``, the line of the application that is being run."""
+    """Return `` (at app.py:7)``, the application's line that is being run."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         if is_user_code(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename):

@@ -36,7 +36,7 @@ class GraphCode:
 
 def graph_code(function: Callable[..., Any]) -> GraphCode:
     """Return what a function does with graphs, by its annotation and the names in its code."""
-    plain = inspect.unwrap(getattr(function, "func", function))  # of a partial, too
+    plain = inspect.unwrap(getattr(function, "func", function))  # also of a partial
     plain = getattr(plain, "__func__", plain) if inspect.isroutine(plain) else type(plain).__call__
     if not isinstance(plain, FunctionType):
         return GraphCode(_returns_graph(plain), False)
@@ -80,7 +80,7 @@ def _returns_graph(function: Any) -> bool:
 
 
 ANSWER = "answer"
-"""The key of what a function returns that is no dict."""
+"""The key for a function's result if it is not a dict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +88,8 @@ class CodeKeys:
     """How a function is called.
 
     Attributes:
-        inputs: Keys of its input: its parameters, or what it reads of the one dict that it takes.
-        outputs: Keys of what it returns, as far as its source says.
+        inputs: Keys of its input: its parameters, or the keys that it reads from its only dict.
+        outputs: Keys of its result, as far as its source says.
         takes_dict: Whether it takes one dict.
     """
 
@@ -99,7 +99,7 @@ class CodeKeys:
 
 
 def code_keys(code: Any) -> CodeKeys:
-    """Return how a function, or an entrypoint of LangGraph's functional API, is called. It is not called."""
+    """Return how a function, or an entrypoint of LangGraph's functional API, is called, without calling it."""
     function = function_of(code)
     given = [
         p for p in inspect.signature(function).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
@@ -120,7 +120,7 @@ def function_of(code: Any) -> Callable[..., Any]:
     bound: Any = next(iter(code.nodes.values())).bound
     bound = bound.steps[0] if hasattr(bound, "steps") else bound
     function = getattr(bound, "func", None) or getattr(bound, "afunc", None) or bound
-    found: Callable[..., Any] = inspect.unwrap(getattr(function, "func", function))  # an async one is a partial
+    found: Callable[..., Any] = inspect.unwrap(getattr(function, "func", function))  # an async function is a partial
     return found
 
 
@@ -128,7 +128,7 @@ def source_of(function: Callable[..., Any]) -> ast.AST:
     """Return the parsed source of a function; empty if unavailable."""
     try:
         return ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):  # made at run time
+    except (OSError, TypeError, SyntaxError):  # created at run time
         return ast.Module([], [])
 
 
@@ -142,7 +142,7 @@ def _is_dict(function: Callable[..., Any], name: str, tree: ast.AST) -> bool:
 
 
 def _read_of(tree: ast.AST, name: str) -> Iterator[str]:
-    """The keys that are read of a dict: ``name["key"]`` and ``name.get("key")``."""
+    """The keys that are read from a dict: ``name["key"]`` and ``name.get("key")``."""
     for found in filter(None, map(_item, ast.walk(tree))):
         if isinstance(found[0], ast.Name) and found[0].id == name:
             yield found[1]
@@ -153,8 +153,8 @@ class Fields:
     """The fields of a state's key.
 
     Attributes:
-        names: The fields that its type has, or that code reads of it.
-        needed: Those of them that code cannot do without, and writes nowhere.
+        names: The fields that its type has, or that code reads from it.
+        needed: The fields that code requires and writes nowhere.
         is_list: Whether it is a list of such things.
     """
 

@@ -35,8 +35,8 @@ class Project:
         edits: Files of the application that change, and their new text.
         kept: Files that exist and stay as they are.
         is_simulated: Whether the models are simulated.
-        today: The catalog's name of the model that a stage runs today, as far as it is known.
-        asked: The stages of which that is not known, each with what is.
+        today: The catalog's name of each stage's current model, as far as known.
+        asked: The stages whose model is unknown, each with what is known.
     """
 
     folder: Path
@@ -181,7 +181,8 @@ def make_project(
 
 
 MOST_SEQUENCES = 20_000
-"""With more sequences of models the loops of a new template merge their histories: an estimate of all takes minutes."""
+"""If there are more sequences of models, the loops of a new template merge their histories: estimating all would take minutes.
+"""
 
 
 def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
@@ -203,7 +204,7 @@ def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
     """Return each ``provider:model`` with the name of its only entry in a catalog; None if all models are simulated."""
     try:
         entries = read_catalog_file(file).models
-    except ConfigError:  # `vinelm check` says what is wrong with it
+    except ConfigError:  # `vinelm check` reports what is wrong with it
         return {}
     if entries and all(entry.provider == SIMULATED for entry in entries):
         return None

@@ -1,4 +1,4 @@
-"""A graph and a file of inputs as a workflow whose requests can be run, and are not judged."""
+"""A graph and a file of inputs as a workflow whose requests can be run but are not judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds nodes that may call their models several times in one execution, which no checkpoint separates, in their source."""
+"""Finds nodes whose source may call their models several times in one execution, without a checkpoint in between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vinelm.adapters.langgraph.structure.chat_search import holds_chat
 from vinelm.scaffold.plain_code import RUNS, source_of
 
 _CALLS = RUNS | {"create", "parse"}
-"""The methods that call a model, those of the openai SDK among them."""
+"""Methods that call a model, including those of the openai SDK."""
 _MANY = 2
 _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 
@@ -104,7 +104,7 @@ class _Count:
         return 0 if name in self._prompts or (name in self._names and not holds_chat(self._names[name])) else 1
 
     def _made_prompts(self, node: ast.AST) -> Iterator[str]:
-        """The local names that are a prompt template, which is invoked, too: ``prompt = PromptTemplate.from_template(..)``."""
+        """Local names that are prompt templates, which have ``invoke``, too: ``prompt = PromptTemplate.from_template(..)``."""
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             made = node.value.func
             kind = self._names.get(getattr(made.value if isinstance(made, ast.Attribute) else made, "id", ""))

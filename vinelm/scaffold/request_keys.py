@@ -1,4 +1,4 @@
-"""The join of a dataset's rows and the state of a graph: its input keys, and the keys of its answer."""
+"""Matches the columns of a dataset with a graph's state: its input keys, and the keys of its answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vinelm.meant import did_you_mean
 from vinelm.scaffold.plain_code import Fields
 
 MESSAGES, STRUCTURED = "messages", "structured_response"
-"""The keys of LangChain's agents: the conversation, and the object that ``response_format`` asks for."""
+"""Keys of LangChain's agents: the conversation, and the object for ``response_format``."""
 _ASKED = ("question", "input", "query", "prompt", "text", "message", "user_input", "request", "topic", "problem", "task")
 _ANSWERED = (
     "answer", "final_answer", "output", "result", "response", "generation", "final", "final_output", "final_response",
@@ -20,7 +20,7 @@ _ANSWERED = (
 )  # fmt: skip
 _LABELS = ("label", "expected", "expected_answer", "expected_output", "gold", "target", "ground_truth", "answer")
 _MADE = ("final_", "generated_")
-"""Names that people give to the question the answer and the right answer, the most telling first."""
+"""Common names for the answer to a question and for the right answer, the most telling first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +31,15 @@ class RequestKeys:
         inputs: (key of the state, column) of each input.
         labels: The columns with the right answer; empty without one.
         answer: The key of the state that holds the answer; None if no name says so.
-        shared: Keys of the state that are also labels, where there are several and all of them are; else empty.
+        shared: Keys of the state that are also labels, if there are several and all are; else empty.
         is_sure: Whether the names of columns and keys agree; else they were guessed.
         is_json: Whether the first label is a JSON object or list, so that right answers are equal to it as JSON.
-        unlabelled: Whether some requests have no label, or all: what runs today is their reference.
+        unlabelled: Whether some or all requests have no label: the current setup is their reference.
         field: The field of the structured response that is the answer; None if the answer is not such a response.
         fields: The field of its key that a column becomes, for keys that hold a dict or an object.
-        lists: The keys that hold a list of those.
-        missing: What the code reads of these keys besides, and no column has: ``model of task``.
-        is_read: Whether it is known where the answer is; else the place is the most likely one of several.
+        lists: The keys that hold a list of dicts or objects.
+        missing: Fields of these keys that the code reads and that no column has: ``model of task``.
+        is_read: Whether the place of the answer is known; else it is the most likely of several.
     """
 
     inputs: tuple[tuple[str, str], ...]
@@ -78,7 +78,7 @@ def request_keys(
         dataset: The requests; None if they do not exist yet.
         labels: The columns with the right answer; empty to look for one.
         structured: The fields of the structured response that an agent of LangChain was asked for; empty without one.
-        fields: What input keys hold that are no plain values.
+        fields: The contents of input keys that are not plain values.
 
     Raises:
         ConfigError: The dataset has no such column; the message names those that it has.
@@ -102,7 +102,7 @@ def request_keys(
     outputs = [key for key in output_keys if key not in asked and key != STRUCTURED]
     answer, is_read = _answer(outputs, labels), True
     is_guessed = answer is None
-    if answer is None:  # by a part of its name: ``generated_email``, ``llm_output``
+    if answer is None:  # by a part of the name: ``generated_email``, ``llm_output``
         made = [key for key in outputs if key.startswith(_MADE)]
         made += [key for key in outputs if key.endswith(tuple(f"_{name}" for name in _ANSWERED))]
         answer = next(iter(made), None)
@@ -114,7 +114,7 @@ def request_keys(
     elif answer == MESSAGES:
         is_read = (
             outputs == [MESSAGES] or STRUCTURED in output_keys
-        )  # an agent of LangChain; else a state with keys of its own may have the answer in any of them
+        )  # a LangChain agent; otherwise any of the state's own keys may hold the answer
     shared = labels if len(labels) > 1 and set(labels) <= set(outputs) else ()
     is_sure = is_sure and (bool(shared) or (answer is not None and not is_guessed and len(labels) < 2))
     told = [] if dataset is None else [one.data for one in dataset.requests if one.has(labels)]
@@ -138,7 +138,7 @@ def label_of(dataset: RequestSet) -> str | None:
 
 
 def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Pairs of key and column, and whether names decide them."""
+    """Pairs of key and column, and whether their names determine them."""
     same = tuple((key, key) for key in keys if key in columns)
     if same:
         return same, True
@@ -153,7 +153,7 @@ def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> t
 
 @dataclass(frozen=True, kw_only=True)
 class _Inside:
-    """Columns that are fields of keys: pairs of key and column, each one's field, and keys without a column."""
+    """Columns that are fields of keys: pairs of key and column, the field of each, and keys without a column."""
 
     pairs: tuple[tuple[str, str], ...]
     fields: dict[str, str]

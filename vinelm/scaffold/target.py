@@ -42,9 +42,9 @@ class Target:
         module: The module that has it, imported.
         attribute: Its name there.
         root: The folder from which the module is imported.
-        value: What it is: the graph, or the function.
+        value: The object itself: the graph, or the function.
         kind: How the graph comes from it.
-        rest: The code behind the name that leads to ``value``: ``.graph`` where an object holds it; else empty.
+        rest: The code after the name that leads to ``value``: ``.graph`` if an object holds it; else empty.
     """
 
     module: ModuleType
@@ -56,7 +56,7 @@ class Target:
 
     @property
     def spec(self) -> str:
-        """How messages name it."""
+        """The name of the target in messages."""
         return f"{self.module.__name__}:{self.attribute}{self.rest}"
 
     @property
@@ -71,7 +71,7 @@ class Target:
             vine: A VineLM, for a function that wants one or a chat model.
 
         Raises:
-            WorkflowError: The function raises, calls a model, or what it returns is no graph.
+            WorkflowError: The function raises, calls a model, or does not return a graph.
         """
         made = self.value
         if self.kind != "graph":
@@ -99,7 +99,7 @@ def find_target(spec: str | None, folder: Path) -> Target:
 
     Raises:
         ConfigError: No graph is named, or several are possible; the message lists them.
-        WorkflowError: The module cannot be imported, or the attribute is missing or no graph.
+        WorkflowError: The module cannot be imported, or the attribute is missing or not a graph.
     """
     name, _, attribute = (spec or of_langgraph_file(folder)).partition(":")
     root, module_name = _place(name, folder)
@@ -129,7 +129,7 @@ def root_of(spec: str | None, folder: Path) -> Path:
     """Return the folder from which the application of ``spec`` is imported. Imports nothing.
 
     Raises:
-        ConfigError: As :func:`find_target`.
+        ConfigError: See :func:`find_target`.
     """
     return _place((spec or of_langgraph_file(folder)).partition(":")[0], folder)[0]
 
@@ -219,7 +219,7 @@ def _place(name: str, folder: Path) -> tuple[Path, str]:
 
 def _imported(name: str, root: Path) -> ModuleType:
     if str(root) not in sys.path:
-        sys.path.insert(0, str(root))  # not removed again: the module may import from its folder later
+        sys.path.insert(0, str(root))  # stays in the path: the module may import from its folder later
     importlib.invalidate_caches()
     try:
         with no_model_calls(f"importing {name!r}"):
@@ -280,7 +280,7 @@ def _kind(value: Any, where: str) -> Kind:
     if isinstance(value, Pregel):
         return "entrypoint"
     if not callable(value):
-        return "graph"  # of which `built` says that it is none
+        return "graph"  # ``built`` then says that it is not a graph
     code = graph_code(value)
     if code.builds and code.runs:
         raise ConfigError(

@@ -23,7 +23,7 @@ _OWN_NAMES = frozenset(
     | {"Path", "InMemoryStore", "asyncio", "json", "sys", "Workflow", "Template", "TextWriter", "read_dataset", "as_today"}
     | {"Stage", "Loop", "Branch", "Parallel"}
 )
-"""What the workflow file calls its own, and what it imports: no name of the application may stand for one of these."""
+"""Names that the workflow file defines or imports: no name of the application may hide one of them."""
 _EQUAL = "    # Equal texts. Write your own rule where answers may differ in form; a number in [0, 1] is a partial score."
 
 
@@ -41,13 +41,13 @@ class WorkflowFile:
 
     Attributes:
         name: The workflow's name, in stores and reports.
-        keys: How requests meet its state.
+        keys: How requests map to its state.
         dataset: The dataset, relative to the file; None writes the name of one that is still to be made.
         imports_from: The folder of the application, relative to the file; None if it is the same.
         is_simulated: Whether simulated models are to write answers.
-        is_edited: Whether ``vine.around(...)`` is around the application's models by now.
-        defaults: The catalog's name of the model that a stage runs today.
-        asked: Stages of which that is not known, each with what is: ``write (gpt-4o or gpt-4o-mini)``.
+        is_edited: Whether the application's models are already wrapped in ``vine.around(...)``.
+        defaults: The catalog's name of each stage's current model.
+        asked: Stages whose model is unknown, each with what is known: ``write (gpt-4o or gpt-4o-mini)``.
     """
 
     name: str
@@ -258,7 +258,7 @@ class WorkflowFile:
         yield f'    return answer == request.data["{label}"]'
 
     def _shared_score(self) -> Iterator[str]:
-        """The scorer where labels and parts of the answer have the same names."""
+        """The scorer if labels and parts of the answer have the same names."""
         yield "def score(request, state) -> bool:"
         yield _EQUAL
         yield f"    keys = ({', '.join(json.dumps(key) for key in self.keys.shared)})  # of the state, and of the dataset"
@@ -335,7 +335,7 @@ class WorkflowFile:
         yield f"    {'# ' if required else ''}context=lambda request: {_context_name(schema)}({given}),"
 
     def _answers(self) -> Iterator[str]:
-        """The line that answers for the person the graph waits for."""
+        """The line that answers in place of the person that the graph waits for."""
         waiting = self.application.waiting
         if not waiting:
             return
@@ -362,7 +362,7 @@ class WorkflowFile:
         yield f"    score=as_today({answer}{more}),"
 
     def _shown(self) -> Iterator[str]:
-        """The lines on signals: optional, and worth much."""
+        """The lines about signals, which are optional but worth much."""
         answer, shared = self.keys.answer, self.keys.shared
         yield "    # What an answer shows without its label, which plans then use (docs/signals.md):"
         yield '    # signal="status",  # whether the call failed, and what a vine.route said; or your own function of the state'
@@ -383,7 +383,7 @@ def _context_name(schema: type) -> str:
 
 
 def _input_pairs(keys: RequestKeys) -> Iterator[str]:
-    """The items of an input: a key and its column, or a key and its fields."""
+    """The items of an input: a key with its column, or a key with its fields."""
     if not keys.fields:
         yield from (_input_pair(key, column) for key, column in keys.inputs)
         return

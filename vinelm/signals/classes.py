@@ -13,7 +13,7 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.signals.declaration import Signals
 
 MOST_ANSWERS_COMPARED = 32
-"""Different answers of one request that are compared each with each, to see whether ``agree`` is transitive."""
+"""How many different answers of one request are compared pairwise, to check whether ``agree`` is transitive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,10 @@ class AnswerClasses:
 
     Attributes:
         of: the class by cell, from 0 within each request; None for a row without an answer.
-        compared: pairs of different answers that were compared each with each, at most 32 answers of a request.
-        intransitive: of these, how many agree and are in different classes, or the other way round.
-        unknown: requests whose classes cannot be computed: an answer is not kept, only its digest. They are not in ``of``.
+        compared: number of pairs of different answers that were compared, for at most 32 answers of a request.
+        intransitive: how many of these pairs agree but are in different classes, or the other way round.
+        unknown: requests whose classes cannot be computed, because only the digest of an answer is stored. They are not in
+            ``of``.
     """
 
     of: Mapping[Cell, int | None]

@@ -18,7 +18,7 @@ Agree: TypeAlias = Callable[[Any, Any], bool]
 MOST_SIGNALS = 8
 """The most labels that a signal may have."""
 UNCLEAR = "unclear"
-"""The label of a judge that has not said anything that could be read."""
+"""The label of a judge whose reply could not be read."""
 STATUS = ("error", "failed", "passed")
 """The labels of ``signal="status"``: the call failed; the workflow's own check failed the answer; it passed the answer."""
 
@@ -60,11 +60,11 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """A workflow's declaration of what its invocations show; false where it declares nothing.
+    """A workflow's declaration of its signals; false if it declares none.
 
     Args:
-        signal: ``signal(state)`` returns a label, a bool, a number to be put into bins, or None or "" where there is nothing to
-            say; at most 8 labels in all. ``"status"``: the workflow's own check. None: no signal.
+        signal: ``signal(state)`` returns a label, a bool, a number to be put into bins, or None or "" if there is nothing to
+            report; at most 8 labels in all. ``"status"``: the workflow's own check. None: no signal.
         edges: Edges of the bins, increasing. A number x is in bin ``k`` if ``k`` edges are <= x.
         agree: ``agree(a, b)`` returns whether two answers are equal; symmetric. An answer is the value of the single key of
             ``answer``, or a dict of several, always as JSON returns it (lists instead of tuples). A value that does not agree
@@ -108,13 +108,13 @@ class Signals:
     def label(
         self, state: Mapping[str, Any], *, passed: bool | None, verdict: str | None = None, model: str | None = None
     ) -> str | None:
-        """Return the signal of a state as text; None where nothing is declared.
+        """Return the signal of a state as text; None if no signal is declared.
 
         Args:
             state: The state's own keys and their values.
             passed: The verdict of the workflow's own check; None if it has none.
             verdict: Key under which a judge has just written its label, which is then the signal (``Stage.verdict``).
-            model: What ran; a stage that was skipped shows nothing.
+            model: The model that ran; a skipped stage shows nothing.
 
         Raises:
             WorkflowError: The signal function raised, or did not return a label.
@@ -153,7 +153,7 @@ class Signals:
     def answer_of(self, state: Mapping[str, Any], *, is_partial: bool = False) -> Any:
         """Return the answer in a state: the value of the single key, or a dict of several; None if there is none.
 
-        A state that lacks all of the keys holds no answer yet. The values are those that a stored answer is read back with.
+        A state that lacks all of the keys holds no answer yet. The values are the same as when a stored answer is read back.
 
         Args:
             state: The state's own keys and their values.
@@ -222,7 +222,7 @@ class Labels:
         """Add the label of an invocation of that request; None means no label.
 
         Raises:
-            WorkflowError: It is one too many. Names the value and the request.
+            WorkflowError: There are too many labels. Names the value and the request.
         """
         if label is None or label in self.known:
             return
@@ -269,12 +269,12 @@ def _text(answer: Any, *, ensure_ascii: bool) -> str:
 
 
 def _storable(text: str) -> str:
-    """Return a text that every store takes: halves of surrogate pairs and NUL, which models sometimes write, as escapes."""
+    """Return a text that every store accepts: unpaired surrogates and NUL, which models sometimes write, become escapes."""
     return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _is_unicode(text: str) -> bool:
-    """True if it can be stored: models sometimes write halves of a surrogate pair."""
+    """True if it can be stored: models sometimes write unpaired surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -293,7 +293,7 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     text = str(value)
-    if text == object.__repr__(value):  # it holds an address
+    if text == object.__repr__(value):  # the text contains an address
         raise WorkflowError(
             f"an answer holds an object of type {type(value).__name__}: answer= must name keys with plain values"
         )

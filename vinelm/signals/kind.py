@@ -17,11 +17,12 @@ def kind_of(kind: Kind, inputs: Mapping[str, Any], row: Mapping[str, Any] | None
 
     Args:
         kind: ``kind(inputs)`` returns a text, a bool or a whole number; or the name of the field that holds one.
-        inputs: What the graph is invoked with.
-        row: Its row of the dataset, where a field that the inputs lack is looked for; None in an ordinary served call.
+        inputs: The graph's inputs.
+        row: The request's row of the dataset, which is searched for fields that the inputs lack; None in an ordinary served
+            call.
 
     Raises:
-        WorkflowError: The function raised or returned what is no label, or the field is missing.
+        WorkflowError: The function raised or returned something that is not a label, or the field is missing.
     """
     if isinstance(kind, str):
         where = f"kind={kind!r}"

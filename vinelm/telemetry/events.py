@@ -24,7 +24,7 @@ class DecisionEvent:
 
     Attributes:
         kind: "model" (``model`` runs after ``prefix``) or "end" (of a loop; ``model`` is None).
-        goes_on: False where the request ends.
+        goes_on: whether the request continues.
         seconds: wall time of the answer.
         explanation: the policy's :meth:`~vinelm.policies.Policy.last_step`; empty for policies that keep none.
     """
@@ -42,13 +42,13 @@ class Observer(Protocol):
     """Is notified of every decision and every invocation, from many threads. Exceptions that it raises are ignored."""
 
     def decided(self, decided: DecisionEvent) -> None:
-        """A policy has just answered."""
+        """Called when a policy has just answered."""
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:
-        """The invocation of ``stage`` begins; ``prefix`` ends with its model. The result is passed to :meth:`ended`."""
+        """Called when an invocation of ``stage`` begins; ``prefix`` ends with its model. :meth:`ended` gets the result."""
 
     def ended(self, token: Any, invocation: Invocation | None) -> None:
-        """The invocation has ended; None if it was interrupted and will run again."""
+        """Called when the invocation has ended; with None if it was interrupted and will run again."""
 
 
 class Listener(Observer, Protocol):
@@ -57,7 +57,7 @@ class Listener(Observer, Protocol):
     captures_content: bool
 
     def exchanged(self, token: Any, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
-        """A model was called inside the invocation of ``token``; ``answer`` is None if there is none."""
+        """Called when a model was called in the invocation of ``token``; ``answer`` is None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class DriftEvent:
         stage, model, quantity, direction: the stage and model of the node's invocation; "stop", "dollars", "seconds" or
             "signal LABEL"; "up" or "down".
         path: the node's models from the first invocation on.
-        annotated, seen: what the trie says, and the mean since the change.
+        annotated, seen: the trie's value, and the mean since the change.
     """
 
     stage: str
@@ -85,10 +85,10 @@ class CanaryEvent:
     """What live evidence shows about a canary's plan.
 
     Attributes:
-        advice: "keep" where the plan is worse and all requests run as today again, "switch" where it is not.
+        advice: "keep" if the plan is worse and all requests run as today again, otherwise "switch".
         quantity: what showed it: "accuracy", "failures", "late", "dollars" or "seconds"; "more accurate" or "as accurate and
             cheaper".
-        reason: the same with what was seen of both, as text.
+        reason: the same with both observed figures, as text.
     """
 
     advice: Literal["switch", "keep"]
@@ -97,11 +97,10 @@ class CanaryEvent:
 
 
 class ObservedRequest:
-    """One run of a graph, for observers with a method ``request_began``, with each one's token for it.
+    """One run of a graph, for observers with a method ``request_began``, with each observer's token for it.
 
     Args:
-        observers: those that are notified. Their ``request_ended`` gets the token once the run is over and nothing of
-            it is left.
+        observers: those that are notified. Their ``request_ended`` gets the token once the run is over and released.
     """
 
     __slots__ = ("_tokens",)

@@ -20,7 +20,7 @@ VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The conventions' own switch, which other instrumentations read, too."""
 ON = frozenset({"true", "1", "span_only", "span_and_event"})
 OFF = frozenset({"", "false", "0", "no_content", "event_only"})
-"""``event_only`` is off: nothing here makes events."""
+"""Values that switch content off; ``event_only`` is one, because nothing here makes events."""
 ROLES = {"human": "user", "ai": "assistant", "chat": "user", "function": "tool"}
 
 
@@ -48,7 +48,7 @@ def _json(plain: Any) -> str:
 
 
 def _without_secrets(plain: Any) -> Any:
-    """Replace secrets in every text, before it is JSON: a replaced piece must not take a quote along."""
+    """Replace secrets in every text before it becomes JSON, so that a replacement cannot remove a quote."""
     if isinstance(plain, str):
         return redacted(plain)
     if isinstance(plain, Mapping):
@@ -76,7 +76,7 @@ def _parts(message: BaseMessage) -> Iterator[dict[str, Any]]:
         elif part.get("type") == "text":
             yield {"type": "text", "content": part.get("text", "")}
         elif part.get("type") not in ("tool_use", "tool_call"):
-            yield {"type": str(part.get("type"))}  # that there was an image, not the image
+            yield {"type": str(part.get("type"))}  # notes that there was an image, without the image
     if isinstance(message, AIMessage):
         for call in (*message.tool_calls, *message.invalid_tool_calls):
             yield {"type": "tool_call", "id": call["id"], "name": call["name"], "arguments": call["args"]}

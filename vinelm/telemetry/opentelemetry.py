@@ -41,7 +41,7 @@ SERVERS: Mapping[str, str] = {
     "gemini": "generativelanguage.googleapis.com",
     "openai": "api.openai.com",
 }
-"""Where a provider answers that has no address in the catalog."""
+"""Address of a provider's servers if the catalog has none."""
 
 PROVIDERS: Mapping[str, str] = {
     "azure": "azure.ai.openai",
@@ -72,7 +72,7 @@ class RequestSpan:
         self._cost_usd, self._invocations = 0.0, 0
 
     def is_inside(self, current: SpanContext) -> bool:
-        """Whether the current span is the one at the request's start, so that no other instrumentation's span is inside."""
+        """Whether the current span is the one at the request's start, and not that of another instrumentation inside."""
         return current.span_id == self.outer.span_id
 
     def add(self, invocation: Invocation | None) -> None:
@@ -103,18 +103,19 @@ class OpenTelemetry:
     """An observer that makes a span for each request, decision, invocation and declared tool's call, and the client metrics.
 
     A request is ``invoke_workflow``, a decision ``vinelm.decide STAGE`` (or ``vinelm.end``), an invocation ``chat MODEL_ID``, a
-    client span. The request's span is the parent of the others and a child of the span that is current when it begins; where
+    client span. The request's span is the parent of the others and a child of the span that is current when it begins; if
     another instrumentation makes spans of the nodes, those stay the parents. The metrics are ``gen_ai.client.token.usage``,
-    ``gen_ai.client.operation.duration`` and ``gen_ai.client.operation.time_to_first_chunk``, one value for each call.
-    Uses the API only: without an SDK it costs next to nothing.
+    ``gen_ai.client.operation.duration`` and ``gen_ai.client.operation.time_to_first_chunk``, one value for each call. Uses the
+    API only: without an SDK it costs next to nothing.
 
     No span holds a key, and none a prompt or an answer unless content is captured: then an invocation's span has those of its
     last call. Metrics never do.
 
     Args:
-        provider: of spans; by default the global one.
-        capture_content: None takes the present value of ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``.
-        meter_provider: of metrics; by default the global one.
+        provider: the tracer provider; by default the global one.
+        capture_content: whether spans hold prompts and answers; None takes the current value of
+            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``.
+        meter_provider: the meter provider; by default the global one.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class OpenTelemetry:
         )
 
     def request_began(self) -> RequestSpan:
-        """Open the span of a request where its first stage begins."""
+        """Open the span of a request when its first stage begins."""
         outer = trace.get_current_span().get_span_context()
         found = {"gen_ai.operation.name": "invoke_workflow", "gen_ai.conversation.id": _conversation()}
         began_ns = time.time_ns()
@@ -152,11 +153,11 @@ class OpenTelemetry:
         return RequestSpan(span, outer, began_ns)
 
     def request_ended(self, token: RequestSpan) -> None:
-        """Close the span of a request, whose run is over."""
+        """Close the span of a request whose run is over."""
         token.end()
 
     def _request(self) -> tuple[RequestSpan | None, Context | None]:
-        """The request being reported, and the context in which its span is the parent; None if another span is."""
+        """The request being reported, and the context with its span as the parent; None if another span is the parent."""
         request: RequestSpan | None = current_request(self)
         if request is None or not request.is_inside(trace.get_current_span().get_span_context()):
             return request, None
@@ -220,7 +221,7 @@ class OpenTelemetry:
             token.request.add(invocation)
 
     def _measure(self, token: CallSpan, invocation: Invocation) -> None:
-        """A value for each call; batch calls have no seconds, and unknown counts are left out."""
+        """Record a value for each call; batch calls have no seconds, and unknown counts are left out."""
         context = trace.set_span_in_context(token.span)  # for exemplars
         for usage in invocation.usages:
             found = token.attributes | _attributes({"gen_ai.response.model": usage.response_model})
@@ -234,7 +235,7 @@ class OpenTelemetry:
                 self._first_chunks.record(usage.ttft_s, timed, context)
 
     def tool_ended(self, event: ToolEvent, ago_s: float) -> None:
-        """A span ``execute_tool NAME`` for a declared tool's call, marked if it was prefetched.
+        """Record a span ``execute_tool NAME`` for a declared tool's call, marked if it was prefetched.
 
         It has the digest of the arguments, never the arguments or the result.
         """

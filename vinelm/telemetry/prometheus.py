@@ -20,7 +20,7 @@ class Prometheus:
     """An observer that counts. Labels are names of the catalog and the template, never request data.
 
     Args:
-        registry: by default the process's own. One registry takes one of these.
+        registry: by default the process's own. A registry accepts only one such observer.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
@@ -80,7 +80,7 @@ class Prometheus:
         self._drift.labels(moved.stage, moved.model, moved.quantity.partition(" ")[0], moved.direction).inc()
 
     def canary_decided(self, shown: CanaryEvent) -> None:
-        """Count a canary that went back, or has shown that its plan is not worse."""
+        """Count a canary that was rolled back, or has shown that its plan is not worse."""
         self._canary.labels(shown.advice, shown.quantity).inc()
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:

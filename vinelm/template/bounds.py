@@ -13,7 +13,7 @@ from vinelm.template.template import Template
 def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop | None:
     """Return the loop in which ``stage`` would be a turn too many, after these stages.
 
-    None where more turns would not lead there either: then the template lacks an arm.
+    None if more turns would not lead there either, since the template then lacks a branch.
     """
     for loop in walk(template.steps):
         if not isinstance(loop, Loop):

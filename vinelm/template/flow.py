@@ -1,7 +1,7 @@
 """The automaton of a template: which stages may come next after each sequence of stages.
 
-Positions are sets of places in the steps (the subset construction): two arms that begin with the same stage are one position
-until their stages differ. Loops count their turns, so that the automaton has no cycle.
+Positions are sets of places in the steps (the subset construction): two branches that begin with the same stage are one
+position until their stages differ. Loops count their turns, so that the automaton has no cycle.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Joint:
 
 
 _Place = tuple["Step | _Turns | _Joint", ...]
-"""What is left to run, the next step first."""
+"""The remaining steps, the next one first."""
 
 
 class Flow:
@@ -56,7 +56,7 @@ class Flow:
 
     Args:
         steps: of the template.
-        prunes: leave out stages behind which no answerable stage can come: they would change no answer.
+        prunes: leave out stages that no answerable stage can follow, since they would change no answer.
 
     Raises:
         TemplateError: the template has too many positions, or allows a request of more than :data:`MOST_INVOCATIONS`.
@@ -65,7 +65,7 @@ class Flow:
     def __init__(self, steps: Sequence[Step], *, prunes: bool = True) -> None:
         self._prunes = prunes
         names = (step.name for step in walk(steps) if isinstance(step, Stage))
-        self._order = {name: i for i, name in enumerate(dict.fromkeys(names))}  # of first mention, not of a set
+        self._order = {name: i for i, name in enumerate(dict.fromkeys(names))}  # in the order of first mention, unlike a set
         self._leads: dict[_Place, bool] = {}
         start: frozenset[_Place] = frozenset([tuple(steps)])
         numbers: dict[tuple[int, frozenset[_Place]], int] = {(0, start): 0}

@@ -15,21 +15,21 @@ from vinelm.template.steps import Branch, Stage, mapped
 from vinelm.template.template import OTHER, Template, stage_title
 
 MOST_KINDS = 16
-"""The most kinds that are learnt by name."""
+"""How many types are learnt by name."""
 LEAST_REQUESTS = 15
-"""A kind with fewer requests in the profile is not learnt: they count as :data:`OTHER`."""
+"""A type with fewer requests in the profile is not learnt, and counts as :data:`OTHER`."""
 
 
 LEAST_ANSWERS = 4.0
-"""A kind with fewer first answers per model, on average, is not learnt either: plans would follow their noise."""
+"""A type with fewer first answers per model, on average, is not learnt either, since plans would follow its noise."""
 
 
 def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = None) -> tuple[str, ...]:
     """Return the names of the types to learn, sorted, and :data:`OTHER`; empty if fewer than two can be told apart.
 
     Args:
-        labels: The kind of each profiled request, one label a request.
-        answers: First answers about each kind, per model; None: there are enough.
+        labels: The kind of each profiled request.
+        answers: First answers per model, by kind; None: enough of each.
     """
     counts = Counter(labels)
     enough = {kind for kind, count in counts.items() if count >= LEAST_REQUESTS and kind != OTHER}

@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias, get_args
 from vinelm.errors import TemplateError
 
 END: Literal["__end__"] = "__end__"
-"""The end of the workflow as the last step of an arm, like LangGraph's ``END``."""
+"""The end of the workflow as the last step of a branch, like LangGraph's ``END``."""
 SKIP = "skip"
-"""The choice that leaves an optional stage out: no call, no dollars, and the state as it is. No model may have this name."""
+"""The choice that leaves an optional stage out: no call, no dollars, and an unchanged state. No model may have this name."""
 MOST_INVOCATIONS = 10_000
 """The longest path of one request that a template may allow."""
 Order = Literal["seen", "ignored"]
@@ -81,7 +81,7 @@ class Loop:
             them; an approximation (docs/estimators.md#merged-histories). None keeps all histories apart.
         order: ``"ignored"`` merges histories with the same choices in another order; exact if no turn sees the answers of
             earlier ones.
-        early_exit: The step behind the loop may follow any turn, not only the last one. Has no effect on a loop that ends the
+        early_exit: The step after the loop may follow any turn, not only the last one. Has no effect on a loop that ends the
             template.
     """
 
@@ -117,7 +117,7 @@ class Branch:
     """Steps of which the graph takes one branch, chosen by the application while the request runs.
 
     Args:
-        arms: The steps of each way, by a name for reports. It rejoins behind the branch: ``()`` at once. A way that ends with
+        arms: The steps of each way, by a name for reports. It rejoins after the branch: ``()`` at once. A way that ends with
             :data:`END`, or is ``END``, ends the workflow.
 
     Raises:
@@ -169,7 +169,7 @@ Step: TypeAlias = "Stage | Loop | Branch | Parallel | Literal['__end__']"
 
 
 def walk(steps: Sequence[Step]) -> Iterator[Step]:
-    """Return every step, those inside of others included, in the order of the text."""
+    """Return every step, including nested ones, in the order of the text."""
     for step in steps:
         yield step
         for inner in _inner(step):
@@ -199,7 +199,7 @@ def mapped(steps: Sequence[Step], change: Callable[[Stage], Stage]) -> tuple[Ste
 
 
 def longer(steps: Sequence[Step], factor: int) -> tuple[Step, ...]:
-    """Return the steps with every loop so many times as long."""
+    """Return the steps with every loop ``factor`` times as long."""
     changed: list[Step] = []
     for step in steps:
         if isinstance(step, Loop):
@@ -212,9 +212,9 @@ def longer(steps: Sequence[Step], factor: int) -> tuple[Step, ...]:
 
 
 def remembering(steps: Sequence[Step], memory: int, *, instead_of: int | None = None) -> tuple[Step, ...]:
-    """Return the steps with every loop merging its histories by that many last choices that has the memory ``instead_of``.
+    """Return the steps in which loops with the memory ``instead_of`` merge histories by their last ``memory`` choices.
 
-    None: that does not say itself how it merges them.
+    ``instead_of`` None: loops that do not state how they merge.
     """
     changed: list[Step] = []
     for step in steps:
@@ -280,7 +280,7 @@ def to_plain(step: Step) -> Any:
 
 
 def from_plain(plain: Any) -> Step:
-    """Return the step that :func:`to_plain` wrote."""
+    """Return the step that :func:`to_plain` has written."""
     if plain == END:
         return END
     if "arms" in plain:

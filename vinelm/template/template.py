@@ -29,7 +29,7 @@ from vinelm.template.steps import (
 )
 
 OTHER = "other"
-"""The kind of requests whose own kind is not learnt."""
+"""The kind that stands for requests whose own kind is not learnt."""
 Told = TypeVar("Told")
 StopRule = Literal["oracle", "workflow"]
 """When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
@@ -56,7 +56,7 @@ class Template:
         kinds: The types of requests that ``steps`` tells apart first (:func:`vinelm.template.kinds.of_kinds`).
 
     Raises:
-        TemplateError: A stage is declared twice outside of the arms of branches, or with different settings; none is
+        TemplateError: A stage is declared twice outside of branches, or with different settings; none is
             answerable; ``stop`` is unknown; or the template is too large.
 
     Examples:
@@ -98,7 +98,7 @@ class Template:
 
     @cached_property
     def base(self) -> Template:
-        """The application's own template, from which :func:`vinelm.template.kinds.of_kinds` started: itself without types."""
+        """The application's own template, without request types; the template itself if it has none."""
         if not self.kinds:
             return self
         own, names = self.steps[0], self.base_stages
@@ -113,22 +113,22 @@ class Template:
         return {stage.name: stage.name.removesuffix(stage_title("", kind)) for stage, kind in pairs}
 
     def counts_as(self, kind: str | None) -> str:
-        """Return the kind that a request of a declared kind counts as: ``""`` where kinds are not told apart."""
+        """Return the kind that a request of a declared kind counts as: ``""`` if kinds are not told apart."""
         return learnt_kind(kind, self.kinds)
 
     @property
     def kind_names(self) -> tuple[str, ...]:
-        """The kinds that requests count as: ``""`` alone where kinds are not told apart."""
+        """The kinds that requests count as: only ``""`` if kinds are not told apart."""
         return self.kinds or ("",)
 
     def require_workflow_stop(self, error: VineLMError) -> None:
-        """Raise ``error`` where requests stop by the oracle, which needs ground truth for every request."""
+        """Raise ``error`` if requests stop by the oracle, which needs ground truth for every request."""
         if self.stop == "oracle":
             raise error
 
     @cached_property
     def kinds_of_stages(self) -> tuple[str, ...]:
-        """The kind of the requests that run each stage; ``""`` where kinds are not told apart."""
+        """The kind of the requests that run each stage; ``""`` if kinds are not told apart."""
         return tuple(kind for kind in self.kind_names for _ in range(len(self.stages) // len(self.kind_names)))
 
     @cached_property
@@ -151,14 +151,15 @@ class Template:
 
     @cached_property
     def form(self) -> Branching:
-        """What follows from whether one stage can follow each prefix."""
+        """The behaviour that depends on whether one stage or several can follow a prefix."""
         return (Chain if self.is_linear else Branching)(self)
 
     @cached_property
     def places(self) -> Flow | None:
         """The automaton that finds a request's position from its stages.
 
-        None on a chain, where their number tells it: one stage follows each prefix, and no two run in one superstep.
+        None on a chain, where the number of stages determines it: one stage follows each prefix, and no two run in one
+        superstep.
         """
         return self.form.places
 
@@ -177,8 +178,8 @@ class Template:
     def invocations(self) -> tuple[Stage, ...]:
         """The stages of a linear template with loops unrolled: item k is the stage of invocation k, counted from 0.
 
-        A loop at the end of the template ends its last turn at its last answerable stage: the stages behind that one would
-        only lead into one turn more than ``times``. :class:`TemplateError` if the template is not linear.
+        A loop at the end of the template ends its last turn at its last answerable stage: later stages would only lead into one
+        turn more than ``times``. :class:`TemplateError` if the template is not linear.
         """
         if not self.certain_stages:
             raise TemplateError("the template branches: its requests do not run the same stages")
@@ -236,7 +237,7 @@ class Template:
     def stage_after(self, length: int) -> Stage | None:
         """Return the stage that follows every prefix of that length; None after the last invocation.
 
-        None as well on a template that branches: its application chooses, and the rows of requests say what it chose
+        None as well on a template that branches: the application chooses, and the rows of requests record what it chose
         (:meth:`following`, :meth:`noted`).
         """
         return self.certain_stages[length] if length < len(self.certain_stages) else None
@@ -246,7 +247,7 @@ class Template:
 
         Args:
             length: Number of invocations so far.
-            arm: What the last row says of the next stage (``Observation.arm``).
+            arm: The next stage as recorded by the last row (``Observation.arm``).
         """
         return self.stage_after(length) if arm is None else self.stage(arm)
 
@@ -255,13 +256,13 @@ class Template:
         return self.told(lambda: stage)
 
     def told(self, find: Callable[[], Told]) -> Told | None:
-        """Return the result of ``find``, which tells the branches that requests take; not called without branches."""
+        """Return the result of ``find``, which finds the branches that requests take; it is not called without branches."""
         return self.form.told(find)
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
         """Return the ``stopped`` of a row: the verdict of the workflow's own check, if it has one.
 
-        Where the application chooses what comes next, a check may lead on to another stage, so that only the end counts.
+        If the application chooses the next stage, a check may lead to another stage, so that only the end counts.
         """
         return self.form.has_stopped(has_ended, verdict)
 
@@ -273,7 +274,7 @@ class Template:
     def knows_past_ends(self) -> bool:
         """True if requests can continue past their end, which is not so if the application chooses the next stage.
 
-        Behind an end no edge of its graph runs, so that nothing would say which stage comes.
+        After an end no edge of the graph runs, so nothing would say which stage comes next.
         """
         return self.base.form.knows_past_ends
 
@@ -288,7 +289,7 @@ class Template:
         Raises:
             TemplateError: the template does not allow these stages in this order.
         """
-        # Followed here and not by Flow.at: profiles and stores ask this of every row.
+        # Followed here instead of by Flow.at, because profiles and stores ask this for every row.
         positions = self.flow.positions
         at = positions[0]
         try:
@@ -308,13 +309,13 @@ class Template:
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
         """Return whether its bounds allow another invocation.
 
-        An arm that the template has nowhere is no matter of its bounds, nor is what follows stages that it does not allow in
-        this order.
+        True also for branches that the template lacks, and after stages in an order that it does not allow: these are not a
+        matter of its bounds.
 
         Args:
             length: number of invocations so far.
-            stages: those of the invocations. Not needed where one stage follows each prefix.
-            arms: the stages of which one comes next; None if they are not known.
+            stages: the stages of the invocations. Not needed if one stage follows each prefix.
+            arms: the stages of which one comes next; None if unknown.
         """
         return self.form.leaves_room(length, stages, arms)
 
@@ -323,7 +324,7 @@ class Template:
 
         Args:
             length: the number of the invocation.
-            stages: those of the invocations so far, its own included where it is known. Not needed where one stage follows each
+            stages: the stages of the invocations so far, including its own if known. Not needed if one stage follows each
                 prefix.
 
         Raises:
@@ -342,7 +343,7 @@ class Template:
         """The number of model sequences that the template allows, including shorter ones; it has to be bound."""
         positions = self.flow.positions
         below = [0] * len(positions)
-        for number in range(len(positions) - 1, -1, -1):  # an arm leads to a higher number
+        for number in range(len(positions) - 1, -1, -1):  # a branch leads to a higher number
             arms = positions[number].arms.items()
             below[number] = sum(len(self.stage(stage).models or ()) * (1 + below[after]) for stage, after in arms)
         return below[0]
@@ -383,7 +384,7 @@ class Template:
         """Return this template with only those answerable stages that are in ``exits``.
 
         Raises:
-            TemplateError: None is left.
+            TemplateError: No answerable stage is left.
         """
 
         def ended(stage: Stage) -> Stage:
@@ -398,7 +399,7 @@ class Template:
     def held_before(self, exits: Collection[str]) -> frozenset[str]:
         """Return the stages whose answers are left unchanged by the optional stages and judges among ``exits``.
 
-        Requests may not end after them, but their answers are what is left where the later stage is skipped.
+        Requests may not end after them, but their answers remain if the later stage is skipped.
         """
         found: set[str] = set()
         waiting = {stage.name for stage in self.stages if stage.name in exits and stage.keeps_answer}
@@ -411,8 +412,8 @@ class Template:
     def exits_by(self, names: Collection[str]) -> frozenset[str]:
         """Return the stages after which a request can end, given the stages that conditional edges lead back to.
 
-        Such an edge stands after the stage before it. The last stage is an exit, too, unless it stands in a loop that has an
-        edge elsewhere.
+        Such an edge stands after the stage before it. The last stage is an exit, too, unless it is in a loop with such an edge
+        elsewhere.
         """
         return self.stages_before(names) | self.form.last_exits(names)
 
@@ -465,7 +466,7 @@ class Template:
 
 
 class Branching:
-    """What a template tells of its requests where the application chooses what comes next."""
+    """The behaviour of a template if the application chooses the next stage."""
 
     knows_past_ends = False
     """See :attr:`Template.knows_past_ends`."""
@@ -485,7 +486,7 @@ class Branching:
 
     @property
     def own_ends(self) -> tuple[Stage, ...]:
-        """The stages after which the application's own edges may end a request: every one."""
+        """The stages after which the application's own edges may end a request: all of them."""
         return self._template.stages
 
     @property
@@ -494,7 +495,7 @@ class Branching:
         return self._template.flow.follows
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages behind which nothing may come, where edges lead back to the stages of those names."""
+        """Return the stages after which nothing may come, given that edges lead back to the stages of those names."""
         return self._template.flow.last_stages
 
     def told(self, find: Callable[[], Told]) -> Told | None:
@@ -516,7 +517,7 @@ class Branching:
 
 
 class Chain(Branching):
-    """The same where one stage can follow each prefix: the number of invocations tells where a request is."""
+    """The behaviour of a template in which the number of invocations determines a request's position."""
 
     knows_past_ends = True
 
@@ -532,7 +533,7 @@ class Chain(Branching):
 
     @property
     def own_ends(self) -> tuple[Stage, ...]:
-        """The last one."""
+        """The stages after which the application's own edges may end a request: the last one."""
         return self._template.stages[-1:]
 
     @property
@@ -543,13 +544,13 @@ class Chain(Branching):
         return frozenset((*order, *((stages[-1].name, stages[0].name) for stages in loops)))
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """The last stage, unless it stands in a loop that has an edge elsewhere."""
+        """Return the last stage, unless it is in a loop that has an edge elsewhere."""
         last = self._template.steps[-1]
         is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))
         return frozenset(() if is_left_by_edge else (self._template.stages[-1].name,))
 
     def told(self, find: Callable[[], Told]) -> None:
-        """See :meth:`Template.told`: there is nothing to tell."""
+        """See :meth:`Template.told`: without branches there is nothing to find."""
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
         """See :meth:`Template.has_stopped`."""
@@ -561,7 +562,7 @@ class Chain(Branching):
 
 
 def learnt_kind(kind: str | None, kinds: tuple[str, ...]) -> str:
-    """Return a request's kind if it is one of ``kinds``, else :data:`OTHER`; ``""`` where there are no kinds."""
+    """Return a request's kind if it is one of ``kinds``, else :data:`OTHER`; ``""`` if there are no kinds."""
     return kind if kind is not None and kind in kinds else OTHER * bool(kinds)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from vinelm.errors import WorkflowError
 
 CallKind = Literal["authoritative", "speculated", "eager"]
-"""Asked for by the application; started on a guess; started while the model was still writing the call."""
+"""Why a call was started: by the application; on a guess; while the model was still writing the call."""
 
 
 def text_of(content: Any) -> str:
@@ -23,7 +23,7 @@ def text_of(content: Any) -> str:
 
 
 def value_of(text: str) -> Any:
-    """Return the JSON value that a tool's answer is, or the text itself."""
+    """Parse a tool's answer as JSON; text that is not JSON is returned as it is."""
     try:
         return json.loads(text, parse_constant=str)
     except (ValueError, RecursionError):
@@ -92,7 +92,7 @@ class SessionPart(NamedTuple):
         session: the name of the session; the runs of one conversation share it.
         run: tells the runs of a session apart.
         event: the message or the call. Its seconds count from the beginning of the run.
-        is_read: whether the called tool is declared to only read; None: it is not declared, or nothing was called.
+        is_read: whether the called tool is declared read-only; None: it is undeclared, or nothing was called.
     """
 
     session: str
@@ -105,7 +105,7 @@ class ToolSession(NamedTuple):
     """One recorded session.
 
     Args:
-        name: of the request, or of the conversation.
+        name: the name of the request or conversation.
         group: sessions of one group repeat each other, such as trials of one task.
         events: the user's messages and the calls, in order.
     """
@@ -116,9 +116,9 @@ class ToolSession(NamedTuple):
 
 
 History = Sequence["str | ToolEvent"]
-"""What a request has shown, in order: the messages of its user, and the calls that have ended."""
+"""The events of a request, in order: the user's messages, and the calls that have ended."""
 
 
 def begins_with(longer: Sequence[Any], known: Sequence[Any]) -> bool:
-    """Return whether ``longer`` begins with the very objects of ``known``, so that conclusions from these still hold."""
+    """Return whether ``longer`` begins with the very objects of ``known``, so that results computed from these still hold."""
     return len(longer) >= len(known) and all(map(operator.is_, longer, known))

@@ -21,11 +21,12 @@ class ToolDeclaration:
         writes: what a call makes stale: results read in this "session", or in "all". None for a read-only tool.
         cost_usd: dollars of one call, >= 0.
         ttl_s: seconds for which a result stays true, > 0; None: as long as the run.
-        unchecked: whether a call may run ahead although something of the application may still refuse or change it: an
-            interrupt, a middleware, a node between.
+        unchecked: whether a call may be prefetched although the application may still refuse or change it, by an interrupt, a
+            middleware or a node in between.
 
     Raises:
-        ConfigError: it both reads only and writes, or neither is said; it writes and is unchecked; a figure is out of range.
+        ConfigError: the tool is declared both read-only and writing, or neither; it writes and is unchecked; a figure is out of
+            range.
     """
 
     name: str

@@ -53,10 +53,10 @@ class ToolCandidate(NamedTuple):
 
 
 class Candidates(Protocol):
-    """Guesses the next calls of a request. Pure, and quick: it is asked before each call of a model.
+    """Guesses the next calls of a request. Pure and fast, since it is called before each model call.
 
-    If it has a method ``for_run()``, each run gets a separate predictor, which may cache what it has read: it gets the same
-    events again, as the same objects, and the new ones.
+    If it has a method ``for_run()``, each run gets a separate predictor, which may cache what it has read: it always gets the
+    earlier events, as the same objects, with the new ones.
     """
 
     def candidates(self, history: History) -> Sequence[ToolCandidate | tuple[str, Mapping[str, Any], float]]:

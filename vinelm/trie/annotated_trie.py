@@ -30,20 +30,19 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 Made = TypeVar("Made")
 
 UNTOLD = "untold_kinds"
-"""Key of ``meta`` where declared kinds do not pay: what plans by kind promise more, <= 0, a fraction."""
+"""Key of ``meta`` if declared kinds do not pay: the gain in predicted accuracy of plans by kind, <= 0, a fraction."""
 UPPER = 0.95
-"""Level of the upper end of the dollars of one invocation."""
+"""Level of the quantile that is the upper end of an invocation's dollars."""
 NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
 """Annotations of a node, all conditional on the request reaching it. :class:`AnnotatedTrie` explains each."""
 ARM_ARRAYS = ("arm", "arm_success")
-"""Annotations of the arm that leads to a node, where the application chooses between several stages."""
+"""Annotations of the branch that leads to a node, if the application chooses between several stages."""
 OPTIONAL_ARRAYS = (
     *("accuracy_se", "cost_se", "latency_se", "count", "cost_size_var", "latency_size_var", *ARM_ARRAYS, "arm_se", "tried"),
 )
-"""What an estimator may add: standard errors of the path metrics, the number of observations of each node, the part of a
-variance that comes from differences in size between requests, the arms, the standard error of ``arm``, and which steps plans
-may take.
-"""
+"""Annotations that an estimator may add: standard errors of the path metrics, the number of observations of each node, the part
+of a variance that comes from differences in size between requests, the branches, the standard error of ``arm``, and which steps
+plans may take."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,15 +69,14 @@ class AnnotatedTrie:
     On a :class:`~vinelm.trie.MergedTrie` the annotations of a node are means over the merged histories that reach it when
     models are chosen as in the profile. The arms belong to the edges, whose sources differ: these arrays have shape (edges,).
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``success``, ``cost_usd`` and ``latency_s``, and the
-    path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by the difficulty of the request, from which follows
-    what a plan does for its own requests; None where the estimator gives none.
+    path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by the difficulty of the request, from which a plan's
+    results for its own requests follow; None if the estimator gives none.
 
-    ``tried`` says of each edge whether plans may run it, shape (edges,): where only plans that requests have run were compared
-    with what runs today, no other is planned. None: every edge.
+    ``tried`` tells for each edge whether plans may run it, shape (edges,): if only plans that requests have run were compared
+    with the current setup, no other is planned. None: every edge.
 
-    ``signals`` is the trie of what requests show. None where nothing is declared, or it was not
-    estimated. ``verdict`` says whether to serve its plans in place of what runs today; None where the
-    estimate was not checked.
+    ``signals`` is the trie of what requests show; None if nothing is declared, or it was not estimated. ``verdict`` says
+    whether to serve the trie's plans instead of the current setup; None if the estimate was not checked.
 
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
     ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
@@ -143,23 +141,23 @@ class AnnotatedTrie:
 
     @cached_property
     def outcomes(self) -> Outcomes:
-        """What requests show at each node that plans depend on: nothing over paths."""
+        """The outcomes at each node on which plans depend; none for plans over paths."""
         return Outcomes.none(len(self.trie.stages), len(self.trie))
 
     @cached_property
     def reach(self) -> FloatArray:
         """reach_u: P(a request that follows this path invokes u), the product of the branch probabilities along it.
 
-        Where one stage follows each node, that of (1 - s_j) over the proper ancestors j of u.
+        If one stage follows each node, it is the product of (1 - s_j) over the proper ancestors j of u.
         """
         return _read_only(self.trie.multiply(self.arms_by_edge[0]))
 
     @cached_property
     def arms_by_edge(self) -> tuple[FloatArray, FloatArray]:
-        """Return, for each edge, P(its stage comes next) and P(it does, and the answer so far is right).
+        """Return, for each edge, P(its stage comes next) and P(its stage comes next and the answer so far is right).
 
-        Both are given that a request is at the edge's source, in the order of the trie's edges. If only one stage can follow a
-        node, it follows unless the request stops.
+        Both are conditional on a request being at the edge's source, in the order of the trie's edges. If only one stage can
+        follow a node, it follows unless the request stops.
         """
         if self.arm is None or self.arm_success is None:
             source = self.trie.source
@@ -176,13 +174,11 @@ class AnnotatedTrie:
 
     @property
     def rated(self) -> FloatArray:
-        """The quantity whose error is :attr:`accuracy_se`: the accuracy of the path to a node, or with merged histories its
-        success.
-        """
+        """The quantity whose error is :attr:`accuracy_se`: the accuracy of the path to a node, or if merged its success."""
         return self.reading.rated
 
     def weight_of(self, nodes: npt.NDArray[Any]) -> FloatArray:
-        """Return weights for means over nodes: their observations, or without any their reach if they have a single path."""
+        """Return weights for means over nodes: their observations, else their reach if each node has a single path."""
         if self.count is not None and self.count[nodes].any():
             return np.asarray(self.count[nodes], np.float64)
         return np.asarray(np.maximum(self.reading.reach[nodes], 1e-12))
@@ -200,21 +196,21 @@ class AnnotatedTrie:
 
     @property
     def has_path_metrics(self) -> bool:
-        """Whether each node has a single path, and so :attr:`accuracy` and other path metrics."""
+        """Whether each node has a single path, and therefore path metrics such as :attr:`accuracy`."""
         return not self.trie.is_merged
 
     @property
     def calls_per_hour(self) -> float | None:
-        """Requests per hour for which the dollars hold, since it decides how warm prompt caches are; 0: cold.
+        """Requests per hour for which the dollars hold, since the rate decides how warm prompt caches are; 0: cold.
 
-        None where no row had a cache hit that another request made possible: the dollars hold at any rate.
+        None if no row had a cache hit thanks to another request, so that the dollars hold at any rate.
         """
         found = self.meta.get("prompt_cache", {}).get("calls_per_hour")
         return None if found is None else float(found)
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """Why the declared kinds of request are not told apart, if they do not pay; one line at most."""
+        """Why the declared kinds of request are not told apart, if they do not pay; at most one line."""
         return tuple(
             "Kinds of request are declared and not told apart: plans by kind promise"
             f" {-100 * gain:.1f} points less than plans without them, at equal dollars."
@@ -239,7 +235,7 @@ class AnnotatedTrie:
 
     @property
     def tries(self) -> tuple[AnnotatedTrie, ...]:
-        """The tries that plans can be made over: this one, and if there is one, that of what requests show."""
+        """The tries that plans can be made over: this one, and the trie with signals if there is one."""
         return (self, *((self.signals,) if self.signals else ()))
 
     def judged(self, found: Verdict | None) -> AnnotatedTrie:
@@ -256,7 +252,7 @@ class AnnotatedTrie:
         return stage.answerable or stage.verdict is not None
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return what a fixed plan has one model for, by group of edges, and how many there are: the application's stages.
+        """Return what a fixed plan has one model for (the application's stages), by group of edges, and their number.
 
         Args:
             stage: The stage of the trie that a group runs, shape (groups,).
@@ -266,7 +262,7 @@ class AnnotatedTrie:
         return np.array(own)[np.array(self.outcomes.stages)[stage]], max(own) + 1
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie where the requests that reach a node are more by a factor, shape (n + 1,): in what fits differ in."""
+        """Return the trie with each node's share of requests multiplied by a factor, shape (n + 1,), in figures by fit."""
         return self
 
     @property
@@ -312,7 +308,7 @@ class AnnotatedTrie:
 
     @cached_property
     def path_most_usd(self) -> FloatArray:
-        """Sum of :attr:`most_usd` from the root to u: exact where all calls of a request are long or short together."""
+        """Sum of :attr:`most_usd` from the root to u: exact if all calls of a request are long or short together."""
         return _read_only(self.trie.accumulate(self.most_usd))
 
     @cached_property
@@ -384,21 +380,20 @@ class AnnotatedTrie:
         return columns
 
     def _repr_html_(self) -> str:
-        """The trie as a table, for notebooks."""
+        """Return the trie as a table, for notebooks."""
         return self.reading.table()
 
 
 @dataclass(frozen=True, eq=False)
 class SignalTrie(AnnotatedTrie):
-    """A trie of what requests show: each stage that comes next has a name with what was seen.
+    """A trie of what requests show: the name of each next stage includes what was seen.
 
-    ``outcomes`` says what may be seen after each node: the chances of stages and answers are theirs.
+    ``outcomes`` says what may be seen after each node, with the chances of stages and answers.
     """
 
     policy: ClassVar[Literal["paths", "signals"]] = "signals"
     least_price: ClassVar[float] = 1e-7
-    """Accuracies are sums over thousands of histories: where an invocation changes nothing they differ by rounding, which must
-    not buy it."""
+    """Accuracies are sums over thousands of histories: rounding differences between equal plans must not buy an invocation."""
 
     outcomes: Outcomes = field(kw_only=True)
 
@@ -413,7 +408,7 @@ class SignalTrie(AnnotatedTrie):
         return found, 1 + int(found.max(initial=0))
 
     def with_shares(self, change: FloatArray) -> Self:
-        """See :meth:`AnnotatedTrie.with_shares`: what each fit expects of a history holds how many requests have it."""
+        """See :meth:`AnnotatedTrie.with_shares`: the expectation by each fit includes how many requests have a history."""
         found = self.outcomes
         spread, cost = found.spread * change[found.node, None], found.cost_spread * change[:, None]
         outcomes = replace(found, spread=spread.astype(np.float32), cost_spread=cost.astype(np.float32))
@@ -436,7 +431,7 @@ class SignalTrie(AnnotatedTrie):
         """Return the trie with other probabilities that the answers held are right; ``outcomes`` holds the same ones.
 
         Args:
-            outcomes: In place of the trie's own, in the same order. The chances at ends stay: they are a part of these.
+            outcomes: Replace the trie's own, in the same order. The chances at ends are part of them.
             right: P(the outcome comes, and the answer that counts is right | the node is reached), shape (outcomes,).
         """
         trie, size = self.trie, len(self.trie)
@@ -471,21 +466,21 @@ class TrieReading(ABC):
     noun: ClassVar[str]
     """The name of the nodes for people."""
     holds_common_errors: ClassVar[bool]
-    """Whether an error common to all nodes, as a judge's, is in ``accuracy_se``."""
+    """Whether ``accuracy_se`` includes an error common to all nodes, such as a judge's."""
 
     @property
     def rated(self) -> FloatArray:
-        """What ``accuracy_se`` is the error of."""
+        """The figures whose standard errors are ``accuracy_se``."""
         return self.annotated.accuracy
 
     @property
     def rated_usd(self) -> FloatArray:
-        """What ``cost_se`` is the error of."""
+        """The figures whose standard errors are ``cost_se``."""
         return self.annotated.path_cost_usd
 
     @property
     def reach(self) -> FloatArray:
-        """P(a request comes to a node, given the models up to it), as far as it is known: else 1."""
+        """P(a request comes to a node, given the models up to it) as far as it is known; otherwise 1."""
         return self.annotated.reach
 
     @property
@@ -496,7 +491,7 @@ class TrieReading(ABC):
     @property
     @abstractmethod
     def answer_accuracy(self) -> FloatArray:
-        """Accuracy of the answer at each node for a plan that ends there; with several ends, given its reach."""
+        """Accuracy of the answer at each node for a plan that ends there; with several ends, given that it is reached."""
 
     @property
     @abstractmethod
@@ -534,11 +529,11 @@ class PathReading(TrieReading):
 
     @property
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
-        """The metrics of paths."""
+        """Return the metrics of paths."""
         return [self.annotated.accuracy, self.annotated.path_cost_usd, self.annotated.path_latency_s]
 
     def display_path(self, node: int) -> tuple[str, ...]:
-        """Return its models."""
+        """Return the node's models."""
         return self.annotated.trie.prefix(node)
 
     def table(self) -> str:
@@ -571,7 +566,7 @@ class HistoryReading(TrieReading):
     """Reading of a trie in which plans have several ends, so that only a planner knows their accuracy."""
 
     noun = "histories"
-    holds_common_errors = False  # the errors of a plan's ends are combined as if they erred apart
+    holds_common_errors = False  # a plan's end errors are combined as if they were independent
 
     @property
     def answer_accuracy(self) -> FloatArray:
@@ -580,7 +575,7 @@ class HistoryReading(TrieReading):
 
     @property
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
-        """The rates of nodes and arms."""
+        """Return the rates of nodes and branches."""
         rates = (getattr(self.annotated, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS))
         return [values for values in rates if values is not None]
 
@@ -590,7 +585,7 @@ class HistoryReading(TrieReading):
         return ("reach", *NODE_ARRAYS, *ARM_ARRAYS, "arm_se", "count")
 
     def display_path(self, node: int) -> tuple[str, ...]:
-        """Return its stages and models, since models alone do not identify it."""
+        """Return the node's stages and models, since models alone do not identify it."""
         return tuple(f"{stage} {model}" for stage, model in self.annotated.trie.edges(node))
 
     def table(self) -> str:
@@ -605,7 +600,7 @@ class HistoryReading(TrieReading):
 
 
 class MergedReading(HistoryReading):
-    """Histories share nodes: a node has several paths, and chances of stages belong to edges."""
+    """Reading of a trie in which histories share nodes: a node has several paths, and chances of stages belong to edges."""
 
     metrics = ()
     columns = (*NODE_ARRAYS, "count")
@@ -642,7 +637,8 @@ def _read_only(values: Array) -> Array:
 def whole_paths(annotated: AnyTrie) -> AnyTrie:
     """Return the annotations with only leaves answerable, so that plans run to the last invocation.
 
-    A planner over it can use its frontier index; passing the leaves as ``candidates`` would scan the subtree for each plan.
+    A planner over the result can use its frontier index; passing the leaves as ``candidates`` would scan the subtree for each
+    plan.
     """
     return _answerable_only(annotated, annotated.trie.is_leaf)
 

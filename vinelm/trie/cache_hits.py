@@ -1,4 +1,4 @@
-"""What a cache of calls changes of a trie: an invocation whose calls it answers costs nothing and takes no time."""
+"""The effect of a cache of calls on a trie: an invocation whose calls it answers costs nothing and takes no time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import numpy as np
 from vinelm.trie.annotated_trie import AnnotatedTrie, AnyTrie
 
 KEY = "cache_hits"
-"""In a trie's ``meta``: stage to model to rate."""
+"""Key in a trie's ``meta``: the rates by stage and model."""
 
 
 def with_hits(annotated: AnyTrie, rates: Mapping[tuple[str, str], float]) -> AnyTrie:
-    """Return the trie whose dollars and seconds are those of invocations of which a cache answers some.
+    """Return the trie with the dollars and seconds of invocations of which a cache answers some.
 
     Args:
-        annotated: As it was estimated: each call is made. Seconds of tools are not known apart, and count as the model's.
+        annotated: The trie as estimated, with every call made. Seconds of tools are not known separately, and count as the
+            model's.
         rates: The share of the invocations that the cache answers, in [0, 1), by the stage's own name and model.
     """
     if not rates:
@@ -44,7 +45,7 @@ def with_hits(annotated: AnyTrie, rates: Mapping[tuple[str, str], float]) -> Any
 
 
 def seconds_if_asked(annotated: AnnotatedTrie, node: int) -> float:
-    """Return the seconds of a node's invocation whose calls are made, whatever a cache answers of the others."""
+    """Return the seconds of a node's invocation if its calls are made, whatever share of the others a cache answers."""
     seconds, trie = float(annotated.latency_s[node]), annotated.trie
     told: Mapping[str, Mapping[str, float]] = annotated.meta.get(KEY, {})
     if not told or trie.model[node] < 0:

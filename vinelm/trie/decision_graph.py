@@ -1,8 +1,8 @@
 """The decision graph of a trie: levels of nodes, and for each node and branch the models that may run next.
 
-A node is a history. After it the application takes one of several arms (the stage that comes next), or ends the request by its
-own check; then the plan runs one of the arm's models, or ends the request. All numbers are conditional on the request having
-reached the node, so that a graph whose histories are merged has the same form as a tree.
+A node is a history. After it the application takes one of several branches (the stage that comes next), or ends the request by
+its own check; then the plan runs one of the branch's models, or ends the request. All numbers are conditional on the request
+having reached the node, so that a graph whose histories are merged has the same form as a tree.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from vinelm.trie.arrays import BoolArray, FloatArray, Integers
 END = -1
 """The choice to end the request."""
 NOTHING = -2
-"""The choice where no model is admitted and there is no answer to end with."""
+"""The choice if no model is admitted and there is no answer to end with."""
 _ROUNDING = 1e-9
-"""Chance below which what is missing from a node's arms is taken for rounding."""
+"""If less than this probability is missing from a node's branches, it is considered rounding."""
 
 
 class Span(NamedTuple):
@@ -63,8 +63,8 @@ class DecisionGraph:
       where the trie has no stage, without an answer).
     - ``may_end``: whether a plan may end at the position.
     - ``cost_usd``, ``latency_s``: of each edge's invocation at zero load, given that its source and stage are reached.
-    - ``slot``: what a fixed plan has one model for, of each group: its stage, or its invocation on a chain with outcomes.
-      ``n_slots``: how many there are.
+    - ``slot``: the unit for which a fixed plan has one model, for each group: its stage, or its invocation on a chain with
+      outcomes. ``n_slots``: how many there are.
     - ``checked``: whether a fixed plan ends at the group, because the workflow's own check has passed the answer.
     """
 
@@ -139,7 +139,7 @@ class DecisionGraph:
     def chance_right(self) -> FloatArray:
         """P(the answer so far is correct | the group's source and stage are reached), by group.
 
-        An arm that is never taken has the accuracy of the others.
+        A branch that is never taken has the accuracy of the others.
         """
         going, right = self._per_source(self.arm), self._per_source(self.right)
         usual = np.divide(right, going, out=np.zeros(len(going)), where=going > 0.0)
@@ -150,7 +150,7 @@ class DecisionGraph:
         """P(the request ends at the position with a correct answer | the models up to it), and P(the group's branch comes next
         and the answer so far is correct | the same), by fit to resampled requests; shapes (positions, fits) and (groups, fits).
 
-        Their spread is the error of a plan over outcomes. None where arms are no outcomes, or there is one fit only.
+        Their spread is the error of a plan over outcomes. None if branches are not outcomes, or there is only one fit.
         """
         outcomes = self.annotated.outcomes
         if outcomes.spread.shape[1] < 2:
@@ -171,7 +171,7 @@ class DecisionGraph:
     def cost_by_fit(self) -> FloatArray | None:
         """The expected dollars of each position's call by each fit to resampled requests; shape (positions, fits).
 
-        Dollars times P(the call is made | the models up to it). None without signals, or with a single fit.
+        These are dollars times P(the call is made | the models up to it). None without signals, or with a single fit.
         """
         outcomes = self.annotated.outcomes
         if outcomes.cost_spread.shape[1] < 2:
@@ -182,9 +182,9 @@ class DecisionGraph:
 
     @cached_property
     def mixture(self) -> tuple[tuple[float, Self], ...]:
-        """The share of each difficulty and the graph with its rates; the graph alone if difficulties are unknown.
+        """The share of each difficulty, with the graph for its rates; the graph alone if difficulties are unknown.
 
-        Plans do not see a request's difficulty, so figures over all requests are the mean of those over each difficulty.
+        Plans do not see a request's difficulty, so figures over all requests are means over the difficulties.
         """
         known = self.annotated.difficulty
         if known is None:
@@ -304,7 +304,7 @@ class DecisionGraph:
         return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
 
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:
-        """Return what is below a position, level by level: first the position itself, restricted to those of its groups."""
+        """Yield what is below a position, level by level: first the position itself, restricted to these groups."""
         low, high = position, position + 1
         while low < high:
             if groups:
@@ -318,12 +318,12 @@ class DecisionGraph:
             low, high = self._led_to(low, edges)
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
-        """The positions, as a half-open range, that include the targets of edges of a position's level: all of the next."""
+        """The half-open range of positions that includes the targets of edges of a position's level: the next level."""
         level = self.level_of(position) + 1
         return self.levels[level], self.levels[level + 1]
 
     def of_targets(self, span: Span, below: Span) -> Integers | None:
-        """Return the index of each edge's target among the nodes of the next span; None: the same order."""
+        """Return the index of each edge's target among the nodes of the next span; None if both have the same order."""
         return np.asarray(self.target[slice(*span.edges)] - below.nodes[0])
 
     def _per_source(self, values: FloatArray) -> FloatArray:
@@ -337,7 +337,7 @@ class TreeGraph(DecisionGraph):
     is_tree = True
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return the weight of each node's error in that of a plan: 1 at its ends, whose errors are those of whole paths."""
+        """Return the weight of each node's error in that of a plan: 1 at its ends, whose errors cover whole paths."""
         return np.where(is_end, 1.0, 0.0)
 
     def joined(self, plan: Integers, at: Integers) -> None:
@@ -351,7 +351,7 @@ class TreeGraph(DecisionGraph):
 
 
 def _common(counts: Integers) -> int:
-    """The common count, 0 if they differ."""
+    """The common count; 0 if counts differ."""
     return int(counts[0]) if len(counts) and (counts == counts[0]).all() else 0
 
 

@@ -16,15 +16,16 @@ from vinelm.trie.arrays import FloatArray
 class DifficultyRates:
     """The rates of every node for requests of each difficulty (docs/estimators.md).
 
-    The annotations of a merged node are means over the requests that reach it in the profile. Under a plan others reach it:
-    after a strong model, the continuing requests are harder. With these rates a plan is evaluated for its own requests.
+    The annotations of a merged node are means over the requests that reach it in the profile. Under a plan, other requests
+    reach it: after a strong model, the continuing requests are harder. With these rates a plan is evaluated for its own
+    requests.
 
     Args:
         weight: share of the requests that have each difficulty, shape (points,).
         success, stop, stop_success: the rates of :class:`~vinelm.trie.annotated_trie.AnnotatedTrie` for each difficulty, shape
             (n + 1, points).
         arm, arm_success: P(each arm comes next), and P(the same, and the answer before it is correct), given that its source is
-            reached; shape (arms, points) in the order of :attr:`MergedTrie.edge_arm`. None where one stage follows each node.
+            reached; shape (arms, points) in the order of :attr:`MergedTrie.edge_arm`. None if one stage follows each node.
 
     Raises:
         VineLMError: the shapes do not fit.
@@ -49,7 +50,7 @@ class DifficultyRates:
                 raise VineLMError(f"difficulty.{name} has shape {values.shape}: it needs one column for each of {points}")
 
     def arms(self, source: npt.NDArray[np.integer[Any]]) -> tuple[FloatArray, FloatArray]:
-        """Return ``arm`` and ``arm_success``; if one stage follows each node, it comes unless the request stops.
+        """Return ``arm`` and ``arm_success``; if one stage follows each node, it follows unless the request stops.
 
         Args:
             source: the node that each arm leaves, shape (arms,).
@@ -62,4 +63,4 @@ class DifficultyRates:
 DIFFICULTY_ARRAYS = ("weight", "success", "stop", "stop_success")
 """The arrays of :class:`DifficultyRates`, as they are named in a ``.vine`` file."""
 DIFFICULTY_ARM_ARRAYS = ("arm", "arm_success")
-"""Those of them that a trie that branches has too."""
+"""The arrays of these that only a trie with branches has."""

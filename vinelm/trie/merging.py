@@ -1,9 +1,9 @@
 """The nodes and edges of a template whose loops merge histories, level by level, and the edges by source and by target.
 
 A history is cut into segments: the choices made inside a loop that merges are one segment, every other choice stays as it
-is. Of a segment a node keeps the last ``memory`` choices, or how often each choice was made (``order="ignored"``) and which
-one came last, since that one gave the answer. A segment that is over stays as it was when the loop was left. Of nested loops
-that merge, the outermost one decides.
+is. A node keeps the last ``memory`` choices of a segment, or how often each choice was made (``order="ignored"``) and which
+came last, since the last one gave the answer. A finished segment stays as it was when the loop was left. If nested loops merge,
+the outermost decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vinelm.trie.arrays import BoolArray, IntArray, frozen
 
 
 class SharedNodes:
-    """The part of :class:`~vinelm.trie.trie.MergedTrie` that needs its edges only."""
+    """The part of :class:`~vinelm.trie.trie.MergedTrie` that only needs its edges."""
 
     depth: npt.NDArray[np.int16]
     stage: npt.NDArray[np.int16]
@@ -36,7 +36,7 @@ class SharedNodes:
 
     @property
     def is_merged(self) -> bool:
-        """True."""
+        """Whether histories share nodes: True."""
         return True
 
     def require_paths(self, what: str) -> NoReturn:
@@ -119,7 +119,7 @@ class SharedNodes:
 
 
 def no_single_path(what: str) -> VineLMError:
-    """The error for questions that have no answer if histories share nodes."""
+    """Return the error for questions that have no answer if histories share nodes."""
     return VineLMError(f"{what} has no meaning on a merged trie, where several histories lead to a node: plan over it instead")
 
 
@@ -139,10 +139,10 @@ class _Segments:
     """The stored form of choices. A choice is the number stage * models + model.
 
     Args:
-        owner: of each stage, the number of the loop whose segment its choices belong to, or -1.
-        memory: of each loop, the number of choices that it keeps; None where it counts them.
-        column: of each choice, its column among the counts of its loop.
-        width: the columns of a segment.
+        owner: for each stage, the number of the loop whose segment its choices belong to, or -1.
+        memory: for each loop, the number of choices that it keeps; None if it counts them.
+        column: for each choice, its column among the counts of its loop.
+        width: the number of columns of a segment.
     """
 
     owner: Ints
@@ -231,7 +231,7 @@ def _built(template: Template, most: int) -> dict[str, npt.NDArray[Any]]:
         below = first + len(level.position)
         if below + len(kept) - 1 > most:
             raise _TooManyError
-        order = np.argsort(source, kind="stable")  # arms, then models, in the order of the template
+        order = np.argsort(source, kind="stable")  # by branch, then by model, in the order of the template
         edges.append((first + source[order], below + rank[order]))
         levels.append(after)
         level, first = after, below
@@ -252,7 +252,7 @@ def _followers(template: Template, segments: _Segments, level: _Level, n_models:
     stage_index = {stage.name: i for i, stage in enumerate(template.stages)}
     model_index = {name: i for i, name in enumerate(template.models)}
     memories, _ = _ranks([level.past, level.loop + 1, *level.window.T])
-    offset = len(level.position)  # ids of the past are below it
+    offset = len(level.position)  # ids of earlier segments are below it
     sources, states = [], []
     for number in np.unique(level.position):
         nodes = np.flatnonzero(level.position == number)
@@ -263,7 +263,7 @@ def _followers(template: Template, segments: _Segments, level: _Level, n_models:
             choice, loop = stage * n_models + model, int(segments.owner[stage])
             goes_on = (level.loop[source] == loop) & (loop != _OUTSIDE)
             window = level.window[source] * goes_on[:, None]
-            begun = offset + memories[source]  # the segments so far are the past
+            begun = offset + memories[source]  # the segments so far belong to the past
             if loop == _OUTSIDE:
                 begun = 2 * offset + memories[source] * len(stage_index) * n_models + choice
             else:
@@ -278,7 +278,7 @@ def _followers(template: Template, segments: _Segments, level: _Level, n_models:
 
 
 def _ranks(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """(lexicographic rank of each row, a row of each rank); equal rows share a rank."""
+    """(lexicographic rank of each row, one row for each rank); equal rows share a rank."""
     key, size = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         span = int(column.max(initial=0)) + 1
@@ -327,7 +327,7 @@ def _check_one_place(template: Template, loops: Sequence[Loop]) -> None:
 
 
 def _advice(template: Template, most: int) -> str:
-    """One line that names settings leaving at most ``most`` nodes, each with its number of nodes."""
+    """Return one line that names settings with at most ``most`` nodes, each with its number of nodes."""
     has_memory = any(loop.memory for loop in _merging_loops(template.steps))
     memories = [loop.memory or 4 for loop in _merging_loops(template.steps)]
     ways = []
@@ -370,7 +370,7 @@ def _remerged(steps: Sequence[Step], **settings: Any) -> tuple[Step, ...]:
 
 
 def _fewer(template: Template, n_models: int) -> Template:
-    """The template with the first models of each stage only."""
+    """The template with only the first models of each stage."""
     kept = template.models[:n_models]
 
     def cut(stage: Stage) -> Stage:

@@ -16,15 +16,15 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.trie import Trie
 
 OUTCOME_ARRAYS = ("node", "label", "answer_class", "chance", "right", "right_last", "returned", "arm", "spread")
-"""The arrays of :class:`Outcomes` that are by outcome, as they are named in a ``.vine`` file, which has ``cost_spread`` too."""
+"""Arrays of :class:`Outcomes` by outcome, as named in a ``.vine`` file, which also has ``cost_spread``."""
 
 
 class Seen(NamedTuple):
-    """An outcome as the trie knows it.
+    """An outcome, as far as the trie knows it.
 
     Args:
-        place: Index into the outcome arrays; -1 where the node has no outcome.
-        is_exact: Whether it is the very outcome that was shown; else it is the nearest one that the profile knows.
+        place: Index into the outcome arrays; -1 if the node has no outcome.
+        is_exact: Whether this is the outcome that was shown; else it is the nearest one that the profile knows.
     """
 
     place: int
@@ -35,9 +35,9 @@ class Seen(NamedTuple):
 class Outcomes:
     """The outcomes of calls at each node of a trie of signals.
 
-    The trie branches: the name of an arm is the stage that comes next with what was seen, as in ``repair [failed, answer 1]``.
-    Answers are numbered from 1 in these names. The arm's ``arm_success`` is the chance that the outcome comes and the best
-    answer held then is right.
+    The trie branches: the name of a branch is the next stage with what was seen, as in ``repair [failed, answer 1]``. Answers
+    are numbered from 1 in these names. ``arm_success`` is the chance that the outcome occurs and the best answer so far is
+    right.
 
     Arrays of shape (outcomes,), sorted by node; an outcome is (label, class of the answer) after the node's invocation:
 
@@ -52,12 +52,12 @@ class Outcomes:
     Args:
         labels: What answers may show.
         cost_spread: By node of the trie and fit to resampled requests: P(the node is reached | the models up to it) times the
-            dollars of its invocation; shape (nodes, fits). Of its differences between the fits follows the error of a plan's
-            dollars.
+            dollars of its invocation; shape (nodes, fits). The error of a plan's dollars follows from its differences between
+            the fits.
         stages: The workflow's stage of each stage of the trie, by index.
-        goes_on: Whether requests may go on after the workflow's own check has passed an answer.
+        goes_on: Whether requests may continue after the workflow's own check has passed an answer.
         returns_earlier: Whether an earlier answer may be returned; else the trie's ``arm_success`` and ``success`` are those of
-            the last.
+            the last answer.
     """
 
     labels: tuple[Label, ...]
@@ -85,7 +85,7 @@ class Outcomes:
 
     @classmethod
     def none(cls, n_stages: int, n_nodes: int) -> Self:
-        """Return the outcomes of a trie of paths: none, and its stages are those of the workflow.
+        """Return the outcomes of a trie of paths: there are none, and its stages are those of the workflow.
 
         Args:
             n_stages: Number of its stages.
@@ -104,7 +104,7 @@ class Outcomes:
         return found
 
     def seen(self, node: int, outcome: Outcome, *, passed: bool, stage: int | None = None) -> Seen:
-        """Return the trie's knowledge of outcomes after a node, optionally only of those that continue to ``stage``.
+        """Return the trie's knowledge of outcomes after a node, optionally only of outcomes that continue to ``stage``.
 
         An outcome that the profile never saw is replaced by the most probable one that agrees with it in most: check and class,
         then check, then class.
@@ -132,15 +132,15 @@ class Outcomes:
         return None if returned < 0 or returned == last else returned
 
     def returning_last(self) -> Self:
-        """Return these outcomes for graphs that can return the last answer only.
+        """Return these outcomes for graphs that can only return the last answer.
 
-        Its mass by fit is not stored: it is taken to vary in proportion to that of the best answer.
+        The last answer's mass by fit is not stored: it is assumed proportional to that of the best answer.
         """
         share = np.divide(self.right_last, self.right, out=np.zeros(len(self.right)), where=self.right > 0.0)
         return replace(self, returns_earlier=False, spread=self.spread * share[:, None].astype(np.float32))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the arrays as plain JSON types."""
+        """Return everything except the arrays as plain JSON types."""
         return {
             "labels": [[label.passed, label.signal] for label in self.labels],
             "stages": list(self.stages),
@@ -162,7 +162,7 @@ def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np
         paths: Has a path for each of its histories.
 
     Raises:
-        VineLMError: It lacks one.
+        VineLMError: ``paths`` lacks a path.
     """
     n_stages = len(paths.stages)
     width = np.array([len(paths.models) * n_stages, n_stages, 1])

@@ -21,8 +21,8 @@ ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")
 class Trie:
     """All prefixes of model choices in pre-order. Node 0 is the root (the empty prefix), nodes 1 to n are the prefixes.
 
-    Where several stages may come next, a node's children are those of the first arm, then those of the second, and so on;
-    within an arm they are in the order of the stage's models. The stages along a path say which arms the request took.
+    If several stages may come next, a node's children are those of the first branch, then those of the second, and so on;
+    within a branch they are in the order of the stage's models. The stages along a path say which branches the request took.
 
     Every array has shape (n + 1,) and is read-only:
 
@@ -63,7 +63,7 @@ class Trie:
     def from_template(cls, template: Template) -> Trie:
         """Return the trie of every prefix that the template allows. 8 models at 3 invocations give 584 nodes and the root.
 
-        That of a template whose loops merge histories is a :class:`MergedTrie`.
+        If loops of the template merge histories, the result is a :class:`MergedTrie`.
 
         Raises:
             TemplateError: The template is not bound to a catalog, or has 2**31 prefixes or more, or too many merged ones.
@@ -74,9 +74,9 @@ class Trie:
 
     @classmethod
     def from_prefixes(cls, template: Template, prefixes: Iterable[Sequence[str]]) -> Trie:
-        """Return the trie of the given prefixes and all their ancestors, where not every allowed combination is wanted.
+        """Return the trie of the given prefixes and all their ancestors, if not every allowed combination is wanted.
 
-        For linear templates: elsewhere the models alone do not say which stages ran.
+        Only for linear templates: otherwise the models alone do not say which stages ran.
 
         Args:
             template: A bound template.
@@ -135,9 +135,9 @@ class Trie:
         """Do nothing, since each node has one path. A merged trie raises :class:`ConfigError`, which begins with ``what``."""
 
     def misfit(self, template: Template) -> str | None:
-        """Return why the arrays do not form such a trie, as one line; None if they do.
+        """Return in one line why the arrays do not form such a trie; None if they do.
 
-        Labels that are out of range or that the template does not allow in this order are another matter.
+        It does not check labels for their range, or for an order that the template allows.
         """
         problem = preorder_misfit(self.parent, self.end, self.depth)
         siblings = (self.parent.astype(np.int64) * len(self.stages) + self.stage) * len(self.models) + self.model
@@ -213,7 +213,7 @@ class Trie:
     def multiply(self, of_edges: FloatArray) -> FloatArray:
         """Multiply values of edges along every path, from 1 at the root down to each node; shape (n + 1,)."""
         product = np.ones(len(self))
-        for level in self.levels[1:]:  # edges are sorted by level, and within one as the nodes that they lead to
+        for level in self.levels[1:]:  # edges are sorted by level, and within a level like the nodes that they lead to
             product[level], of_edges = product[self.parent[level]] * of_edges[: len(level)], of_edges[len(level) :]
         return product
 
@@ -231,7 +231,8 @@ class Trie:
         Args:
             node: the parent.
             model: name of the model.
-            stage: name of the stage; None where only one can follow, else the first arm's child with that model is returned.
+            stage: name of the stage; None if only one can follow; otherwise the first branch's child with that model is
+                returned.
         """
         wanted = self._model_index[model]
         arm = None if stage is None else self._stage_index[stage]
@@ -254,14 +255,14 @@ class Trie:
     @cached_property
     def is_linear(self) -> bool:
         """True if the children of each node run one stage."""
-        first = self.stage[np.minimum(self.parent[1:] + 1, len(self) - 1)]  # a parent's first child follows it
+        first = self.stage[np.minimum(self.parent[1:] + 1, len(self) - 1)]  # a parent's first child comes right after it
         return bool(np.array_equal(self.stage[1:], first))
 
     @cached_property
     def kinds(self) -> tuple[npt.NDArray[np.int64], int]:
-        """The kind of invocation of each node, shape (n + 1,), and the number of kinds; depth and kind tell stage and model.
+        """The kind of each node's invocation, shape (n + 1,), and the number of kinds. Depth and kind identify stage and model.
 
-        The kind is the model; where the trie branches, the stage and the model, since nodes of one depth run several stages.
+        The kind is the model; if the trie branches, it is the stage and the model, since nodes of one depth run several stages.
         """
         model = np.maximum(self.model, 0).astype(np.int64)
         if self.is_linear:
@@ -282,7 +283,7 @@ class Trie:
 
         Args:
             prefix: the models.
-            stages: the stages that ran them; None where the trie is linear.
+            stages: the stages that ran them; None if the trie is linear.
         """
         at = 0
         for k, model in enumerate(prefix):
@@ -349,8 +350,8 @@ class MergedTrie(SharedNodes, Trie):
     """The histories of a template with ``Loop(..., memory=k)`` or ``order="ignored"``; those that agree share a node.
 
     Node 0 is the root; nodes are in the order of their depth. A node is a position of the template's automaton
-    (:class:`~vinelm.template.Flow`) with what is remembered of the history: every choice made outside of such a loop, and of
-    the choices inside of it
+    (:class:`~vinelm.template.Flow`) with what is remembered of the history: every choice outside of such a loop, and of the
+    choices inside of it
 
     - with ``memory=k`` the last k, also after the loop has been left;
     - with ``order="ignored"`` how often each was made, and which one was the last: the answer is that one's.
@@ -361,7 +362,7 @@ class MergedTrie(SharedNodes, Trie):
       model in the order of the template.
 
     ``parent`` is the first source of a node, so that ``path``, ``prefix``, ``edges`` and ``labels`` give *one* of the merged
-    histories, for display. What needs the single path of a node (``end``, ``subtree``, ``accumulate``) raises
+    histories, for display. Methods that need the single path of a node (``end``, ``subtree``, ``accumulate``) raise
     :class:`VineLMError`.
     """
 
@@ -407,7 +408,7 @@ class MergedTrie(SharedNodes, Trie):
         return cls(stages=tuple(stage.name for stage in template.stages), models=template.models, **arrays)
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """See :meth:`Trie.arm_items_after`: at edges."""
+        """See :meth:`Trie.arm_items_after`; here the values belong to edges."""
         edges = range(self.first_edge[node], self.first_edge[node + 1])
         return {self.stages[self.stage[self.target[edge]]]: edge for edge in edges}
 

@@ -1,6 +1,6 @@
 """The verdict on a store: whether to serve other plans than the current setup, by which rule, and in which words.
 
-A trie's file keeps it, and every command and service reads the same one.
+A trie's file stores the verdict, and every command and service reads the same one.
 """
 
 from __future__ import annotations
@@ -15,28 +15,31 @@ from typing import Any, Literal, Self
 from vinelm.errors import ConfigError
 
 MAX_LOSS = 0.03
-"""Accuracy that a cheaper plan may lose, as a fraction, where nobody says another."""
+"""Default of the accuracy that a cheaper plan may lose, as a fraction."""
 LEAST_SAVED = 0.05
-"""Of the opponent's dollars: a plan that saves less is no reason to change anything."""
+"""Fraction of the baseline's dollars: a plan that saves less is no reason to change anything."""
 LEAST_SHARE = 0.5
-"""A plan that may serve fewer of the requests is not recommended: little is known of it, and little is saved."""
+"""A plan that may serve a smaller share of requests is not recommended: little is known about it, and little is saved."""
 LEAST_ROWS = 50
-"""With fewer rows nothing is judged."""
+"""With fewer rows no verdict is made."""
 LEAST_FOLLOWED = 0.5
-"""Of the requests that follow the best known plan: plans that fewer follow are shown, but neither rungs nor stand-ins."""
+"""Share of the requests that follow the best known plan: plans with fewer are shown, but are not rungs and stand for no others.
+"""
 NEAR = 0.1
-"""A plan whose dollars are by this share outside of those that were compared is not judged by them."""
+"""A plan is not judged by compared plans whose range of dollars it misses by more than this share."""
 LEAST_TIMES, MOST_TIMES = 1.1, 900.0
-"""What would settle a question is at least a tenth more requests; beyond so many times those that there are nothing would."""
+"""Growth that would settle a question: at least a tenth more requests; if more than this multiple is needed, nothing would."""
 MOST_MORE = 20
-"""Where labels could prove a plan on so many times the requests, the question is open; beyond that what runs today is kept."""
+"""If labels could prove a plan on up to this multiple of the requests, the question is open; beyond that the current setup is
+kept."""
 Advice = Literal["switch", "keep", "undecided", "not enough data"]
 LEADS = {"switch": "SWITCH", "keep": "KEEP", "undecided": "UNDECIDED", "not enough data": "NOT ENOUGH DATA"}
 MOST_WORDS = 120
-"""Most characters of a plan in a sentence: those of mixtures and graphs are too long, and the table below has them."""
+"""How many characters of a plan a sentence shows: mixtures and graphs are too long, and the table below has them."""
 EARLY = 3.0 / 1.6449
-"""A profile that looks at its verdict several times ends by a switch at three standard errors (Haybittle 1971, Peto 1976): the
-usual reach times this. Five such looks are wrong in 5.2 % of the cases, at the usual reach in 16 %."""
+"""A profile that looks at its verdict several times ends with a switch only at three standard errors (Haybittle 1971, Peto
+1976), so the usual reach is multiplied by this. Five such looks are wrong in 5.2 % of cases, and with the usual reach in 16 %.
+"""
 _MANY = 2.2 * 0.5
 _FIGURES = (
     "accuracy", "gain", "gain_low", "gain_high", "best_low", "best_high", "saved_usd", "saved_low", "saved_high", "hidden",
@@ -44,10 +47,10 @@ _FIGURES = (
 
 
 def require_max_loss(value: float, name: str = "max_loss") -> float:
-    """Return the fraction of accuracy that a cheaper plan may lose.
+    """Return the fraction of accuracy that a cheaper plan may lose, if it is valid.
 
     Raises:
-        ConfigError: It is not in [0, 1).
+        ConfigError: The value is not in [0, 1).
     """
     if not 0.0 <= value < 1.0:
         raise ConfigError(f"{name} is {value}: it must be a fraction of accuracy in [0, 1)")
@@ -59,26 +62,26 @@ class ComparedPlan:
     """A plan compared with the baseline on the same requests, judged by requests that did not choose it.
 
     Attributes:
-        policy: ``"paths"``, ``"signals"`` or ``"fixed"``: what the plan depends on; a fixed one on nothing.
-        words: The plan for the same budget by all rows.
+        policy: What the plan depends on: ``"paths"``, ``"signals"``, or nothing (``"fixed"``).
+        words: The plan for the same budget, chosen by all rows.
         models: The models that it may run.
         cost_usd: Dollars per request that it was expected to cost, by the requests that chose it.
         cap_usd: Dollars per request within which all rows plan it: the bound of the objective that serves it.
-        accuracy: Judged, a fraction.
-        gain: Accuracy over the opponent's, a fraction; ``gain_low`` and ``gain_high`` each hold with 95 % for this plan.
+        accuracy: Judged accuracy, a fraction.
+        gain: Accuracy above the baseline's, a fraction; ``gain_low`` and ``gain_high`` each hold with 95 % for this plan.
         best_low, best_high: Ends that hold with 95 % for all compared plans together, so also for the best of them.
-        saved_usd: Dollars per request below the opponent's; its ends each hold with 95 %.
-        latency_s: Seconds per request, judged; None if unknown.
-        answers: On how many requests both were run to the end, if these are all that were judged; else None.
-        lost: How many of these the plan answered wrongly where the opponent was right; None likewise.
-        followed: How many equally weighted requests tell as much as those whose rows follow the plan and the opponent: by what
-            was bought, not by what it showed. None where that is not known.
-        is_rung: It is one of the plans that the rule goes through; the others are shown only.
-        hidden: The most that is lost on the mean where its answers are the same as today's, by those that persons were asked
-            about all the same: its lower ends have it taken off. 0 where the same answer has the same score.
-        is_same: It is the opponent itself.
-        is_identified: The rows show what the plan does; else the figures are the model's alone, and prove nothing.
-        code: Of a fixed plan that ends where the application does: what to write there, (stage or invocation, model) each.
+        saved_usd: Dollars per request below the baseline's; each of its ends holds with 95 %.
+        latency_s: Judged seconds per request; None if unknown.
+        answers: On how many requests both plans ran to the end, if these are all judged requests; else None.
+        lost: How many of these the plan answered wrongly and the baseline rightly; None likewise.
+        followed: How many equally weighted requests carry as much information as those whose rows follow the plan and the
+            baseline; depends on what was bought, not on the outcomes. None if unknown.
+        is_rung: Whether it is one of the plans that the rule goes through; other plans are only shown.
+        hidden: The most that is lost on average where its answers equal today's, by those that people were asked about anyway;
+            it is subtracted from the lower ends. 0 if equal answers always have equal scores.
+        is_same: Whether it is the baseline itself.
+        is_identified: Whether the rows show the plan's effect; else the figures rest on the model alone, and prove nothing.
+        code: For a fixed plan that ends where the application does: what to write there, as pairs (stage or invocation, model).
     """
 
     policy: str
@@ -111,7 +114,7 @@ class ComparedPlan:
         return self.saved_low > 0.0 and self.saved_usd >= LEAST_SAVED * (self.cost_usd + self.saved_usd)
 
     def passes(self, max_loss: float) -> bool:
-        """Return whether it surely saves, and surely loses no more than this fraction of accuracy."""
+        """Return whether it surely saves, and surely loses at most this fraction of accuracy."""
         return self.gain_low > -max_loss and self.is_saving
 
     def lowered(self, loss: float) -> Self:
@@ -119,12 +122,12 @@ class ComparedPlan:
         return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss, hidden=loss)
 
     def widened(self, factor: float) -> Self:
-        """Return the plan with the lower ends of its gain ``factor`` times as far from its gain."""
+        """Return the plan with the lower ends of its gain ``factor`` times as far from the gain."""
         low, best_low = (self.gain - factor * (self.gain - end) for end in (self.gain_low, self.best_low))
         return replace(self, gain_low=low, best_low=best_low)
 
     def serving(self, share: float) -> Self:
-        """Return the plan's figures over all requests if it serves this share of them, and the baseline the rest.
+        """Return the plan's figures over all requests if it serves this share of them and the baseline serves the rest.
 
         A request's draw decides, so that accuracy and dollars lie on the line between the two.
         """
@@ -161,15 +164,15 @@ class ByToday:
 
     Attributes:
         requests: How many requests have no label.
-        asked: How many questions persons have answered.
-        failed: On how many of the requests what runs today failed: no other answer counts there.
-        digest: Of what persons said, and of the answers: another one means another verdict.
-        plan: The next plan to be proven; empty if there is none, or if it was not looked for at this loss.
+        asked: How many questions people have answered.
+        failed: On how many of the requests the current setup failed, so that no other answer counts.
+        digest: A digest of the labels and answers; a different one means a new verdict.
+        plan: The next plan to be proven; empty if there is none, or if none was searched at this loss.
         differing: How many of its answers differ from today's and have no label: they count as lost.
-        questions: (request, digest of the answer) to ask persons about; empty if no label would prove the plan. Includes other
-            plans' answers without which a gain of this one does not count.
-        is_put: ``vinelm label`` asks these questions already.
-        needed: How many requests would do, if no label would; 0 if that is not known.
+        questions: Pairs (request, digest of the answer) to ask people about; empty if no label would prove the plan. Includes
+            other plans' answers that are needed for this plan's gains to count.
+        is_put: Whether ``vinelm label`` already asks these questions.
+        needed: How many requests would suffice, if no label would; 0 if unknown.
     """
 
     requests: int
@@ -184,7 +187,7 @@ class ByToday:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return what ``asdict`` gave."""
+        """Return the object from the result of ``asdict``."""
         known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
         return cls(**{**known, "questions": tuple((str(one), str(other)) for one, other in data.get("questions", ()))})
 
@@ -194,9 +197,9 @@ class Settling:
     """What would settle an open question.
 
     Attributes:
-        requests: Labelled requests in all, by the spread of those that there are.
-        labels: How many of these are still to be labelled.
-        usd: Dollars of their rows, by what the rows so far cost.
+        requests: How many labelled requests are needed in total, by the spread of the present ones.
+        labels: How many of these still need a label.
+        usd: Dollars of their rows, at the cost of the rows so far.
     """
 
     requests: int
@@ -209,22 +212,23 @@ class Verdict:
     """Whether to switch from the current setup, or the strongest single model, to another plan.
 
     Attributes:
-        opponent: In a sentence: ``"what runs today"``, a model, or under an objective ``"the best single model"``.
-        is_today: Whether the opponent is what the application runs; else it is the strongest single model by the rows.
-        models: The opponent's model of each stage.
-        accuracy, accuracy_low, accuracy_high: Of the opponent, with the ends of its 90 % interval; None where not known.
-        cost_usd, latency_s: The opponent's dollars and seconds per request; None where not known.
+        opponent: The baseline as a part of sentences: ``"what runs today"``, a model, or under an objective ``"the best single
+            model"``.
+        is_today: Whether the baseline is the application's current setup; else it is the strongest single model by the rows.
+        models: The baseline's model of each stage. accuracy, accuracy_low, accuracy_high: The baseline's accuracy with the ends
+        of its 90 % interval; None if unknown. cost_usd, latency_s: The baseline's dollars and seconds per request; None if
+        unknown.
         requests: How many labelled requests were compared.
         rows: How many rows they have.
         spent_usd: Dollars of the rows.
-        plans: What was compared, by rising dollars.
+        plans: The compared plans, by rising dollars.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
         why_not: Why nothing could be compared, in a few words; empty if it could.
-        tried_only: Only plans were compared whose steps enough requests took. The trie has no other plans then.
-        cheaper: Models that some stage may run for less than the opponent's, by list price.
-        is_judged: A model counted which answers are right.
-        is_served: The plans were really served; else the figures are estimates from rows.
-        by_today: What it rests on where requests have no label; None where all have one.
+        tried_only: Whether only plans were compared whose steps enough requests took. The trie then has no other plans.
+        cheaper: Models that some stage may run for less than the baseline's, by list price.
+        is_judged: Whether a model judged which answers are right.
+        is_served: Whether the plans were really served; else the figures are estimates from rows.
+        by_today: The basis of the verdict if requests have no label; None if all have one.
     """
 
     opponent: str = "what runs today"
@@ -252,7 +256,7 @@ class Verdict:
     def at(self, max_loss: float) -> Self:
         """Return the verdict for another allowed loss of accuracy, from the same intervals.
 
-        Whether labels could prove a plan at another loss the intervals do not say: a store's rows do.
+        The intervals do not say whether labels could prove a plan at another loss; a store's rows do.
         """
         by_today = self.by_today
         if by_today is not None and max_loss != self.max_loss:
@@ -260,15 +264,15 @@ class Verdict:
         return replace(self, max_loss=require_max_loss(max_loss), by_today=by_today)
 
     def untimed(self) -> Self:
-        """Return the verdict without seconds: they are not known of all rows."""
+        """Return the verdict without seconds, because they are not known for all rows."""
         return replace(self, latency_s=None, plans=tuple(replace(plan, latency_s=None) for plan in self.plans))
 
     @property
     def rungs(self) -> list[ComparedPlan]:
         """The plans predicted to save enough, most expensive first, whatever their judged answers are.
 
-        A plan with few rows could only stop the ladder above plans with many. How many it has is what was bought, not what was
-        answered.
+        Plans with few rows are left out: they could only stop the ladder above plans with many. Their number depends on what
+        was bought, not on the answers.
         """
         usd = self.cost_usd or 0.0
         found = [
@@ -281,13 +285,13 @@ class Verdict:
 
     @cached_property
     def _decided(self) -> tuple[Advice, ComparedPlan | None, float]:
-        """The advice, the plan that it is about, and the share of the requests that this serves."""
+        """The advice, the plan that it is about, and the share of requests that this plan serves."""
         if self.why_not:
             return "not enough data", None, 0.0
         passed = failed = None
         shown = [plan for plan in self.plans if plan.is_identified and not plan.is_same and plan.is_rung]
-        # Ordered by promised dollars, which no judged answer decides. Each test is at 5 % and the first failure ends the
-        # ladder, so that a wrong switch needs one particular test to fail: 5 % in all, however many plans there are.
+        # Ordered by predicted dollars, which no judged answer decides. Each test is at 5 % and the first failure ends the
+        # ladder, so that a wrong switch needs one particular test to fail: 5 % in total, however many plans there are.
         for plan in self.rungs:
             if not plan.passes(self.max_loss):
                 failed = plan
@@ -295,15 +299,15 @@ class Verdict:
             passed = plan
         if passed is not None:
             return "switch", passed, 1.0
-        # Who pays more has to gain more than what a cheaper plan may lose.
+        # A more expensive plan has to gain more than what a cheaper plan may lose.
         gaining = [plan for plan in shown if plan.best_low > (0.0 if plan.saved_usd >= 0.0 else self.max_loss)]
         if gaining:
-            # Of those that surely gain, one for no more dollars; then the one that gains most surely.
+            # Of the plans that surely gain, one for no more dollars; otherwise the one whose gain is most certain.
             return "switch", max(gaining, key=lambda plan: (plan.saved_usd >= 0.0, plan.best_low)), 1.0
         share = 0.0 if failed is None else self._share(failed)
         if failed is not None and share * failed.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) and share:
             return "switch", failed, share
-        # Answers that nobody has labelled are not known to be worse: persons are asked, or more requests make it worth it.
+        # Unlabelled answers are not known to be worse: people are asked, or more requests make the plan worth it.
         by_today = self.by_today
         if failed is not None and by_today is not None and failed.is_saving and by_today.plan in ("", failed.words):
             may_do = by_today.differing and 0 < by_today.needed <= MOST_MORE * self.requests
@@ -323,12 +327,12 @@ class Verdict:
         return saves or (plan.gain > 0.0 and plan.best_high > self.max_loss)
 
     def _distance(self, plan: ComparedPlan) -> tuple[bool, bool, float, float]:
-        """How near to a switch a plan is: first what more requests would settle, then whether it saves, then how sure it is."""
+        """How near a plan is to a switch: whether more requests would settle it, then whether it saves, then how surely."""
         times = self._times(plan)
         return times > MOST_TIMES, plan.saved_usd <= 0.0, times, -plan.gain_low
 
     def _share(self, plan: ComparedPlan) -> float:
-        """The share of requests that the plan may serve so that all together surely lose no more than allowed.
+        """The largest share of requests that the plan may serve so that accuracy surely drops by at most the allowed loss.
 
         For the first plan that failed, by its own interval: only if the plan truly loses more than that end would the ladder
         have been wrong to pass it, so that both errors together are at most 5 %.
@@ -339,22 +343,22 @@ class Verdict:
         return share if share >= LEAST_SHARE else 0.0
 
     def _times(self, plan: ComparedPlan) -> float:
-        """How many times the requests would do for the plan to pass, if its gain stays."""
+        """What multiple of the requests would suffice for the plan to pass, if its gain stays."""
         saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
         distance = plan.gain + (self.max_loss if saves else 0.0 if plan.saved_usd >= 0.0 else -self.max_loss)
         reach = plan.gain - (plan.gain_low if saves else plan.best_low)
-        # Where no answer differs, what could be lost falls with the requests themselves, not with their root.
+        # If no answer differs, the possible loss shrinks with the number of requests itself, not with its root.
         power = 1 if plan.lost == 0 and plan.gain == 0.0 else 2
         return math.inf if distance <= 1e-6 else (reach / distance) ** power
 
     @property
     def waiting(self) -> int:
-        """Number of questions for persons whose answers may prove a plan, or one that saves more."""
+        """Number of questions for people whose answers may prove a plan, or a plan that saves more."""
         return 0 if self.by_today is None else len(self.by_today.questions)
 
     @property
     def advice(self) -> Advice:
-        """``"switch"``, ``"keep"``, ``"undecided"`` or ``"not enough data"``."""
+        """The advice: ``"switch"``, ``"keep"``, ``"undecided"`` or ``"not enough data"``."""
         return self._decided[0]
 
     @property
@@ -369,12 +373,12 @@ class Verdict:
 
     @property
     def is_fixed(self) -> bool:
-        """True if the advice is to switch to a plan that is the same for every request: it needs no runtime."""
+        """True if the advice is to switch to a plan that is the same for every request, so that it needs no runtime."""
         return self.advice == "switch" and self.plan is not None and bool(self.plan.code) and self.share == 1.0
 
     @property
     def served(self) -> ComparedPlan | None:
-        """The result over all requests if :attr:`plan` serves its share of them."""
+        """The figures over all requests if :attr:`plan` serves its share of them."""
         if self.plan is None or not 0.0 < self.share < 1.0:
             return self.plan
         return self.plan.serving(self.share)
@@ -419,9 +423,9 @@ class Verdict:
 
     @property
     def ends_buying(self) -> bool:
-        """True if a profile with several looks may end at this one: a switch has to hold by the wider intervals, too."""
+        """True if a profile that looks repeatedly may end here: a switch has to hold by the wider intervals, too."""
         if self.advice != "switch" or self.plan is None:
-            return self.advice == "keep" or bool(self.waiting)  # persons come next
+            return self.advice == "keep" or bool(self.waiting)  # people are asked next
         early = replace(self, plans=tuple(plan.widened(EARLY) for plan in self.plans))
         is_same = early.plan is not None and early.plan.words == self.plan.words
         return early.advice == "switch" and early.share == 1.0 and is_same
@@ -431,18 +435,19 @@ class Verdict:
         """Dollars per request of the objective that serves :attr:`plan`, rounded for typing; None without a plan."""
         if self.plan is None:
             return None
-        # Three digits, not below the plan's dollars.
+        # Rounded to three digits, not below the plan's dollars.
         return float(f"{1.005 * (self.plan.cost_usd if self.plan.cap_usd is None else self.plan.cap_usd):.3g}")
 
     def on(self, cost_usd: float, policy: str) -> Verdict | None:
-        """Return the verdict on another objective's plan, by compared plans that are a little cheaper and more expensive.
+        """Return the verdict on another objective's plan, by the compared plans just below and above its dollars.
 
         Such a plan is not the best of several, so its own interval counts: it passes if it surely saves and loses no more than
         ``max_loss``, or gains.
 
         Args:
             cost_usd: Dollars per request that the plan is expected to cost.
-            policy: The kind of plan. Fixed plans of the same dollars count, too: it is predicted to be at least as good.
+            policy: The kind of plan. Fixed plans at the same dollars count, too, since the plan is predicted to be at least as
+                good.
 
         Returns: None if no similar plan was compared.
         """
@@ -488,7 +493,7 @@ class Verdict:
     # -- the file --------------------------------------------------------------------------------------------------
 
     def held(self) -> dict[str, Any]:
-        """Return the stored part as plain JSON types; the rest follows from it."""
+        """Return the stored part as plain JSON types; everything else follows from it."""
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return own | {
             "models": dict(self.models),
@@ -507,7 +512,7 @@ class Verdict:
 
 
 def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> ComparedPlan:
-    """Interpolate the plan that costs this much between two plans of the frontier.
+    """Interpolate a plan with this cost between two plans of the frontier.
 
     The frontier is concave, so linear interpolation underestimates the plan.
     """
@@ -579,7 +584,7 @@ def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
     shown = [plan for plan in found.plans if plan.is_identified and not plan.is_same]
     room = MOST_WORDS // 2
     while len({_cut(plan.words, room) for plan in shown}) < len({plan.words for plan in shown}):
-        room += MOST_WORDS // 2  # two plans that begin alike
+        room += MOST_WORDS // 2  # leaves room to distinguish two plans that begin alike
     for plan in sorted(shown, key=lambda plan: -plan.saved_usd):
         mark = " *" if plan is found.plan else ""
         cost = usd - plan.saved_usd
@@ -598,10 +603,11 @@ def _cut(words: str, room: int) -> str:
 
 
 def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True) -> str:
-    """Return in one sentence what this many requests can prove at most, before anything is bought. Some may have no label.
+    """Return in one sentence what this many requests can prove at most, before anything is bought; some may lack a label.
 
-    Where no answer differs 1 - 0.05^(1/n) is left. A plan that changes a quarter of the answers, as many to the better as to
-    the worse, has a standard error of 0.5 / sqrt(n), and the end that holds for the best of a few plans is 2.2 of them off.
+    If no answer differs, a loss of 1 - 0.05^(1/n) remains possible. A plan that changes a quarter of the answers, equally for
+    better and worse, has a standard error of 0.5 / sqrt(n), and the end that holds for the best of a few plans is 2.2 standard
+    errors away.
     """
     if requests < 1:
         return f"No {'labelled ' if labelled else ''}request: nothing can be proven."
@@ -620,12 +626,12 @@ def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
     """Return in one line why this many labelled requests can prove no plan, whatever is bought; empty if they may.
 
     The best that a plan can show is to lose no answer and to be right wherever the baseline is wrong. Serving it to half of the
-    requests would do, so twice the allowed loss has to be excluded.
+    requests would suffice, so twice the allowed loss has to be excluded.
 
     Args:
         requests: How many are labelled.
-        wrong: On how many of these the opponent may be wrong: graded answers count by what they lack, and those that are not
-            there yet as wrong.
+        wrong: On how many of these the baseline may be wrong: graded answers count by what they lack, and missing answers as
+            wrong.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
     """
     least = nothing_differs(requests)
@@ -639,12 +645,12 @@ def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
 
 
 def nothing_differs(requests: int, level: float = 0.95) -> float:
-    """Return the loss that n requests without a lost answer rule out at a level, with 95 % about 3/n (the rule of three)."""
+    """Return the loss that n requests without a lost answer exclude at a level; at 95 % about 3/n (the rule of three)."""
     return float(1.0 - (1.0 - level) ** (1.0 / max(requests, 1)))
 
 
 def _round_up(value: float) -> int:
-    """To two digits."""
+    """Round up to two digits."""
     digits = 10 ** max(len(str(int(value))) - 2, 0)
     return int(-(-value // digits) * digits)
 
@@ -652,7 +658,7 @@ def _round_up(value: float) -> int:
 def _figures(found: Verdict, plan: ComparedPlan) -> str:
     """Dollars, accuracies and seconds, before and after."""
     right = f"with {percent(_accuracy(found, plan))} right instead of {percent(found.accuracy)} ({_points(plan)})"
-    if found.by_today is not None:  # how often today is right is not known
+    if found.by_today is not None:  # how often today's answers are right is unknown
         right = f"with {_points(plan)} against today's answers"
     took = ""
     if plan.latency_s is not None and found.latency_s is not None:
@@ -691,7 +697,7 @@ def _counted(found: Verdict) -> str:
 
 
 def _unlabelled(found: Verdict) -> str:
-    """What persons may still decide; empty if all requests have labels, or nothing is left to ask."""
+    """What people may still decide; empty if all requests have labels, or nothing is left to ask."""
     by_today = found.by_today
     if by_today is None:
         return ""

@@ -105,7 +105,7 @@ _SHARED: Mapping[str, str] = MappingProxyType({"temperature": "temperature", "to
 
 
 def taken(bind_tools: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options without the one that libraries read off our signature and this ``bind_tools`` lacks.
+    """Return the options that this ``bind_tools`` accepts; libraries pass others because our signature has them.
 
     A provider without such a parameter would refuse the call.
     """

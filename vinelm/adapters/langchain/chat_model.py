@@ -29,7 +29,7 @@ from vinelm.foreign_code import answered
 from vinelm.objective import Objective
 
 TAKES_FORMAT = frozenset({"openai", "azure", "anthropic"})
-"""Providers whose packages take the ``response_format`` of an agent, each in its own form."""
+"""Providers whose packages accept the ``response_format`` of an agent, each in a different form."""
 BEGUN = "vinelm_begun"
 """Key of a call's options that holds a :class:`_Begun`."""
 
@@ -90,7 +90,7 @@ class VineChatModel(DelegatingChatModel):
     def model_name(self) -> str | None:
         """The provider's name of the default model, from which LangChain's agents infer that it takes schemas natively.
 
-        None where the stage has a model that takes none.
+        None if a model of the stage does not.
         """
         adapter: GraphAdapter = self.vine.adapter
 
@@ -99,7 +99,7 @@ class VineChatModel(DelegatingChatModel):
             allowed = (adapter.catalog[name] for name in adapter.defaults.allowed_models(self.stage or ""))
             return default.model_id if all(model.provider in TAKES_FORMAT for model in (default, *allowed)) else None
 
-        return answered(name, None)  # a fault of ours is no reason to fail the application: it asks in another way then
+        return answered(name, None)  # our own fault must not fail the application: it then asks in another way
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         """The parameters in LangChain's traces: the chosen model's provider and name, if the call has begun."""
@@ -221,7 +221,7 @@ class VineChatModel(DelegatingChatModel):
 class _Begun:
     """The first invocation of a call, begun before LangChain's callbacks are notified.
 
-    It fails if they do, and costs nothing if a cache answers.
+    If the callbacks fail, the invocation fails, too; if a cache answers, it costs nothing.
     """
 
     __slots__ = ("call", "is_taken")

@@ -102,7 +102,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._stage, cast("PathValue | None", request.state.get(PATH_KEY)), get_config(), request.runtime
 
     def _how(self, request: ModelRequest[Any]) -> InvokeOptions:
-        """After a tool's answer the path continues, whatever the template says."""
+        """Options for the invocation. After a tool's answer the path continues, whatever the template says."""
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
         return {"continues": is_under_way, "run_is_request": True, "tools": request.tools, "default": self._default}
 

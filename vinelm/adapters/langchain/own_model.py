@@ -16,9 +16,9 @@ from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 
 SHARED = ("temperature", "top_p", "top_k", "stop", "stop_sequences", "seed", "presence_penalty", "frequency_penalty", "n")
-"""Settings of a chat model that are asked of any other one that has them; the rest belongs to its own provider."""
+"""Settings that are copied to any other model that has them; the rest belongs to the model's provider."""
 TOLD = ("callbacks", "tags", "metadata", "verbose", "cache")
-"""LangChain's own settings, which hold whichever model answers."""
+"""LangChain's own settings, which apply whichever model answers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ def _set_limit(chat: BaseChatModel) -> int | None:
 
 
 def told_of(chat: BaseChatModel) -> dict[str, Any]:
-    """Copy LangChain's own settings of a chat model to the model that replaces it."""
+    """Return LangChain's own settings of a chat model, for the model that replaces it."""
     return {name: one for name in TOLD if (one := getattr(chat, name, None)) is not None}
 
 
@@ -111,7 +111,7 @@ def _wrapped(made: Any, wrap: Wrap) -> Any:
         if bound is made.bound:
             return made
         if isinstance(bound, BaseChatModel) and "tools" in made.kwargs:
-            # Tools were converted for the model inside: another one may answer, which converts them anew.
+            # Tools were converted for the model inside. Another model may answer, which converts them again.
             options = {name: one for name, one in made.kwargs.items() if name != "tools"}
             return bound.bind_tools(made.kwargs["tools"], **options).with_config(made.config)
         return made.model_copy(update={"bound": bound})
@@ -169,13 +169,13 @@ def _late(made: Any, wrap: Wrap) -> Any:
             found = super().__getattr__(name)
             return (lambda *args, **kwargs: _as(found(*args, **kwargs), Late)) if name in ON_EACH else found
 
-    late = Late.__new__(Late)  # copy() would ask the empty object for attributes, which it looks for in itself
+    late = Late.__new__(Late)  # copy() would ask the empty object for attributes, which it would look up in itself
     late.__dict__.update(vars(made))
     return late
 
 
 ON_EACH = ("bind_tools", "with_structured_output")
-"""What a configurable model remembers, and does on each chat model that it makes."""
+"""What a configurable model records and applies to each chat model that it makes."""
 
 
 def _as(one: Any, kind: type) -> Any:

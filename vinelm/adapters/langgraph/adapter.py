@@ -196,7 +196,7 @@ class GraphInterface(OneProcess):
         """Return a graph node that asks a model for the type of the request: an optional stage.
 
         It writes one of ``labels``, or ``"other"``, under ``key``, and no answer. A branch behind it leads to the stages of
-        each kind. Plans ask it only where knowing the kind is worth its price (docs/signals.md#a-classifier).
+        each kind. Plans ask it only if knowing the kind is worth its price (docs/signals.md#a-classifier).
 
         Args:
             name: the node's name in the graph, which is not that of the key.
@@ -272,7 +272,7 @@ class GraphInterface(OneProcess):
             ahead: for a tool that a node of the graph calls: returns that call's arguments, by key, from the state before the
                 preceding stage; None if they are not known yet. The call may then start during that stage, with the plan's
                 probability of ``before`` coming next.
-            before: the stages that come right after the node that calls the tool, and after no other arm.
+            before: the stages that come right after the node that calls the tool, and after no other branch.
             unchecked: a call may run ahead although something of the application may still refuse or change it: an interrupt,
                 a middleware, a node between the model and the tool. Without it such a tool is not called ahead.
 
@@ -309,7 +309,7 @@ class GraphInterface(OneProcess):
         return dict(self.adapter.declared)
 
     def default_model(self, stage: str) -> str:
-        """Return the model that ``stage(default=)`` declared, else the template's default, else the catalog's first."""
+        """Return the model that ``stage(default=)`` declared, otherwise the template's default or the catalog's first model."""
         return self.adapter.defaults.default_model(stage)
 
     def observe(self, observer: Observer) -> None:
@@ -507,7 +507,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
             yield
         finally:
             AMBIENT.reset(token)
-            with suppress(Exception):  # it is dropped when others have come
+            with suppress(Exception):  # the trail is dropped when newer ones need the room
                 self.finder.runs.forget(context)
 
 

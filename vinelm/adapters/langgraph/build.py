@@ -130,7 +130,7 @@ def joint_stages(template: Template) -> list[frozenset[str]]:
 def nodes_of_stages(
     graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str], chats: Mapping[str, HeldStages] | None = None
 ) -> dict[str, str]:
-    """Return node to stage, for the nodes of the root graph that run exactly one stage."""
+    """Return a mapping from node to stage, for the nodes of the root graph that run exactly one stage."""
     held = chat_nodes(graph) if chats is None else chats
     return single_stages(graph, held) | _routed_agents(graph, agents)
 
@@ -158,7 +158,7 @@ def nodes_beside_stages(app: Any) -> list[str] | None:
 
 
 def keys_of_state(app: Any) -> frozenset[str] | None:
-    """Return the keys of an application's state; None without a graph."""
+    """Return the keys of an application's state; None if it has no graph."""
     return frozenset(app.channels) if isinstance(app, CompiledStateGraph) else None
 
 
@@ -300,5 +300,5 @@ def _check_stages(
 
 
 def _routed_agents(graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str]) -> dict[str, str]:
-    """As above, for nodes run by a ``VineMiddleware``, recognized by the path channel in its state schema."""
+    """Return node to stage, as above, for nodes run by a ``VineMiddleware``: the path channel is in their state schema."""
     return {name: name for name in agents if name in graph.nodes and PATH_KEY in graph.channels}

@@ -42,9 +42,9 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
     """Return the template in which only stages that the graph lets a request end after are answerable.
 
     A request can end after a stage where a ``vine.route`` stands between it and the next stage, or where no other stage
-    follows. An edge to END of the application's own that may also lead to another stage counts where the graph has no
-    ``vine.route``, after the last stage, and where the template branches: VineLM cannot make it end there, but the application
-    may. What an exit's optional stages and judges find there is an answer as well (:meth:`~vinelm.Template.held_before`).
+    follows. The application's own edge to END, if it may also lead to another stage, counts if the graph has no ``vine.route``,
+    after the last stage, and if the template branches: VineLM cannot end the request there, but the application may. What an
+    exit's optional stages and judges find there is an answer as well (:meth:`~vinelm.Template.held_before`).
 
     Args:
         template: The workflow's shape.
@@ -89,7 +89,7 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
     can_end = adapter.can_end
     if not adapter.is_used:
         for behind in adapters_behind(app)[:1]:
-            adapter, can_end = behind, bool(behind.agains)  # also where its chat models are made when a node runs
+            adapter, can_end = behind, bool(behind.agains)  # also if its chat models are made only when a node runs
     refuse_other_options(template, adapter)
     template = template.with_defaults(adapter.declared_defaults(stage.name for stage in template.stages))
     if not can_end:
@@ -123,7 +123,7 @@ def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable
 
     Args:
         graph: the compiled graph.
-        holders: the nodes of each stage; of a stage without any, every edge of the graph may stand behind it.
+        holders: the nodes of each stage; any edge of the graph may follow a stage without known nodes.
     """
     edges = _Edges(graph)
     every = {node for group in holders.values() for node in group}

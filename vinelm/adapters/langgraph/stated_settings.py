@@ -18,7 +18,7 @@ from vinelm.foreign_code import explained
 from vinelm.requests.workflow import Request, Workflow
 
 _OURS = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
-"""Keys that say where a run begins, which is not the application's business while it is profiled."""
+"""Keys that say where a run begins, which the application must not set while it is profiled."""
 
 
 def stated_configurable(workflow: Workflow, request: Request) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def stated_context(workflow: Workflow, request: Request, run: RunContext, app: A
         return run
     found = _stated(workflow, "context", workflow.context, request)
     schema = getattr(app, "context_schema", None)
-    # LangGraph makes the schema's object of a dict, and would find a key too many in one that carries ours.
+    # LangGraph makes an object of the schema from a dict, and would find one key too many if the dict carries ours.
     if isinstance(found, Mapping) and isclass(schema) and (is_dataclass(schema) or issubclass(schema, BaseModel)):
         found = _stated(workflow, "context", lambda _: schema(**found), request)
     return attach(run, found)

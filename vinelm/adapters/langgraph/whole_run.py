@@ -15,7 +15,7 @@ from vinelm.errors import WorkflowError
 from vinelm.requests.workflow import Request, Workflow
 
 MOST_ANSWERS = 100
-"""Interrupts of one request that are answered; a graph that asks more often asks for ever."""
+"""How many interrupts of one request are answered; a graph with more is assumed to ask for ever."""
 
 
 def whole_run(workflow: Workflow, app: Any, request: Request, run: RunContext) -> Any:

@@ -56,7 +56,7 @@ def declare_tool(
         box: of the adapter.
         find: returns the memory of the run around a call.
         given: the tool, or a function with a docstring that LangChain makes one of.
-        guard: returns what authorizes the dollars of a call of the tool of that name which has no memory; None: nothing does.
+        guard: returns the guard for the dollars of a call outside of a run's memory; None: there is none.
         read_only: see :class:`~vinelm.tools.declaration.ToolDeclaration`, as for what follows.
         writes: what a call makes stale.
         cost_usd: dollars of one call.
@@ -177,7 +177,7 @@ def _kind_of(kind: Any) -> type[BaseTool]:
             IN_DECLARED.reset(token)
 
     own: dict[str, Any] = {"_run": _run, "_arun": _arun, "run": run, "arun": arun, CALLS: PrivateAttr(default=None)}
-    own["__reduce_ex__"] = refuse_pickle  # its class is made here, and so known to no other process
+    own["__reduce_ex__"] = refuse_pickle  # its class is made here, so another process does not know it
     made: type[BaseTool] = type(kind)(kind.__name__, (kind,), {**own, "__module__": kind.__module__, "__doc__": kind.__doc__})
     return made
 
@@ -292,7 +292,7 @@ class _Calls(OneProcess):
         if read is not None:
             try:
                 has_ended = await settled(read.shadow.result, memory.join_s)
-            except BaseException:  # the caller was cancelled, and so is what it has asked for
+            except BaseException:  # the caller was cancelled, so its call is, too
                 read.shadow.cancel()
                 raise
             if not has_ended:
@@ -309,7 +309,7 @@ class _Calls(OneProcess):
         return call.result
 
     def _guard(self) -> CallGuard | None:
-        """The guard of a call without a memory: its dollars count under a cap, whichever run it belongs to."""
+        """The guard of a call without a memory: its dollars count under a cap, whichever run the call belongs to."""
         return None if IS_AHEAD.get() or not self.says.cost_usd else self._find_guard(self.says.name)
 
     def _memory(self) -> ReadAhead | None:
@@ -329,7 +329,7 @@ class _Calls(OneProcess):
         return answered(lambda: self.declared.key_of(args, self._code.arguments_of(given)), nothing)
 
     def _taken(self, memory: ReadAhead, tool: BaseTool, key: str, *, blocks: bool) -> Read | None:
-        if tool is not self.declared.tool():  # a copy, which may be another user's
+        if tool is not self.declared.tool():  # a copy, which may belong to another user
             return None
         self._ours(lambda: memory.has_called(self.declared), None)
         if not key or self.says.writes is not None:

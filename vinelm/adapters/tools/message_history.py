@@ -1,4 +1,4 @@
-"""What a conversation in a graph's state shows of tools: the history from which calls are predicted."""
+"""Reads the history of tool calls from a conversation in a graph's state, to predict calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def messages_in(state: Mapping[str, Any]) -> Sequence[BaseMessage] | None:
 class UserWords:
     """Finds the user's words since a run last looked at its conversation.
 
-    A run begins behind what earlier turns have said: behind the last answer of the model.
+    A run begins after the last answer of the model, so that earlier turns do not count.
     """
 
     __slots__ = ("_known",)

@@ -25,7 +25,7 @@ from vinelm.tools.declaration import Scope
 from vinelm.tools.speculation import Candidates, Speculation, ToolCandidate
 
 NOTHING = Shadow(None)
-"""Stands for the shadow of a call that the application makes itself."""
+"""Result placeholder for a call that the application makes itself."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +56,7 @@ class Read:
         return self.ttl_s is not None and now_s - self.started_s >= self.ttl_s
 
     def stands_for_call_here(self) -> bool:
-        """Whether this result may answer the current call: the context variables and the tool's fields are unchanged."""
+        """Whether this result may answer the current call: context variables and the tool's fields must be unchanged."""
         if self.of is None or self.fields is None or self.context is None:
             return False
         return has_fields(self.of, self.fields) and is_same_context(self.context, copy_context())
@@ -110,7 +110,7 @@ class ReadAhead:
         self._words = UserWords()
         self._undeclared: dict[object, Read] = {}
         self._has_ended = False
-        self._lock = RLock()  # as that of the box
+        self._lock = RLock()  # reentrant, as the lock of the box
         self._guessing, self._guesser, self._conversation = Lock(), cast("Candidates | None", None), Conversation()
         box.opened(self)
 
@@ -151,7 +151,7 @@ class ReadAhead:
 
     def _guesses(self, messages: Sequence[BaseMessage] | None) -> list[ToolCandidate]:
         """Predicted calls from the request's history; only new entries are read."""
-        with self._guessing:  # the calls of a fan-out begin at once; never held while a tool's call waits
+        with self._guessing:  # the calls of a fan-out begin at once; never held while a tool call waits
             if self._guesser is None and self.box.candidates is not None:
                 for_run = getattr(self.box.candidates, "for_run", None)
                 self._guesser = self.box.candidates if for_run is None else for_run()
@@ -248,7 +248,7 @@ class ReadAhead:
             read = self._reads.pop((id(tool), key), None)
             if read is None:
                 return None
-            if not read.stands_for_call_here():  # it would never be: this tool is not called ahead again in this run
+            if not read.stands_for_call_here():  # it never will: this tool is not prefetched again in this run
                 self._bar(read)
                 read = None
             elif read.shadow.has_failed or read.is_stale(self.now()) or (blocks and not can_wait(read.shadow)):
@@ -270,7 +270,7 @@ class ReadAhead:
         with self._lock:
             if read.of is not None:
                 self._failed[id(read.of)] = read.of
-            self._dropped.append(read)  # it goes on: whether it ends before the call does tells what it waits for
+            self._dropped.append(read)  # it continues: whether it ends before the call does shows what it waits for
 
     def overtaken(self, read: Read) -> None:
         """Record that the call which stopped waiting for a read has ended. If the read is still running, its tool waits for
@@ -292,7 +292,7 @@ class ReadAhead:
         return True
 
     def ended(self, read: Read, result: Any, *, is_ok: bool) -> None:
-        """Record a call that the application has made itself, and that ends now."""
+        """Record the end of a call that the application made itself."""
         self._tell(self._event(read, result, is_ok=is_ok))
 
     # -- writes, and the end -------------------------------------------------------------------------------------
@@ -457,12 +457,12 @@ class ReadAhead:
         self._record(event, None)
 
     def _record(self, event: str | ToolEvent, is_read: bool | None) -> None:
-        """Hand it to the recorder, which neither waits nor fails the call."""
+        """Pass an event to the recorder, which neither waits nor fails the call."""
         recorder = self.box.recorder
         if recorder is None:
             return
         with suppress(Exception):
-            if isinstance(event, ToolEvent):  # as the conversation will show it when calls are guessed from it
+            if isinstance(event, ToolEvent):  # as the conversation will show it when calls are predicted from it
                 is_ok = event.is_ok and is_answered(None, event.result if isinstance(event.result, str) else "")
                 event = replace(self._shown(event), is_ok=is_ok)
             recorder(SessionPart(self._session, self._run, event, is_read))

@@ -17,7 +17,7 @@ from vinelm.foreign_code import answered
 _IN_NODE = "langgraph_node"
 """Key of the metadata of what runs inside a node of a graph."""
 _GRAPHS: dict[UUID, UUID] = {}
-"""For each chain under way, the outermost graph that it is a part of: the chain itself, unless it runs inside a node."""
+"""For each chain in progress, the outermost graph around it: the chain itself, unless it runs inside a node."""
 _MEMORIES: dict[UUID, WeakSet[ReadAhead]] = {}
 """The memories to end, by graph."""
 
@@ -54,7 +54,7 @@ class _GraphWatch(BaseCallbackHandler):
 def _ended(chain: UUID) -> None:
     _GRAPHS.pop(chain, None)
     for memory in _MEMORIES.pop(chain, ()):
-        answered(memory.end, None)  # an observer may raise, where failures are not to pass
+        answered(memory.end, None)  # an observer may raise if failures are to be raised
 
 
 _WATCH = _GraphWatch()

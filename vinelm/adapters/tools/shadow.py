@@ -28,7 +28,7 @@ from vinelm.rows.observation import Usage
 IS_AHEAD: ContextVar[bool] = ContextVar("vinelm_is_ahead", default=False)
 """True inside a call that was started before the application asked for it."""
 MOST_THREADS = 64
-"""Reads ahead on threads, of all requests of the process: one that hangs holds its thread to its own end."""
+"""How many prefetches may run on threads, for all requests of the process; a hanging call keeps its thread."""
 _THREADS = BoundedSemaphore(MOST_THREADS)
 
 
@@ -103,8 +103,8 @@ def launch(
     free or no code fits.
 
     The call sees ``context``, that of the node whose model is called, and its ``configurable``, but no callbacks, and nothing
-    of LangGraph's own: what asks for the stream writer, the store or an interrupt fails there, and is an ordinary call when the
-    application asks for it.
+    of LangGraph's own: code that asks for the stream writer, the store or an interrupt fails there, and runs as an ordinary
+    call when the application asks for it.
     """
     loop = _running_loop() if code.is_async else None
     if loop is None and not (code.is_sync and _THREADS.acquire(blocking=False)):
@@ -118,7 +118,7 @@ def launch(
     work = _Work(shadow.result, partial(tool._run if loop is None else tool._arun, *args, **given), usd, guard)
     if loop is not None:
         task = shadow._task = loop.create_task(work.arun(), context=context)
-        task.add_done_callback(lambda _: _give_up(shadow.result))  # one that is cancelled says nothing itself
+        task.add_done_callback(lambda _: _give_up(shadow.result))  # a cancelled task does not report itself
         return shadow
     try:
         # A daemon: a call that hangs must not keep the process alive.
@@ -150,7 +150,7 @@ class _Work:
             with paid(self.guard, self.usd):
                 found = self.call()
             _require_plain(found)
-        except BaseException as error:  # kept: whoever joins makes the call himself
+        except BaseException as error:  # kept: whoever joins makes the call again
             self.result.set_exception(error)
         else:
             self.result.set_result(found)
@@ -165,7 +165,7 @@ class _Work:
             _require_plain(found)
         except (asyncio.CancelledError, GeneratorExit):
             raise
-        except BaseException as error:  # asyncio would end the event loop by ``SystemExit`` of a task: nobody has asked for it
+        except BaseException as error:  # ``SystemExit`` of a task would end the event loop, although nobody asked for it
             self.result.set_exception(error)
         else:
             self.result.set_result(found)
@@ -238,9 +238,9 @@ def can_wait(shadow: Shadow) -> bool:
 
 
 async def settled(result: Future[Any], limit_s: float) -> bool:
-    """Wait until it has a result or an exception, for at most ``limit_s`` seconds, and return whether it has.
+    """Wait until the future has a result or an exception, for at most ``limit_s`` seconds; return whether it has.
 
-    The event loop is not blocked; a caller that is cancelled leaves it be.
+    The event loop is not blocked; cancelling the caller does not cancel the future.
     """
     if result.done():
         return True
@@ -260,7 +260,7 @@ async def settled(result: Future[Any], limit_s: float) -> bool:
 # -- contexts ----------------------------------------------------------------------------------------------------
 
 OURS: set[ContextVar[Any]] = {IS_AHEAD, var_child_runnable_config}
-"""Context variables that differ between a call ahead and the call itself, and of which no tool's result depends."""
+"""Context variables that differ between a prefetch and the call itself, and that no tool's result depends on."""
 _TRACERS = (
     "langsmith._internal._context",
     "langsmith.run_trees",
@@ -269,7 +269,7 @@ _TRACERS = (
     "sentry_sdk.scope",
     "ddtrace._trace.provider",
 )
-"""Modules whose context variables say where in a trace the code runs."""
+"""Modules whose context variables say where in a trace the code is running."""
 
 
 def is_same_context(begun: Context, now: Context) -> bool:
@@ -293,7 +293,7 @@ def _is_same_config(begun: RunnableConfig | None, now: RunnableConfig | None) ->
 
 
 _OF_PLACE = ("langgraph_", "checkpoint_", "__", "ls_", "lc_", "lc:")
-"""Begin keys of metadata that say where in a graph or a trace the code runs."""
+"""Prefixes of metadata keys that say where in a graph or trace the code is running."""
 
 
 def _told(config: Mapping[str, Any]) -> dict[tuple[str, str], Any]:

@@ -24,7 +24,7 @@ from vinelm.tools.declaration import ToolDeclaration
 from vinelm.tools.speculation import Candidates, Speculation
 
 Record = Literal["digests", "values"]
-"""What is told of a call's arguments and result: a digest of the arguments, or the values themselves."""
+"""How a call's arguments and result are reported: a digest of the arguments, or the values themselves."""
 
 
 class FixedCall(NamedTuple):
@@ -143,7 +143,7 @@ class ToolBox:
             raise ConfigError(f"two tools are called {name!r}: give one of them another name")
         schema, before = None, () if tool.fixed is None else tool.fixed.before
         if known is None:
-            schema = answered(lambda: schema_of(tool.code.tool), None)  # arguments that no schema can tell, such as functions
+            schema = answered(lambda: schema_of(tool.code.tool), None)  # arguments without a schema, such as functions
             self.declared[name] = DeclaredName(tool.says, source, schema, before)
         elif before not in ((), known.before):
             self.declared[name] = known._replace(before=tuple(dict.fromkeys((*known.before, *before))))

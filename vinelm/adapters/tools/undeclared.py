@@ -16,9 +16,8 @@ from vinelm.adapters.tools.shadow import OURS
 from vinelm.foreign_code import answered
 
 IN_DECLARED: ContextVar[ReadAhead | None] = ContextVar("vinelm_in_declared_tool", default=None)
-"""Inside a declared tool, the memory of the run that called it: its owner has said what it does there. Runs that begin inside
-have memories of their own.
-"""
+"""Inside a declared tool, the memory of the run that called it: its owner has declared what it does. Runs that begin inside it
+have separate memories."""
 OURS.add(IN_DECLARED)
 
 

@@ -1,4 +1,4 @@
-"""Anthropic's batches of messages. They carry no metadata: ours are known by the names of their calls.
+"""Anthropic's batches of messages. They carry no metadata: our batches are recognized by the names of their calls.
 
 Wire format: https://platform.claude.com/docs/en/build-with-claude/batch-processing
 """
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 KEY_ENV = "ANTHROPIC_API_KEY"
 HOME = "https://api.anthropic.com"
 VERSION = "2023-06-01"
-"""The API version that is asked for, whatever the SDK's: 2026-10-21 refuses ``temperature``, which LangChain users set."""
+"""The API version that is requested, whatever the SDK's: 2026-10-21 refuses ``temperature``, which LangChain users set."""
 AMBIENT_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
-"""A variable with headers that the SDK would send to every server."""
+"""An environment variable with headers that the SDK would send to every server."""
 _ENDED: Mapping[str, Mapping[str, Any]] = {
     "expired": failure("timeout", "the batch expired before the call was made"),
     "canceled": failure("server", "the batch was cancelled before the call was made"),
@@ -58,7 +58,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return messages.batches.create(requests=requests, extra_headers=headers, timeout=NO_LIMIT_S).id
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Look into each batch that may be ours. A batch shows its calls only once it has ended, so its end is waited for."""
+        """Look into each batch that may be ours. A batch shows its calls only once it has ended, so this waits for its end."""
         batches, is_certain = self._clients.of(model).messages.batches, True
         for number, batch in enumerate(batches.list(limit=100)):
             if number >= LEAST_LISTED and batch.created_at.timestamp() < since_s - SKEW_S:
@@ -100,7 +100,7 @@ def _client(model: Model) -> Anthropic:
 
 
 def own_headers(key: str, base: str) -> dict[str, Any]:
-    """Return the headers with which a server gets this key, and no other credentials that the SDK finds in the environment."""
+    """Return the headers that send a server this key, and no other credentials that the SDK finds in the environment."""
     from anthropic import Omit
 
     lines = "" if base.startswith(HOME) else os.environ.get(AMBIENT_HEADERS, "")

@@ -18,7 +18,7 @@ from vinelm.extras import required_extra
 
 BEARER = "AWS_BEARER_TOKEN_BEDROCK"
 CONNECTIONS = 256
-"""Connections of one client: its calls wait for each other beyond that."""
+"""Connections per client; further calls wait for each other."""
 
 
 class BedrockProvider(Provider):

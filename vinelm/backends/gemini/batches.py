@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from google.genai import Client
 
 NAME = "key"
-"""Under which a request's metadata has the name of its call."""
+"""Metadata key of a request that holds the name of its call."""
 _ENDED = ("SUCCEEDED", "PARTIALLY_SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
 _REST = {
     "FAILED": failure("server", "the provider could not run the batch"),
@@ -89,7 +89,7 @@ class GeminiBatches(SdkBatches["Client"]):
         from google.genai.types import GenerateContentResponse
         from langchain_google_genai.chat_models import _response_to_result
 
-        # Halves of surrogate pairs become "?": pydantic reads no JSON that has them.
+        # Unpaired surrogates become "?": pydantic cannot read JSON that contains them.
         response = GenerateContentResponse.model_validate_json(json.dumps(body, ensure_ascii=False).encode(errors="replace"))
         if not response.candidates and response.prompt_feedback is None and response.usage_metadata is None:
             msg = "a response without candidates, without feedback on its prompt and without usage"

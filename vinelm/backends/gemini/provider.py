@@ -52,12 +52,12 @@ class GeminiProvider(Provider):
             base_url=model.api_base,
             max_output_tokens=model.max_tokens,
             timeout=model.timeout_s,
-            max_retries=1,  # of attempts: 0 stands for Google's default of several
+            max_retries=1,  # counts attempts: 0 stands for Google's default of several
         )
 
     def context_tokens(self, model: Model) -> int | None:
         """Return the model's input limit by the API."""
-        chat: Any = self.make(model)  # held: its client closes with it
+        chat: Any = self.make(model)  # kept alive, since its client closes with it
         found = chat.client.models.get(model=model.model_id).input_token_limit
         return found if isinstance(found, int) else None
 
@@ -79,7 +79,7 @@ class GeminiProvider(Provider):
             raise ConfigError(
                 f"model {model.name!r}: option {next(iter(unknown))!r} is no setting of ChatGoogleGenerativeAI: see its names"
             )
-        # A key, in a header that the HTTP library knows nothing of, would go along to wherever a server sends the request.
+        # A key in a header that the HTTP library does not know would be sent along when a server redirects.
         return {**settings, "client_args": {**(settings.get("client_args") or {}), "follow_redirects": False}}
 
 
@@ -98,7 +98,7 @@ class VertexProvider(GeminiProvider):
         return {"vertexai": True, "project": project, "location": location, "credentials": _found(model)}
 
     def batches(self) -> None:
-        """None: the batches of this service are jobs over files in its own storage."""
+        """Return None: this service's batches are jobs over files in its own storage."""
         return None
 
 

@@ -22,7 +22,7 @@ class PromptAdmission:
 
     def __init__(self, limiter: RateLimiter, points: CachePoints) -> None:
         self._limiter, self._points = limiter, points
-        self.admit, self.aadmit = limiter.admit, limiter.aadmit  # an attempt without a prompt: the limits alone
+        self.admit, self.aadmit = limiter.admit, limiter.aadmit  # an attempt without a prompt only needs the limits
 
     def of(self, prompt: PromptCall) -> RateLimiter:
         """Return the admission of the attempt that sends this prompt. Its cache points are set when it is admitted."""
@@ -30,7 +30,7 @@ class PromptAdmission:
 
 
 class _OnePrompt:
-    """A :class:`~vinelm.requests.protocols.RateLimiter` for one attempt. A leader is awaited before the limits, not within."""
+    """A :class:`~vinelm.requests.protocols.RateLimiter` for one attempt. It awaits a leader before the limits."""
 
     def __init__(self, limiter: RateLimiter, points: CachePoints, prompt: PromptCall) -> None:
         self._limiter, self._points, self._prompt = limiter, points, prompt
@@ -68,7 +68,7 @@ class _OnePrompt:
 
 
 class AdmitsPrompts(Protocol):
-    """A rate limiter of a model with cache points: of this process, or asking another one."""
+    """A rate limiter of a model with cache points, in this process or reached through another."""
 
     def of(self, prompt: PromptCall) -> RateLimiter:
         """See :meth:`PromptAdmission.of`."""

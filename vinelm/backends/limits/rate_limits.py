@@ -94,7 +94,7 @@ class EngineRateLimiter:
             return self._share
 
     def _line(self) -> RateShare | None:
-        """A line in which calls can overtake each other, for a process that has the limits for itself."""
+        """A line in which calls can overtake each other, if this process has the limits to itself."""
         amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
         with self._lock:
             if self._share is None and any(amounts):
@@ -103,7 +103,7 @@ class EngineRateLimiter:
             return self._share
 
     def reorder(self) -> None:
-        """Put the calls that wait in order again: priorities have changed. Those that were given a time keep it."""
+        """Sort the waiting calls again after priorities have changed. Calls that were given a time keep it."""
         heirs = []
         with self._lock:
             self._sort()
@@ -203,7 +203,7 @@ class EngineRateLimiter:
 
     def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
         """A call's wait: in a line, or until a known time if no call may overtake it."""
-        # Without priorities nobody overtakes, and a call is told its time at once. The first priority makes the line.
+        # Without priorities no call overtakes another, so a call learns its time at once. The first priority makes a line.
         share = self._line() if self._share is None and priority else self._share
         return _Appointment(*self.reserve(tokens)) if share is None else share.line_up(tokens, priority)
 
@@ -224,7 +224,7 @@ class EngineRateLimiter:
         return slot
 
     def _note_granted(self, priority: SupportsFloat) -> None:
-        """Tell a call that it has its slot, and put those that wait in order again, before another slot is given."""
+        """Tell a call that it has its slot, and sort the waiting calls again before another slot is given."""
         granted = getattr(priority, "granted", None)
         if granted is not None:
             granted()
@@ -235,7 +235,7 @@ class EngineRateLimiter:
         heapq.heapify(self._queue)
 
     def _heir(self) -> Future[None] | None:
-        """Grant a slot that is free to the first in the queue; None, and it stays free, if none is to have it now."""
+        """Grant a free slot to the first call in the queue; None if no call should have it now, so that it stays free."""
         while self._queue and self._queue[0].key < math.inf:
             first = heapq.heappop(self._queue)
             # A waiter that was cancelled meanwhile is passed over, and the slot goes to the next in line.
@@ -278,7 +278,7 @@ def _nobody() -> None:
 
 
 class EngineTurn:
-    """A call that may start on this engine, or on another one: it asks and never waits here. For one thread at a time."""
+    """A call that may start on this engine or on another: it asks, but never waits here. For one thread at a time."""
 
     __slots__ = ("_limiter", "_tokens", "_turn")
 

@@ -33,7 +33,7 @@ def turn_key(arrived_s: float, priority: SupportsFloat) -> float:
 
 
 class RateAmounts(NamedTuple):
-    """Requests and tokens; 0 where there is no limit."""
+    """Numbers of requests and of tokens; 0 if there is no limit."""
 
     requests: int
     tokens: int
@@ -74,7 +74,7 @@ class RateShare:
         limits: those of the engine, for all processes; 0 for none.
         window_s: seconds that they are for.
         clock: measures them.
-        before: calls that have started already.
+        before: the calls that have started already.
         on_short: called when the first call of the line does not fit, once for each call; must not block.
     """
 
@@ -96,7 +96,7 @@ class RateShare:
         self._told = -1
         self._cut_off = ""
         self._line: dict[int, RateTurn] = {}
-        self._order: list[tuple[float, int]] = []  # a heap of keys and numbers; those that have left may still be in it
+        self._order: list[tuple[float, int]] = []  # a heap of keys and numbers; calls that have left may still be in it
         self._numbers = itertools.count()
         self._lock = threading.Lock()
 
@@ -129,7 +129,7 @@ class RateShare:
 
     def _first(self) -> RateTurn:
         """The first call of the line, which is not empty."""
-        # Calls that gave up are left in the heap and dropped here: removing them where they stand would cost a search each.
+        # Calls that gave up stay in the heap and are dropped here: removing each in place would cost a search.
         while self._order[0][1] not in self._line:
             heapq.heappop(self._order)
         return self._line[self._order[0][1]]
@@ -163,7 +163,7 @@ class RateShare:
         """
         with self._lock:
             self._ceiling = keep
-            # What this process used within the minute cannot be given away yet: another would use it a second time.
+            # What this process used within the minute cannot be given away yet: another process would use it a second time.
             self._held = RateAmounts(*(min(h, max(k, u)) for h, k, u in zip(self._held, keep, self._used(), strict=True)))
             return self._held
 
@@ -180,7 +180,7 @@ class RateShare:
             if turn is not first:
                 return min(HEAD_POLLS_S * max(turn.number - first.number, 1), TAIL_POLLS_S)
             used = self._used()
-            # A call that is larger than the limit of a minute counts as the whole of it: it starts alone instead of never.
+            # A call larger than a minute's limit counts as the whole of it: it starts alone instead of never.
             needs = (used.requests + 1, used.tokens + min(turn.tokens, self.limits.tokens))
             lacks, fits = [], True
             for need, held, top, limit in zip(needs, self._held, self._ceiling, self.limits, strict=True):
@@ -196,15 +196,15 @@ class RateShare:
             if self._cut_off and self._is_too_small(turn.tokens):
                 raise CallError(self._cut_off, kind="rate_limit")
             self._lacks = RateAmounts(*lacks)
-            # Told once for each call at the head, not each time that it asks again.
+            # Notified once for each call at the head, not each time that it asks again.
             is_news, self._told = self._told != turn.number, turn.number
-        # Outside of the lock, which the callee may want.
+        # Outside of the lock, which the callback may need.
         if is_news:
             self._on_short()
         return HEAD_POLLS_S
 
     def _is_too_small(self, tokens: int) -> bool:
-        """True if a call of this many tokens would not fit even into an empty window."""
+        """True if a call with this many tokens would not fit even into an empty window."""
         call = RateAmounts(1, min(tokens, self.limits.tokens))
         return any(limit and need > held for need, held, limit in zip(call, self._held, self.limits, strict=True))
 

@@ -1,4 +1,4 @@
-"""The queue of a replica group: each call goes to the replica that has room first, and is not assigned before."""
+"""The queue of a replica group: a call is assigned only when a replica has room, and goes to the first that has."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from vinelm.prompts.radix import known_tokens
 HEAD_ASKS_S = 0.02
 """Seconds after which the first call of the line asks the replicas again: their limits may have room by then."""
 OTHERS_ASK_S = 0.2
-"""The same for the other calls of the line, which the first one lets in as well."""
+"""The same for the other calls of the line, which the first call lets in as well."""
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
 """Seconds for which a replica that failed is the last resort; doubled with each further failure, up to the longest."""
 _KEPT = 0.7
-"""Part of the mean of calls in a round that stays with the next round."""
+"""Weight of earlier rounds in the running mean of calls per round."""
 WARM_PART = 0.5
-"""A replica is warm for a call if it was sent the beginning of its prompt, at least this part of it."""
+"""A replica is warm for a call if it has been sent at least this fraction of the prompt, from its beginning."""
 WARM_CALLS, WARM_SPREAD = 1.0, 1.25
-"""A warm replica is preferred while it has no more calls than so many times the mean of all, and so many more."""
+"""A warm replica is preferred while its calls are at most this multiple of the mean, plus this many."""
 WARM_POINTS = 1 << 16
-"""Beginnings that are remembered of each replica; of a prompt of 2,000 tokens about 17."""
+"""How many prompt beginnings are remembered per replica; a prompt of 2,000 tokens has about 17."""
 _MOST_SUPPOSED = 40.0
-"""More calls than this are not supposed: the replicas are level long before."""
+"""The highest number of supposed calls: with fewer the replicas are level already."""
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +86,7 @@ class PromptPriority:
 
     @property
     def engine(self) -> str | None:
-        """The replica that somebody else prefers, such as a pin of the fleet; None for no matter."""
+        """The replica that something else prefers, such as a pin of the fleet; None if none is preferred."""
         found: str | None = getattr(self._priority, "engine", None)
         return found
 
@@ -94,9 +94,10 @@ class PromptPriority:
 class SupposedCalls:
     """The estimated number of calls of the processes before this one since their last report.
 
-    A process hears of the others' calls once a round. In between all know the same replica as the emptiest, and if all sent
-    their calls there, they would do worse than without knowing. So each process supposes that those before it, in an order that
-    all know, have sent as many calls by now as it sends itself in a round, each to the best replica, and takes the next best.
+    A process learns of the others' calls once a round. In between, all processes see the same replica as the emptiest; if all
+    sent their calls there, they would do worse than without knowing. So each process assumes that the processes before it, in a
+    common order, have each sent as many calls as it sends itself in a round, always to the best replica, and takes the next
+    best.
     """
 
     def __init__(self) -> None:
@@ -108,7 +109,7 @@ class SupposedCalls:
 
         Args:
             heard: the others' calls; another mapping after each round.
-            rank: processes before this one; without any there is nothing to suppose.
+            rank: number of processes before this one; with none, nothing is assumed.
         """
         if heard is not self._heard:
             self._heard = heard
@@ -173,23 +174,23 @@ class ReplicaGate:
     """The rate limits of a replica group; a :class:`~vinelm.requests.protocols.RateLimiter`. Thread-safe, and safe across
     event loops.
 
-    Calls leave in the order of their line. The first one takes the replica that it prefers (the attribute ``engine`` of its
-    priority), or the one that was sent most of its prompt before (:class:`PromptPriority`) unless that is far busier than the
-    others, or else the one with the fewest calls in flight, divided by its weight, among those with room; so it may go
-    elsewhere until it is sent, and never after. A replica that failed lately is taken if no other has room. Waiting is in
-    real time.
+    Calls leave in the order of their line. The first call takes the replica that it prefers (the attribute ``engine`` of its
+    priority), or the replica that was sent most of its prompt before (:class:`PromptPriority`) unless that is far busier than
+    the others, or else the replica with room that has the fewest calls in flight, divided by its weight. So its replica may
+    change until it is sent, and never after. A replica that failed lately is taken if no other has room. Waiting is in real
+    time.
 
     Args:
         limiters: the limits by engine, in the order of the group's replicas.
         clock: measures arrivals and rests.
 
     Attributes:
-        weights: returns weights by engine, >= 0; 1 where it says nothing. A replica of weight 0 is not used, unless all are 0.
-            Must not block.
-        others: returns what other processes have in flight by engine, which counts like this process's own; another mapping
-            whenever they are heard of again. Must not block.
+        weights: returns weights by engine, >= 0; 1 for engines that it leaves out. A replica of weight 0 is not used, unless
+            all are 0. Must not block.
+        others: returns what other processes have in flight by engine, which counts like this process's own calls; a new mapping
+            after each report. Must not block.
         rank: returns how many of the other processes are before this one, in an order that all know. Must not block.
-        first: the place of the replica that is taken among equals; another one in each process.
+        first: the place of the replica that is taken among equals; differs between processes.
     """
 
     def __init__(self, limiters: Mapping[str, EngineRateLimiter], clock: Clock | None = None) -> None:
@@ -201,7 +202,7 @@ class ReplicaGate:
         self._replicas = [Replica(engine, limiter) for engine, limiter in limiters.items()]
         self._clock: Clock = clock or WallClock()
         self._line: list[_Waiting] = []
-        self._asking: _Waiting | None = None  # the only call that stands in lines of the engines
+        self._asking: _Waiting | None = None  # the only call that waits in the engines' lines
         self._numbers = itertools.count()
         self._lock = threading.Lock()
 
@@ -233,7 +234,7 @@ class ReplicaGate:
         """Wait for a replica with room, and occupy the place during the block. ``sleep`` is not used."""
         waiting = self._enter(tokens, priority)
         try:
-            # Windows empty as time passes, and nobody tells of it: whoever waits looks again by itself.
+            # Windows empty as time passes, without any event, so each waiting call looks again by itself.
             while not waiting.admitted.done():
                 with suppress(TimeoutError):
                     waiting.admitted.result(self._pause_s(waiting))
@@ -253,7 +254,7 @@ class ReplicaGate:
                 admitted = asyncio.wrap_future(waiting.admitted)
                 admitted.add_done_callback(_seen)
                 while not waiting.admitted.done():
-                    # Not wait_for, which would cancel the future, and with it the place in the line, when its time is over.
+                    # Not wait_for: at its timeout it would cancel the future, and with it the place in the line.
                     await asyncio.wait([admitted], timeout=self._pause_s(waiting))
                     self._advance()
             yield waiting.admitted.result()
@@ -273,9 +274,9 @@ class ReplicaGate:
         return waiting
 
     def _leave(self, waiting: _Waiting) -> None:
-        """The call has ended, or its caller waits no longer."""
+        """Record that the call has ended, or that its caller waits no longer."""
         with self._lock:
-            # It may be anywhere in the heap; what lets calls in drops it when it comes to the front.
+            # It may be anywhere in the heap; it is dropped when it reaches the front.
             waiting.has_left = True
             waiting.withdraw()
             if waiting.admitted.done() and waiting.admitted.exception() is None:
@@ -309,7 +310,7 @@ class ReplicaGate:
             try:
                 permit = waiting.turns[place].start()
             except CallError as error:
-                # This replica will never have room for it; another may.
+                # This replica will never have room for this call; another may.
                 refused.append(error)
                 continue
             if permit is not None:
@@ -345,7 +346,7 @@ class ReplicaGate:
         return sorted(usable, key=lambda place: (cost(place)[0], not pinned[place], -warm[place], cost(place)))
 
     def _warm(self, waiting: _Waiting, usable: Sequence[int], calls: Sequence[int]) -> list[int]:
-        """The tokens that each replica has of a call's prompt; 0 where that is a small part, or it has many calls already."""
+        """By replica, how many tokens of the call's prompt it was sent; 0 if that is a small part, or the replica is busy."""
         found, prompt = [0] * len(calls), waiting.priority
         if isinstance(prompt, PromptPriority) and prompt.tokens:
             most = WARM_CALLS + WARM_SPREAD * sum(calls[place] for place in usable) / len(usable)

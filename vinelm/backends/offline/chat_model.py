@@ -74,7 +74,7 @@ class OfflineChatModel(BoundChatModel):
         return _result(*call.said, call.usage)
 
     def said(self, messages: Sequence[BaseMessage]) -> str:
-        """Return the text of an answer, as ``invoke`` would, without LangChain's messages, callbacks and tracing around it."""
+        """Return the text of an answer, like ``invoke`` but without LangChain's messages, callbacks and tracing around it."""
         with _OfflineCall(self, messages, {}) as call:
             self.binding.call.clock.sleep(call.usage.latency_s)
         return call.said[0]
@@ -130,7 +130,7 @@ class OfflineChatModel(BoundChatModel):
     async def _pass_time(self, seconds: float) -> None:
         clock = self.binding.call.clock
         if isinstance(clock, WallClock):
-            await asyncio.sleep(seconds)  # the thread belongs to other requests
+            await asyncio.sleep(seconds)  # the thread also serves other requests
         else:
             clock.sleep(seconds)
 

@@ -48,9 +48,9 @@ class _Answer(NamedTuple):
 class RecordedBackend:
     """Answers with the text recorded for (request id, model id), whatever the stage and the models asked before.
 
-    A model that is called again repeats its answer, or gives its next one if the table has rounds; after its last one, it
-    repeats that. The answers are real, so ``is_simulated`` is False. Token counts that the table does not have are estimated
-    from the length of the text, and marked as estimates.
+    A model that is called again repeats its answer, or gives its next answer if the table has rounds; after the last one it
+    repeats the last. The answers are real, so ``is_simulated`` is False. Token counts that the table does not have are
+    estimated from the length of the text, and marked as estimates.
 
     A table of outcomes need not hold the texts: any column that distinguishes a request's answers will do, with
     ``chars_column`` for their length, and ``prompt_tokens`` if the prompts are not those that were sent.
@@ -171,7 +171,7 @@ class RecordedBackend:
 
 
 def _count(row: Row, column: str | None, where: str) -> int | None:
-    """A recorded count of tokens; None without one."""
+    """A recorded count of tokens; None if there is none."""
     return None if column is None or row[column] is None else as_count(row[column], column, where)
 
 

@@ -25,7 +25,7 @@ _FORMATS = {
 }
 _UNBOUND = {"type", "title", "description"}
 _DEEPEST = 6
-"""Levels of a recursive schema that are filled."""
+"""How many levels of a recursive schema are filled."""
 
 
 def fill(schema: Mapping[str, Any], text: str = "text") -> Any:
@@ -84,7 +84,7 @@ class _Filler:
         return merged
 
     def _one_of(self, schema: Mapping[str, Any], options: Sequence[Any], depth: int) -> Any:
-        """The first alternative that is not null; deep inside a recursive schema, null where it is one."""
+        """The first alternative that is not null; deep inside a recursive schema, null if that is allowed."""
         found = [self._resolved(option) for option in options if isinstance(option, Mapping)]
         plain = [option for option in found if _kind(option) != "null" and (option or len(found) == 1)]
         is_deep = depth >= _DEEPEST and len(plain) < len(found)
@@ -103,7 +103,7 @@ class _Filler:
         return filled
 
     def _property(self, name: str, schema: Any, depth: int) -> Any:
-        """The value of a property. A whole number that is called an index or id is the first: lists have one item here."""
+        """The value of a property. A whole number called an index or id gets the value 0: lists have one item here."""
         is_index = name.casefold().endswith(("id", "idx", "index"))
         return (
             0
@@ -150,7 +150,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 
 def _number(schema: Mapping[str, Any], *, is_whole: bool) -> float | int:
-    """The least number that is allowed, where there is one; 1 if it is."""
+    """The least number that is allowed if there is a bound; 1 if 1 is allowed."""
     step = schema.get("multipleOf", 1 if is_whole else None)
     low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
     above, below = schema.get("exclusiveMinimum", -math.inf), schema.get("exclusiveMaximum", math.inf)
@@ -170,7 +170,7 @@ def _number(schema: Mapping[str, Any], *, is_whole: bool) -> float | int:
 
 
 def _matching(pattern: str, least: int) -> str:
-    """A text that the pattern matches, where it is a plain one."""
+    """A text that the pattern matches, if the pattern is a simple one."""
     try:
         text = "".join(_pieces(re._parser.parse(pattern)))  # type: ignore[attr-defined]
     except (re.error, KeyError, ValueError, IndexError, StopIteration, RuntimeError):
@@ -221,7 +221,7 @@ _CLASSES = {
 
 
 def _of_set(members: Sequence[Any]) -> str:
-    """A character of a set; of a negated one, the first plain character that no member takes in."""
+    """A character of a set; for a negated set, the first plain character that no member excludes."""
     kinds = [str(kind) for kind, _ in members]
     if "NEGATE" in kinds:
         return next(one for one in "xa1 -_.~" if not any(_takes_in(str(kind), value, one) for kind, value in members))

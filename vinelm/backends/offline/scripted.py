@@ -19,7 +19,7 @@ class ScriptedChatModel(OfflineChatModel):
     def _said(self, text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
         said, calls = super()._said(text, messages, options)
         if calls or said != text:
-            return said, calls  # the text is a script of the application's writer
+            return said, calls  # the text is a script by the application's writer
         call = _next_call(options, messages, text, getattr(self.binding.source, "untried", frozenset()))
         if call is not None:
             return "", [call]
@@ -33,7 +33,7 @@ class ScriptedChatModel(OfflineChatModel):
 def _next_call(
     options: Mapping[str, Any], messages: Sequence[BaseMessage], text: str, untried: Collection[str]
 ) -> ToolCall | None:
-    """The first tool that was not called since the last human message. A forced choice is met even if all were."""
+    """The first tool that was not called since the last human message. A forced choice is met even if all were called."""
     tools = dict(_functions(options.get("tools") or ()))
     choice = options.get("tool_choice")
     if not tools or choice == "none":
@@ -73,7 +73,7 @@ def _answer_schema(asked: Any) -> Mapping[str, Any] | None:
 
 
 def _filled(schema: Mapping[str, Any], text: str) -> Any:
-    """The text itself where it is a JSON object with the schema's required keys, else data that fits."""
+    """The text itself if it is a JSON object with the schema's required keys, else data that fits."""
     try:
         given = json.loads(text)
     except ValueError:

@@ -36,7 +36,7 @@ PREFILL_TOKENS_PER_S = 6000.0
 REASONING_SIGMA = 0.4
 """Spread of the log of the number of reasoning tokens."""
 FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server", "timeout")
-"""How calls fail where a failure rate is asked for. None of them is billed."""
+"""How calls fail if a failure rate is set. None of these failures is billed."""
 OPTIONS = ("failure_rate", "cached_share")
 """Options of a simulated model; both are fractions."""
 
@@ -274,7 +274,7 @@ def _checked_rate(rate: object, what: str) -> float:
     return float(rate)
 
 
-# -- the answers of a workflow without a writer of its own -------------------------------------------------------------
+# -- the answers of a workflow without a writer -------------------------------------------------------------------------
 
 
 class TextWriter:

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
 SKEW_S = 3600.0
-"""By how much the provider's clock may differ from ours."""
+"""Assumed difference between the provider's clock and ours."""
 LEAST_LISTED = 300
-"""So many batches of a provider's list are looked at, however old: our clock may have leapt when ours was recorded."""
+"""How many batches of a provider's list are searched, however old: our clock may have been wrong when ours was recorded."""
 NO_LIMIT_S = 3600.0
-"""Seconds for a file of a whole batch."""
+"""Timeout in seconds for a file of a whole batch."""
 ENDPOINT: Final = "/v1/chat/completions"
 KEY = "vinelm"
 """The name of our key in a batch's metadata."""
@@ -65,7 +65,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Upload the requests and begin the batch. Without the batch the file costs nothing."""
+        """Upload the requests and begin the batch. An uploaded file alone costs nothing."""
         client = self._clients.of(model)
         lines = (_line(name, body) for name, body in calls.items())
         content = "\n".join(lines).encode("utf-8", "replace") + b"\n"
@@ -107,7 +107,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
             rest = None
         if rest is not None:
             found.append((self.REST, rest))
-        # What it has completed is billed, whether or not the files have it.
+        # What the batch has completed is billed, whether or not the files contain it.
         return with_missing(found, getattr(batch.request_counts, "completed", None))
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
@@ -120,7 +120,7 @@ def _client(model: Model) -> OpenAI:
     from openai import OpenAI
 
     client = OpenAI(api_key=own_or_no_key(model, "OPENAI_API_KEY"), base_url=model.api_base, max_retries=0)
-    if model.api_base is not None:  # the account that the SDK finds in the environment is OpenAI's business alone
+    if model.api_base is not None:  # the account that the SDK finds in the environment is for OpenAI only
         client.organization = client.project = None
     return client
 

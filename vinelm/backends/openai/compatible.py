@@ -23,14 +23,14 @@ from vinelm.backends.openai.http_library import http_library
 
 _THOUGHTS = ("reasoning_content", "reasoning")
 _MISSING_THOUGHT = "(not recorded)"
-"""Stands for the thoughts of another model's tool calls, where a server wants some."""
+"""Placeholder for the thoughts of another model's tool calls, for servers that require some."""
 
 
 class CompatibleChat(BaseChatOpenAI):
     """Reads and returns the reasoning of a server's models, and accepts any form of answer."""
 
     limit_parameter: str = "max_tokens"
-    """How the server calls the limit of an answer; the newer name is OpenAI's alone."""
+    """The server's name for the limit of an answer; only OpenAI has the newer name."""
 
     @property
     def _llm_type(self) -> str:
@@ -42,7 +42,7 @@ class CompatibleChat(BaseChatOpenAI):
         return event_clients()
 
     def with_structured_output(self, schema: Any = None, *, method: Any = "json_schema", **kwargs: Any) -> Any:
-        """Ask for a schema as JSON by default, as engines and gateways take it, and not by a forced tool."""
+        """Ask for a schema as JSON by default, which engines and gateways support, instead of by a forced tool."""
         return super().with_structured_output(schema, method=method, **kwargs)
 
     def _get_request_payload(
@@ -55,7 +55,7 @@ class CompatibleChat(BaseChatOpenAI):
         messages = self._convert_input(input_).to_messages()
         if isinstance(payload.get("messages"), list) and len(messages) == len(payload["messages"]):
             _give_back(messages, payload["messages"])
-        if not payload.get("tools"):  # an agent without tools binds none, which servers refuse
+        if not payload.get("tools"):  # an agent without tools sends an empty list, which servers refuse
             payload.pop("tools", None)
         return payload
 
@@ -65,7 +65,7 @@ class CompatibleChat(BaseChatOpenAI):
         choices = chunk.get("choices") or ()
         thoughts = ""
         for choice in choices:
-            if "message" in choice and not choice.get("delta"):  # a whole answer, where pieces were asked for
+            if "message" in choice and not choice.get("delta"):  # a whole answer, although a stream was requested
                 choice["delta"] = choice["message"]
                 for number, call in enumerate(choice["delta"].get("tool_calls") or ()):
                     call.setdefault("index", number)
@@ -76,15 +76,15 @@ class CompatibleChat(BaseChatOpenAI):
         )
         if found is not None:
             _keep(found.message, thoughts, choices)
-            if not choices and isinstance(chunk.get("usage"), dict):  # as a whole answer has it
+            if not choices and isinstance(chunk.get("usage"), dict):  # in the form that a whole answer has
                 found.message.response_metadata["token_usage"] = chunk["usage"]
         return found
 
     def _create_chat_result(self, response: Any, generation_info: dict[str, Any] | None = None) -> ChatResult:
-        # What the SDK has parsed by a schema is no JSON: it is put back as it is.
+        # What the SDK has parsed by a schema is not JSON: it is put back unchanged.
         plain = response if isinstance(response, dict) else response.model_dump(warnings=False)
         if isinstance(plain.get("error"), Mapping):
-            request = http_library().Request("POST", "http://answer.invalid")  # the SDK's exception wants one
+            request = http_library().Request("POST", "http://answer.invalid")  # the SDK's exception requires a request
             body = {**plain["error"], "usage": plain.get("usage")}
             raise openai.APIError(str(plain["error"].get("message", "")), request, body=body)
         choices = plain.get("choices") or ()
@@ -104,7 +104,7 @@ class CompatibleChat(BaseChatOpenAI):
 
 
 def _give_back(messages: Sequence[BaseMessage], sent: list[dict[str, Any]]) -> None:
-    """Return the thoughts that belong to tool calls: a server that sends them wants them with the results."""
+    """Return the thoughts that belong to tool calls: a server that sends thoughts expects them back with the results."""
     wanted = any(isinstance(one, AIMessage) and one.additional_kwargs.get("reasoning_content") for one in messages)
     for message, body in zip(messages, sent, strict=True):
         if wanted and isinstance(message, AIMessage) and body.get("tool_calls"):
@@ -112,7 +112,7 @@ def _give_back(messages: Sequence[BaseMessage], sent: list[dict[str, Any]]) -> N
 
 
 def _taken_apart(said: Any) -> str:
-    """Take the thoughts out of what a server said, where they stand among the parts of its content; returns them."""
+    """Remove the thoughts from a server's answer if they are among the parts of its content; return them."""
     if not isinstance(said, dict):
         return ""
     thoughts = next((said[key] for key in _THOUGHTS if isinstance(said.get(key), str)), "")
@@ -129,7 +129,7 @@ def _taken_apart(said: Any) -> str:
 
 
 def _count_writes(usage: Any) -> None:
-    """Tokens written to a prompt cache by the name of LiteLLM's proxy, under that which langchain-openai reads."""
+    """Copy prompt cache writes, under the name of LiteLLM's proxy, to the name that langchain-openai reads."""
     details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
     if isinstance(details, dict) and details.get("cache_write_tokens") is None:
         written = details.get("cache_creation_tokens") or usage.get("cache_creation_input_tokens")

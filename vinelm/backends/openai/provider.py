@@ -31,21 +31,21 @@ _IN_BODY = frozenset(
 _IN_RESPONSES = frozenset({"temperature", "top_p", "top_logprobs", "reasoning", "service_tier", "store", "metadata", "include"})
 """Those that are parameters of Responses."""
 _INSIDE_RESPONSES = {"reasoning_effort": ("reasoning", "effort"), "verbosity": ("text", "verbosity")}
-"""Those that stand inside of a parameter there. That of a call is replaced by it."""
+"""Settings that are nested in a parameter of Responses; the parameter of a call replaces them."""
 _NOT_SENT = frozenset({"api_version", "max_tokens_parameter"})
 _HOW_TO_ASK = frozenset({"use_responses_api", "output_version"})
-"""Settings by which the class chooses the form of a call, which the client of a gateway has chosen."""
+"""Settings by which the class chooses the form of a call; with a gateway, the client has chosen the form."""
 LISTING_S = 15.0
-"""Seconds for a server's list of its models."""
+"""Timeout in seconds for a server's list of its models."""
 _RESOURCE = 'say where the resource is: "https://NAME.openai.azure.com"'
 
 
 class OpenAIProvider(Provider):
-    """OpenAI through langchain-openai's class; other servers through one that keeps what OpenAI's answers do not have.
+    """OpenAI through langchain-openai's class; other servers through a subclass that keeps what OpenAI's answers lack.
 
-    A catalog entry's ``options`` are settings of the class (``temperature``, ``reasoning_effort``, ``service_tier`` ...); what
-    the class does not know is added to the request's body unchanged, so that parameters of a server (``top_k``,
-    ``chat_template_kwargs``) work. The server rejects unknown ones.
+    A catalog entry's ``options`` are settings of the class (``temperature``, ``reasoning_effort``, ``service_tier`` ...); other
+    options are added to the request's body unchanged, so that parameters of a server (``top_k``, ``chat_template_kwargs``)
+    work. The server rejects unknown ones.
     """
 
     def check(self, model: Model) -> None:
@@ -62,14 +62,14 @@ class OpenAIProvider(Provider):
         if base is None or base.startswith(HOME):
             from langchain_openai import ChatOpenAI
 
-            # Named, or the package would take an address of the environment, and send the entry's key there.
+            # Set explicitly, or the package would use an address from the environment, and send the entry's key there.
             return made(model, ChatOpenAI, **_settings(model, ChatOpenAI, key, base or f"{HOME}v1"))
         from vinelm.backends.openai.compatible import CompatibleChat
 
         options = {name: value for name, value in model.options.items() if name != "max_tokens_parameter"}
         chat = made(model, CompatibleChat, **_settings(model, CompatibleChat, key, base, options))
         chat.limit_parameter = str(model.options.get("max_tokens_parameter", "max_tokens"))
-        # The account that the SDK reads from the environment is OpenAI's business alone.
+        # The account that the SDK reads from the environment is for OpenAI only.
         for client in (chat.root_client, chat.root_async_client):
             client.organization = client.project = None
         return chat
@@ -137,7 +137,7 @@ class AzureProvider(OpenAIProvider):
         return chat
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """See :class:`Provider`. Deployments answer chat completions alone."""
+        """See :class:`Provider`. Deployments only answer chat completions."""
         body = _body_of(model, form)
         if body is None or form != CHAT:
             return None
@@ -160,8 +160,8 @@ class AzureProvider(OpenAIProvider):
 
 
 def _body_of(model: Model, form: str) -> dict[str, Any] | None:
-    """What the entry's options add to a body of this form; None if one of them is a setting of the class alone."""
-    if not model.options:  # nearly always, and each call asks
+    """The parameters that an entry's options add to a body of this form; None if an option is a setting of the class only."""
+    if not model.options:  # almost always the case, and checked for each call
         return {}
     from langchain_openai import ChatOpenAI
 

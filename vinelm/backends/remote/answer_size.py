@@ -11,23 +11,23 @@ from vinelm.backends.remote.deadlines import check_time
 from vinelm.backends.remote.retry import AttemptFailed
 
 MOST_BYTES = 64 << 20
-"""Of one answer, unfolded. The events of 128,000 tokens, streamed one by one, have about 45 MiB."""
+"""The limit for one answer, decompressed. The events of 128,000 tokens, streamed one by one, have about 45 MiB."""
 MOST_COPIED = 4 << 30
-"""Bytes that an SDK copies for one event of a stream: with every line and piece it copies what it has of the event. About a
+"""How many bytes an SDK may copy for one event of a stream, since it copies the event so far with every line and piece: about a
 second's work, for an event of 20 MiB or one of 20,000 lines."""
 
 
 @cache
 def library_of(kind: type) -> Any:
-    """Return the HTTP library that a class of clients or answers is of, or derived from: httpx, or its successor."""
+    """Return the HTTP library that a class of clients or answers belongs to or is derived from: httpx, or its successor."""
     homes = [base.__module__.partition(".")[0] for base in kind.__mro__]
     return importlib.import_module(next(home for home in homes if home.startswith("httpx")))
 
 
 def bound_answers(client: Any, *, is_async: bool) -> None:
-    """Let an HTTP client (httpx's, or its successor's) end an answer that is larger, as one that cannot be decoded.
+    """Make an HTTP client (httpx's or its successor's) end a larger answer as one that cannot be decoded.
 
-    A compressed answer of some kilobytes unfolds to gigabytes, and the SDKs hold an answer whole.
+    A compressed answer of some kilobytes can unfold to gigabytes, and the SDKs hold an answer in memory whole.
     """
 
     async def bound(response: Any) -> None:
@@ -42,7 +42,7 @@ def _bound(response: Any) -> None:
 
 
 class _Bounded:
-    """A decoder that counts what it makes of a response's bytes: all at once with httpx, in pieces with its successor."""
+    """A decoder that limits what it makes of a response's bytes: all at once with httpx, in pieces with its successor."""
 
     def __init__(self, inner: Any, response: Any) -> None:
         self._inner, self._response = inner, response
@@ -62,7 +62,7 @@ class _Bounded:
         return self._counted(made) if isinstance(made, bytes) else map(self._counted, made)
 
     def _counted(self, made: bytes) -> bytes:
-        check_time(self._library.ReadTimeout)  # a few bytes of the socket may be work for minutes
+        check_time(self._library.ReadTimeout)  # a few bytes from the socket may take minutes to process
         self._made += len(made)
         if self._made > MOST_BYTES:
             raise self._refused(f"is larger than {MOST_BYTES >> 20} MiB")
@@ -83,9 +83,9 @@ class _Bounded:
 
 
 class BoundedSession:
-    """An HTTP session of botocore whose answers end at :data:`MOST_BYTES`, at the deadline, or where they are cut off.
+    """An HTTP session of botocore whose answers are bounded by :data:`MOST_BYTES` and the deadline; short answers are errors.
 
-    botocore takes what has come for the whole answer if a body is shorter than its stated length. It unfolds nothing.
+    Without it, botocore accepts a body that is shorter than its stated length as the whole answer. It decompresses nothing.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -106,7 +106,7 @@ class BoundedSession:
 
 
 class _BoundedBody:
-    """The body of an answer of urllib3."""
+    """The body of one of urllib3's answers."""
 
     def __init__(self, raw: Any) -> None:
         self._raw, self._read = raw, 0

@@ -38,7 +38,8 @@ from vinelm.requests.protocols import CallContext
 BATCHES_KEY = "batches"
 PRIORITY_KEY = "send_priority"
 PRIORITY_ORDERS = {"highest-first": 1, "lowest-first": -1}
-"""Which priority a server serves first, to the sign of what it is sent: SGLang's default is the highest, vLLM's the lowest."""
+"""For each order of priorities that a server may use, the sign of what is sent: SGLang serves the highest first, vLLM the
+lowest."""
 SEND_PRIORITY = ("openai", "sglang")
 """Providers whose servers can be sent a priority."""
 
@@ -50,8 +51,8 @@ class RemoteBackend:
     ``stream`` (true also streams calls that ask for a whole answer, to measure the time to first token; the default, but
     not for objects that the application hands in),
     ``send_priority`` (where servers take one), ``batches`` (default false: ``api_base`` has the provider's batches),
-    ``max_retries``, ``backoff_s`` and ``max_wait_s``. The packages' own retries are switched off: they would be bought twice
-    and booked once.
+    ``max_retries``, ``backoff_s`` and ``max_wait_s``. The packages' own retries are switched off: retried calls would be paid
+    twice and booked once.
     """
 
     is_simulated = False
@@ -208,7 +209,7 @@ class RemoteBackend:
 
     def context_tokens(self, model: Model) -> int | None:
         """See :class:`vinelm.backends.diagnostics.KnowsContext`."""
-        return answered(lambda: self.provider.context_tokens(model), None)  # not every server says it
+        return answered(lambda: self.provider.context_tokens(model), None)  # not every server reports it
 
     def close(self) -> None:
         """Close the connections of synchronous calls."""

@@ -1,7 +1,7 @@
 """Buys calls of many units in the providers' batches at half the price, and never twice.
 
 A unit that calls its model waits here. When all units wait, their calls are submitted, one batch for each model; the batches
-are polled, and what they answer is handed to the units. The states of a batch in the records (:class:`KeepsBatches`)::
+are polled, and their answers are passed to the units. The states of a batch in the records (:class:`KeepsBatches`)::
 
     recorded    our key and the digests of its calls are on disk; nothing is sent
        |        submit: the key goes along, in the batch's metadata and in the name of each call
@@ -10,11 +10,11 @@ are polled, and what they answer is handed to the units. The states of a batch i
     closed      its answers are on disk, in one transaction; only now the units get them
                 the calls of a cell are dropped in the transaction that writes the cell's row
 
-A process may die between any two of these. The next one makes the same calls again, with the same digests: one that a closed
-batch has is answered from the disk, one that a submitted batch has waits for that batch. A batch that is only recorded may have
-been sent or not: the provider's list of batches is searched for our key. If it is not there :attr:`BatchTimes.settle_s` after
-the request for it ended, or after a later process found its record, it was not sent, and its calls are collected anew.
-Anthropic's list has no keys: there a batch of as many calls that is under way may be ours, and its end is waited for.
+A process may die between any two of these. The next process makes the same calls again, with the same digests: a call in a
+closed batch is answered from the disk, and a call in a submitted batch waits for that batch. A batch that is only recorded may
+have been sent or not: the provider's list of batches is searched for our key. If it is not there :attr:`BatchTimes.settle_s`
+after the request for it ended, or after a later process found its record, it was not sent, and its calls are collected again.
+Anthropic's list has no keys: there a running batch with as many calls may be ours, so we wait for its end.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ DAY_S = 86_400.0
 _RESUBMITS = 5
 _LAST_S = 5.0
 _MISSES = 5
-"""So often in a row a provider must refuse to tell how a batch stands, before its answers count as lost."""
+"""How many times in a row a provider may refuse to report a batch's status before the batch's answers count as lost."""
 _SIGNED = ("thinking", "thought_signature")
-"""What a process that has died knew, and the next one does not: it is part of a request, and not of what it asks."""
+"""Signatures that a process knew and its successor does not: they are sent with a request but do not decide its answer."""
 
 
 class BatchesLeft(BaseException):
@@ -69,9 +69,9 @@ class BatchTimes:
     Attributes:
         wait_s: how long a run waits for one batch.
         collect_s: the longest that a call waits for others to come.
-        quiet_s: how long nothing must come, where every unit waits, before what there is goes.
+        quiet_s: if every unit waits, how long no call must arrive before the collected calls are sent.
         poll_s: between two looks at a batch; the first ones come sooner.
-        settle_s: after this long a batch that was sent is in the provider's list.
+        settle_s: how long it takes at most until a sent batch is in the provider's list.
     """
 
     wait_s: float = DAY_S
@@ -167,7 +167,7 @@ class _Call:
 
 @dataclass(eq=False)
 class _Polled:
-    """An open batch, when it is looked at next, and after how long once more.
+    """An open batch, when to poll it next, and the interval until the poll after that.
 
     ``since_s``: when this process began to wait; ``misses``: how often in a row the provider did not know it.
     """
@@ -215,7 +215,7 @@ class BatchGate:
 
     @property
     def problem(self) -> str | None:
-        """Why no batch is waited for any more; None as long as they are."""
+        """Why batches are no longer waited for; None as long as they are."""
         return self._problem
 
     # -- units ---------------------------------------------------------------------------------------------------
@@ -224,7 +224,8 @@ class BatchGate:
     def unit(self, cell: Cell, *, is_batched: bool, again: BatchedUnit | None = None) -> Iterator[BatchedUnit]:
         """Run a unit of a cell inside the block.
 
-        ``is_batched`` is False for a call that is made directly, and so has seconds; ``again``: an earlier run's outcome of it.
+        ``is_batched`` is False for calls that are made directly and so have a latency; ``again``: the unit's outcome in an
+        earlier run.
         """
         unit = again or BatchedUnit(cell)
         token = UNIT.set(unit if is_batched else None)
@@ -237,7 +238,7 @@ class BatchGate:
 
     @contextmanager
     def idle(self, unit: BatchedUnit) -> Iterator[None]:
-        """Mark the unit as waiting inside the block: it makes no call before others have ended."""
+        """Mark the unit as idle inside the block: it makes no call before other units have ended."""
         with self._changed:
             self._idle[unit] += 1
             self._changed.notify_all()
@@ -246,12 +247,12 @@ class BatchGate:
         finally:
             with self._changed:
                 self._idle[unit] -= 1
-                self._idle += Counter()  # without those that do not wait
+                self._idle += Counter()  # drops units that do not wait
 
     def ask(
         self, model: Model, body: Mapping[str, Any], unit: BatchedUnit, upper_usd: float, digest: str
     ) -> Future[Mapping[str, Any]]:
-        """Queue a call for the next batch, or find it in an earlier one; the future gets what the provider answered."""
+        """Queue a call for the next batch, or find it in an earlier one; the future gets the provider's answer."""
         if (asked := unit.futures.get(digest)) is not None:
             return asked
         call = _Call(digest, unit, model, body, upper_usd, time.monotonic())
@@ -271,12 +272,12 @@ class BatchGate:
         return call.answer
 
     def find(self, digest: str) -> tuple[bool, Mapping[str, Any] | None]:
-        """Return whether an earlier process has bought a call, and what was answered; None while nothing is."""
+        """Return whether an earlier process has bought a call, and its answer; None while there is none."""
         found = self._records.find(digest)
         return found is not None, json.loads(found[1]) if found is not None and found[1] is not None else None
 
     def close(self, problem: str = "the run has ended") -> None:
-        """Wait for no batch any more: every call that waits raises :class:`BatchesLeft`. Idempotent."""
+        """Stop waiting for batches: every waiting call raises :class:`BatchesLeft`. Idempotent."""
         with self._changed:
             if self._problem is None:
                 self._problem = problem
@@ -315,7 +316,7 @@ class BatchGate:
                     if self._problem is None:
                         self._changed.wait(self._pause_s())
         except Exception as error:
-            # Of the disk, or a mistake of ours: the units must not wait for a thread that is gone.
+            # A disk error or a bug of ours: the units must not wait for a thread that is gone.
             _LOGGER.debug("batches: %s", type(error).__name__, exc_info=True)
             self.close(f"its batches cannot be kept ({type(error).__name__}): run the same line again, which fetches them")
 
@@ -327,7 +328,7 @@ class BatchGate:
         return max(min(due, default=1.0), 0.005)
 
     def _due(self) -> list[list[_Call]]:
-        """Take the calls to submit now, apart by model, and in parts that the provider takes."""
+        """Take the calls to submit now, grouped by model and in parts that the provider accepts."""
         times = self._times
         with self._changed:
             now_s = time.monotonic()
@@ -360,7 +361,7 @@ class BatchGate:
             self._records.forget(batch.batch_id)
             self._refused(calls, failed)
             return
-        self._open.append(polled)  # without an id it may have been sent: it is searched for
+        self._open.append(polled)  # without an id it may have been sent, so it is searched for
         if polled.provider_id is not None:
             self._refusals.pop(model.name, None)
             return
@@ -369,14 +370,14 @@ class BatchGate:
             self.close(f"{model.name}: its batches cannot be submitted: {failed.detail}: repair it and run the same line again")
 
     def _refused(self, calls: list[_Call], failed: AttemptFailed) -> None:
-        """A batch was turned down: try again later where that may help; else it is a failure of each call."""
+        """Handle a batch that was refused: try again later if that may help, else fail each of its calls."""
         name = calls[0].model.name
         self._refusals[name] += 1
         if failed.kind in ("rate_limit", "server") and not failed.is_final and self._refusals[name] <= _RESUBMITS:
             again_s = max(failed.retry_after_s or 0.0, self._times.quiet_s * 2.0 ** self._refusals[name])
             self._collect_again(calls, time.monotonic() + again_s)
             return
-        self._refusals.pop(name, None)  # the calls of a later wave are tried as often
+        self._refusals.pop(name, None)  # calls of a later wave get as many tries
         for call in calls:
             self._waiting.pop(call.digest, None)
             _settle(call, failure(failed.kind, failed.detail))
@@ -386,7 +387,7 @@ class BatchGate:
             for call in calls:
                 self._waiting.pop(call.digest, None)
             self._collected += calls
-            self._retry_s = max(self._retry_s, retry_s)  # another model's back-off stands
+            self._retry_s = max(self._retry_s, retry_s)  # another model's back-off still counts
 
     def _look_at(self, polled: _Polled) -> None:
         """Ask the provider for a batch's status."""
@@ -420,7 +421,7 @@ class BatchGate:
     def _search(self, polled: _Polled, model: Model, api: BatchApi) -> None:
         """Find out whether a batch that is only recorded was submitted."""
         batch = polled.batch
-        # Before the search: what was sent earlier than that must be in the list.
+        # Before the search: everything sent earlier must then be in the list.
         is_settled = time.monotonic() - polled.since_s >= self._times.settle_s
         found = api.find(model, batch.key, batch.recorded_s, batch.calls, self._records.provider_ids())
         if found.provider_id is not None:
@@ -443,10 +444,10 @@ class BatchGate:
         absent = failure("server", "the batch has no answer to it", may_be_billed=True)
         rest = said.pop(BatchApi.REST, [absent])
         found = {digest: self._dearest(batch.model, said.pop(f"{batch.key}-{digest}", rest)) for digest in digests}
-        # A call whose request has ended meanwhile is no more in the records, and was sent all the same.
+        # A call whose request has meanwhile ended is no longer in the records, but was sent all the same.
         if unknown := [name for name in said if len(digests) == batch.calls or not name.startswith(f"{batch.key}-")]:
             _LOGGER.warning("%s: a batch answered %d calls that were never sent: they are ignored", batch.model, len(unknown))
-        # A server may echo a key, and the answers are written to disk: in ASCII, since they may hold half of a surrogate pair.
+        # A server may echo a key, and the answers are written to disk: in ASCII, since they may contain unpaired surrogates.
         texts = {digest: redacted(json.dumps(answer)) for digest, answer in found.items()}
         with self._changed:
             self._records.close(batch.batch_id, texts)
@@ -464,9 +465,9 @@ class BatchGate:
             return max(said, key=lambda answer: bool(answer["may_be_billed"]))
         model, api = self._models[name]
         read = [_read(api, model, body) for body in bodies]
-        # The first one that can be read, where several cost the same.
+        # The first readable answer, if several cost the same.
         best = max(range(len(bodies)), key=lambda place: (read[place] is not None, read[place] or 0.0, -place))
-        if None in read or math.inf in read:  # nobody knows what that one costs: the answer counts at its bound
+        if None in read or math.inf in read:  # that answer's cost is unknown: it counts at its upper bound
             return {"body": bodies[best], "uncounted": True}
         return {"body": bodies[best]}
 
@@ -516,20 +517,20 @@ class BatchedSender:
 
 
 def failure(kind: str, detail: str, *, may_be_billed: bool = False) -> dict[str, Any]:
-    """Return the record of a call that failed in its batch. No provider bills for one, unless its answer is lost."""
+    """Return the record of a call that failed in its batch. Providers do not bill for such calls unless the answer was lost."""
     return {"failure": kind, "detail": detail, "may_be_billed": may_be_billed}
 
 
 def unread(name: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a line without a call's result, by its name, since it may be billed."""
+    """Yield an entry, by name, for a line whose result cannot be read, since the call may be billed."""
     if isinstance(name, str):
         yield name, failure("malformed", "its line in the batch's results cannot be read", may_be_billed=True)
 
 
 def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return what a batch says of its calls, given how many it counts as answered.
+    """Return a batch's results for its calls, given how many it counts as answered.
 
-    If more are missing than it has answers for, it is unknown which of the others are billed.
+    If some of the answered calls are missing, it is unknown which of the other calls are billed.
     """
     answered = {name for name, answer in found if "body" in answer}
     if not isinstance(succeeded, int) or succeeded <= len(answered):
@@ -542,7 +543,7 @@ def _read(api: BatchApi, model: Model, body: Mapping[str, Any]) -> float | None:
     try:
         message: Any = api.parsed(model, body).generations[0].message
         counts = counts_of(message.usage_metadata)
-    except Exception as error:  # of a server that says anything
+    except Exception as error:  # the server's answer may be anything
         _LOGGER.debug("batches: an answer cannot be read: %s", type(error).__name__)
         return None
     if counts is None:
@@ -552,7 +553,7 @@ def _read(api: BatchApi, model: Model, body: Mapping[str, Any]) -> float | None:
 
 
 def _settle(call: _Call, outcome: Mapping[str, Any] | BaseException) -> None:
-    with suppress(InvalidStateError):  # who asked has been cancelled
+    with suppress(InvalidStateError):  # the caller was cancelled
         if isinstance(outcome, BaseException):
             call.answer.set_exception(outcome)
         else:
@@ -573,7 +574,7 @@ def _parts(calls: Sequence[_Call], api: BatchApi) -> Iterator[list[_Call]]:
 
 
 def _unsigned(value: Any) -> Any:
-    """What a request asks, without what signs earlier thoughts."""
+    """The content of a request, without the signatures of earlier thoughts."""
     if isinstance(value, Mapping):
         return {key: _unsigned(inner) for key, inner in value.items() if key not in _SIGNED}
     if isinstance(value, list | tuple):

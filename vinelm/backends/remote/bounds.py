@@ -15,12 +15,12 @@ from vinelm.catalog import Price
 TEMPLATE_TOKENS = 1024
 """Tokens that a server's chat template may add to the prompt: a default system prompt, instructions for tools."""
 ATTACHMENT_TOKENS = 16384
-"""Tokens that an image, sound or file behind a link may count for; one that is sent along is bounded by its bytes."""
+"""Assumed tokens of an image, sound or file behind a link; an attachment that is sent along is bounded by its bytes."""
 MOST_TIMES_IN, MOST_TIMES_OUT = 100, 10
-"""Counts above the bound by these factors are not believed. Servers add to a prompt (tools of their own, pages that they read),
+"""Counts above the bound by these factors are not believed. Servers add to a prompt (their own tools, pages that they read),
 but keep to ``max_tokens``."""
 MOST_OUT = 1_000_000
-"""Tokens of an answer that nobody has limited: more than any model writes."""
+"""Tokens of an answer without a limit: more than any model writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class AttemptBound:
 
 
 def links_in(messages: Sequence[BaseMessage]) -> int:
-    """Count the parts of a prompt that stand elsewhere: links and ids of files; what is sent along counts by its bytes."""
+    """Count the parts of a prompt that are stored elsewhere (links, ids of files); what is sent along counts by its bytes."""
     return sum(_is_link(part) for message in messages if isinstance(message.content, list) for part in message.content)
 
 

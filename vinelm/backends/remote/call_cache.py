@@ -23,15 +23,15 @@ from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 
 AGE_S = 7 * 86_400.0
-"""How old an answer may be that is used again, by default."""
+"""The default age after which an answer is no longer used."""
 ANSWERS = 10_000
-"""Answers that a cache in memory keeps."""
+"""How many answers a cache in memory keeps."""
 LEFT_ALONE_S = 30.0
-"""A cache that has failed is not asked for so long."""
+"""Seconds for which a cache that has failed is not used."""
 LEAST_ASKED = 50
-"""Calls of a stage and model after which its share of hits is known."""
+"""How many calls of a stage and model are needed before its hit rate is known."""
 FORGET = 1_000
-"""Calls after which earlier ones count half."""
+"""Number of calls after which earlier calls count half."""
 _KIND = "vinelm equal calls"
 _LOG = logging.getLogger(__name__)
 
@@ -40,17 +40,17 @@ Rates = Mapping[tuple[str, str], float]
 
 
 class CallCache:
-    """Keeps what the calls of stages were answered, and answers equal ones with it. Thread-safe.
+    """Keeps the answers to the calls of stages, and answers equal calls with them. Thread-safe.
 
-    A call that may have one answer, at temperature 0 or of a stage that is ``deterministic``, is looked up by its model,
-    messages, tools and settings. A hit costs $0. A cache that fails answers nothing, and the call is made. It is asked in the
-    thread, or on the event loop, of the call: give the client of a remote one a timeout.
+    A repeatable call (temperature 0, or a ``deterministic`` stage) is looked up by its model, messages, tools and settings. A
+    hit costs $0. If the cache fails, the call is made. Lookups run in the call's thread or event loop, so give the client of a
+    remote cache a timeout.
 
     Args:
-        place: where answers are: any of LangChain's caches, such as one that several processes share. None: in this process,
-            the latest 10,000.
+        place: where answers are kept: any of LangChain's caches, such as one that several processes share. None: the latest
+            10,000 in this process.
         age_s: seconds, > 0; older answers are not used.
-        across_tenants: a call may get the answer of another tenant's. By default each tenant has its own answers.
+        across_tenants: a call may get the answer to another tenant's call. By default each tenant has its own answers.
 
     Raises:
         ConfigError: ``place`` is not one of LangChain's caches, or ``age_s`` is not above 0.
@@ -64,7 +64,8 @@ class CallCache:
         self._place = InMemoryCache(maxsize=ANSWERS) if place is None else place
         self._age_s, self.across_tenants = age_s, across_tenants
         self._lock = threading.Lock()
-        # LangChain's cache in memory makes room without a lock: two threads would drop one answer, and it grew from then on.
+        # LangChain's in-memory cache evicts without a lock: two threads could drop the same answer, and the cache would grow
+        # from then on.
         is_in_memory = isinstance(self._place, InMemoryCache)
         self._writes: AbstractContextManager[Any] = threading.Lock() if is_in_memory else nullcontext()
         self._counts: dict[tuple[str, str], list[float]] = {}
@@ -78,7 +79,7 @@ class CallCache:
     # -- what is kept: vinelm.backends.remote.equal_calls.KeepsCalls --------------------------------------------------
 
     def find(self, digest: str) -> str | None:
-        """Return what a call was answered; None where nothing is kept, it is too old, or the cache fails."""
+        """Return the answer to a call; None if none is kept, it is too old, or the cache fails."""
         if time.monotonic() < self._alone_until_s:
             return None
         try:
@@ -93,7 +94,7 @@ class CallCache:
             return None
 
     def keep(self, digest: str, said: str) -> None:
-        """Keep what a call was answered; a cache that fails keeps nothing."""
+        """Keep the answer to a call; a cache that fails keeps nothing."""
         if time.monotonic() < self._alone_until_s:
             return
         try:
@@ -105,10 +106,10 @@ class CallCache:
     def _fails(self, error: Exception) -> None:
         with self._lock:
             self._alone_until_s = time.monotonic() + LEFT_ALONE_S
-        # Its text may name a key or an answer.
+        # The error's text may contain a key or an answer.
         _LOG.warning("the cache of calls failed (%s): calls are made for %.0f s", type(error).__name__, LEFT_ALONE_S)
 
-    # -- what it is worth --------------------------------------------------------------------------------------------
+    # -- what the cache saves ----------------------------------------------------------------------------------------
 
     def count(self, where: tuple[str, str], *, asked: int = 0, hits: int = 0) -> None:
         """Count calls of a stage and model."""
@@ -121,17 +122,17 @@ class CallCache:
 
     @property
     def rates(self) -> Rates:
-        """The share of calls that were answered from here, by stage and model, where at least 50 were asked for."""
+        """The share of calls answered from this cache, by stage and model, for those with at least 50 calls."""
         with self._lock:
             return {where: min(hits / asked, 0.99) for where, (asked, hits) in self._counts.items() if asked >= LEAST_ASKED}
 
 
 class CachedCalls:
-    """Equal calls of one invocation: as :class:`EqualCalls`, whose answers are those of the invocation's tenant.
+    """Equal calls of one invocation: like :class:`EqualCalls`, restricted to answers of the invocation's tenant.
 
     Args:
         equal: over a :class:`CallCache`.
-        tenant: whose the request is; empty without one.
+        tenant: the request's tenant; empty without one.
     """
 
     __slots__ = ("_cache", "_equal", "_tenant", "_where")
@@ -149,7 +150,7 @@ class CachedCalls:
             return None
         self._where = (stage, model.name)
         self._cache.count(self._where, asked=1)
-        # A name of one tenant and a digest cannot be another tenant's, whatever he is called.
+        # The tenant's name is a part of the digest, so no tenant can name itself into another's answers.
         return hashlib.sha256(json.dumps([self._tenant, found]).encode()).hexdigest()[:40] if self._tenant else found
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:

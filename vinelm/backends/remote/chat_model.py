@@ -64,18 +64,18 @@ from vinelm.rows.observation import Usage
 REPLICA_FAULTS = frozenset[FailureKind]({"rate_limit", "server", "timeout"})
 """Failures after which another replica is preferred."""
 MOST_SETTINGS = 4
-"""Settings that a model may refuse, one after the other, within one call."""
+"""How many settings in a row a model may refuse within one call."""
 LONGEST_WAIT_S = 900.0
-"""An equal call that is under way is waited for that long, and then made again."""
+"""Seconds to wait for an equal call in progress before making the call anyway."""
 _NO_CACHE = PromptCall("")
-"""Of every prompt that no cache is asked to keep; nothing of it changes."""
+"""For prompts that no cache is asked to keep; nothing in them changes."""
 _NO_TEMPERATURE = re.compile(r"(^|/)(o\d|gpt-5(?!.*chat))")
-"""OpenAI's models that refuse every temperature but their own while they reason, by OpenAI's guide to reasoning models, read
-in November 2026. What others refuse is learnt from their first refusal."""
+"""OpenAI's models that refuse any temperature but the default while they reason, by OpenAI's guide to reasoning models, read in
+November 2026. For other models this is learnt from their first refusal."""
 
 
 class OwnSettings(Protocol):
-    """An application's own chat model, and what was set on it."""
+    """An application's own chat model, with the settings that it has given it."""
 
     inner: InnerChat
     entry: str
@@ -152,7 +152,7 @@ class RemoteChatModel(BoundChatModel):
         return bound_instance(RemoteChatModel, replace(less, model=model), less.inner.kept)
 
     def _around(self, made: Any, method: str) -> Any:
-        """What the chat model inside has made of itself, made of this one: it would be called past the meter otherwise."""
+        """Wrap an object that the inner chat model has derived from itself, so that its calls are still metered."""
         met: list[BaseChatModel] = []
 
         def metered(one: Any) -> Any:
@@ -180,8 +180,8 @@ class RemoteChatModel(BoundChatModel):
     def _with(self, chat: Any) -> RemoteChatModel:
         bound: CallBinding = self.binding
         if chat is bound.inner.given or isinstance(bound.model, ReplicaGroup):
-            return self  # a copy would be the first replica's for all of them
-        # A copy with other settings, whose connections are the owner's.
+            return self  # a copy would belong to the first replica only
+        # A copy with other settings; its connections are the owner's.
         return self._with_inner(InnerChat(chat, like=bound.inner, entry_max_tokens=bound.inner.entry_max_tokens))
 
     def _with_inner(self, inner: InnerChat) -> RemoteChatModel:
@@ -259,15 +259,15 @@ class RemoteChatModel(BoundChatModel):
             body = options.get("extra_body") or getattr(bound.inner.given, "extra_body", None) or {}
             options["extra_body"] = {**body, "priority": bound.priority_sign * round(priority)}
         call = bound.call
-        # A whole answer is asked for as one, as the owner does, unless somebody hears it while it is written.
+        # A whole answer is requested as the owner requests it, unless something listens while it is written.
         is_heard = call.on_text is not None or call.on_tool_call is not None
-        # langchain-openai parses a stream of a schema's answer twice, and its types warn of what the first parser left.
+        # langchain-openai parses a stream of a schema's answer twice, and pydantic warns about what the first parser left.
         is_warned = "response_format" in options and package_of(bound.inner.given) == "langchain_openai"
         is_streamed = is_handed_out or is_heard or (bound.streams and not is_warned)
         request = request_of(
             bound.model, bound.inner, messages, stop, options, is_streamed=is_streamed, own_limit=bound.own_limit
         )
-        if request.answers > 1 and not is_handed_out:  # LangChain joins the pieces of several answers to one
+        if request.answers > 1 and not is_handed_out:  # LangChain joins the pieces of several answers into one
             request = replace(request, is_streamed=False)
         if bound.chosen is not None:
             bound = bound.chosen(request)
@@ -290,7 +290,7 @@ def request_of(
 
     Raises:
         ConfigError: the call asks for more tokens than the entry allows, for another model, or for a more expensive service.
-        WorkflowError: the entry is that of several objects of the application, and this call was made by none of them.
+        WorkflowError: the entry belongs to several objects of the application, and the call came from none of them.
     """
     if isinstance(inner.given, SeveralObjects):  # before anything is authorized
         inner.given.refuse()
@@ -302,21 +302,21 @@ def request_of(
         if asked is None:
             continue
         if own_limit is not None:
-            limit, own_limit = model.max_tokens, None  # what the call says, in place of what the object does
+            limit, own_limit = model.max_tokens, None  # the call's limit, which replaces that of the object
         if type(asked) is not int or not 1 <= asked <= max(limit, model.max_tokens):
             raise ConfigError(_only_less(model), code=UNSUPPORTED_CALL)
         limit, is_asked = min(limit, asked), True
-    # What stands in a body is sent over what the package has made, and the entry's limit with it.
+    # Fields in the body override what the package has built, including the entry's limit.
     body_limit = limit_in(*held_in(given)) or 0
     if body_limit > model.max_tokens:
         raise ConfigError(_only_less(model), code=UNSUPPORTED_CALL)
     limit = max(limit, body_limit, inner.body_limit or 0)
-    if isinstance(config := given.get("inferenceConfig"), Mapping) and not config.get("maxTokens"):  # in place of the object's
+    if isinstance(config := given.get("inferenceConfig"), Mapping) and not config.get("maxTokens"):  # replaces the object's own
         given["inferenceConfig"] = {**config, "maxTokens": limit}
     is_limited = is_asked or bool(body_limit) or (inner.body_limit or limit_of(inner.given)) is not None
     dropped = set(inner.refused)
     if "temperature" in given and _NO_TEMPERATURE.search(model.model_id) and given.get("reasoning_effort") != "none":
-        dropped.add("temperature")  # an application gives it for all the models that may be chosen
+        dropped.add("temperature")  # an application sets it for all models that may be chosen
     request = ModelRequest(
         messages=messages,
         stop=None if "stop" in dropped else stop,
@@ -391,11 +391,11 @@ class _Account:
         self._equal = equal
         self._digest = None if equal is None else equal.digest(bound.call.stage, bound.model, bound.inner, request)
         self._leads = False
-        self._usage: Usage | None = None  # of a call that an equal one has answered
+        self._usage: Usage | None = None  # for a call answered by an equal one
         self._keeps = not is_handed_out or bound.call.on_exchange is not None or self._digest is not None
 
     def answer(self) -> ChatResult:
-        """Return the whole answer, as the chat model inside gave it."""
+        """Return the whole answer, as the inner chat model gave it."""
         assert self._answer is not None  # it would have failed
         return self._answer
 
@@ -454,12 +454,12 @@ class _Account:
         self._raise_call()
 
     def _hold(self, piece: Piece) -> None:
-        """Keep a piece before its time is judged: an answer that was complete, though late, is used."""
+        """Keep a piece before checking its time: an answer that is complete, though late, is used."""
         if self._keeps:
             self._held.append(piece)
 
     def _handed(self, piece: Piece, *, is_token: bool) -> ChatGenerationChunk:
-        """Return a piece as the caller of a stream gets it: from the first output on, a call cannot be repeated."""
+        """Return a piece for the caller of a stream; from the first output on, the call cannot be repeated."""
         if is_token:
             self._metered.hand_out()
         return chunk_of(piece) if isinstance(piece, ChatResult) else piece
@@ -468,7 +468,7 @@ class _Account:
 
     @cached_property
     def _priority(self) -> SupportsFloat:
-        """The call's priority; among several replicas with its prompt, since one of them may have its beginning."""
+        """The call's priority; with several replicas it includes the prompt, since a replica may have its beginning cached."""
         bound = self._bound
         if not isinstance(bound.rate_limiter, ReplicaGate) or not (parts := prompt_parts(self._request)):
             return bound.call.priority
@@ -527,9 +527,9 @@ class _Account:
                 ticket.ended(failed=self._last is not None and self._last.kind in REPLICA_FAULTS)
 
     def _failed(self, error: Exception) -> AttemptFailed | None:
-        """Translate what an attempt raised; None if the answer is complete nevertheless."""
+        """Translate an exception of an attempt; None if the answer is complete nevertheless."""
         seen = self._metered.seen
-        if isinstance(error, VineLMError):  # of this side, or of a model inside
+        if isinstance(error, VineLMError):  # raised by VineLM, or by an inner model
             self._last = AttemptFailed("unknown", "not the model's", may_be_billed=seen.has_begun)
             raise error
         found = failed(error, has_begun=seen.has_content or seen.counts is not None)
@@ -542,7 +542,7 @@ class _Account:
         return None
 
     def _complete(self) -> None:
-        """Check the answer, and join it where it is kept; :class:`AttemptFailed` if it is not whole, or none."""
+        """Check the answer, and join its pieces if it is kept; :class:`AttemptFailed` if it is incomplete or missing."""
         self._metered.check()
         self._answer = self._joined()
         if self._held and self._answer is None:
@@ -554,7 +554,7 @@ class _Account:
         return None
 
     def _may_repeat(self, found: AttemptFailed) -> bool:
-        """Whether another attempt follows: also after a setting that the model refuses, which is left out from now on."""
+        """Whether to try again: also after a setting that the model refuses, which is left out from now on."""
         if isinstance(found, SettingRefused) and not self._metered.has_handed_out:
             request = self._request
             if found.setting in request.dropped or len(request.dropped) >= MOST_SETTINGS:
@@ -563,7 +563,8 @@ class _Account:
             self._bound.inner.refused.add(found.setting)
             dropped = request.dropped | {found.setting}
             stop = None if found.setting in ("stop", "stop_sequences") else request.stop
-            # Without its usage a stream costs its bound: such a server is asked for whole answers, if the caller takes them.
+            # Without usage a stream counts at its upper bound, so such a server is asked for whole answers if the caller
+            # accepts them.
             is_streamed = request.is_streamed and (self._is_handed_out or found.setting != "stream_options")
             if not is_streamed:
                 self._inner.refused.add("stream")
@@ -610,7 +611,7 @@ class _Account:
         """The stored answer of an equal call, once none is in flight; None if this one must be made."""
         try:
             with self._joined_to(leads=leads) as future:
-                # Where an event loop runs in this thread, what is waited for may need it.
+                # The event loop of this thread may be needed by the call that would be waited for.
                 return None if future is None else future.result(0 if _loop_runs() else LONGEST_WAIT_S)
         except TimeoutError:
             self._digest = None  # this call neither leads nor joins
@@ -635,7 +636,7 @@ class _Account:
             yield future
             self._leads = leads and future.result() is None
         except BaseException:
-            if not future.cancel() and leads and future.result() is None:  # it came to lead just now
+            if not future.cancel() and leads and future.result() is None:  # it has just become the leader
                 self._equal.end(self._digest, None)
             raise
 
@@ -648,7 +649,7 @@ class _Account:
             raise
 
     def _take(self, said: str | None) -> None:
-        """Take the answer of an equal call, if there is one, for this call's."""
+        """Use the answer of an equal call, if there is one, for this call."""
         if said is not None:
             self._answer, usage = answer_in(said)
             waited_s = max(self._bound.call.clock.now() - self._metered.asked_s, 0.0)
@@ -687,7 +688,7 @@ class _Account:
             self._report(usage)
             if self._leads and error is None and not self._last:
                 said = kept_text(self._answer, usage)
-        finally:  # whatever fails: nothing stays reserved, and no equal call waits in vain
+        finally:  # whatever fails, nothing stays reserved and no equal call waits in vain
             try:
                 if self._permit is not None:
                     self._permit.close()
@@ -725,7 +726,7 @@ def _loop_runs() -> bool:
 
 
 def _served_by(model: Model, ticket: RatePermit) -> Model:
-    """The entry that an admitted attempt is sent to."""
+    """The catalog entry to which an admitted attempt is sent."""
     return model.replica(getattr(ticket, "replica", 0)) if isinstance(model, ReplicaGroup) else model
 
 

@@ -1,4 +1,4 @@
-"""One object for synchronous calls, and one for each event loop: what holds connections belongs to its loop."""
+"""Keeps one client for synchronous calls and one for each event loop, since connections belong to their loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ A = TypeVar("A")
 
 _LIVE: WeakSet[EventLoopClients[Any, Any]] = WeakSet()
 _PARENTS: list[object] = []
-"""In a forked child: the parent's clients. To close them, or to let them be collected, could wait for a lock for ever."""
+"""In a forked child: the parent's clients. Closing or collecting them could wait for a lock for ever."""
 
 
 class EventLoopClients(Generic[S, A]):
@@ -35,7 +35,7 @@ class EventLoopClients(Generic[S, A]):
         _LIVE.add(self)
 
     def _start(self) -> None:
-        """Know no client; also in a forked child, where the locks may be held and the connections are the parent's."""
+        """Start without clients; also in a forked child, where locks may be held and the connections are the parent's."""
         self._lock = threading.Lock()
         self._sync: tuple[S, Callable[[], None]] | None = None
         self._async: dict[asyncio.AbstractEventLoop, tuple[A, AsyncGenerator[None]]] = {}
@@ -63,7 +63,7 @@ class EventLoopClients(Generic[S, A]):
                 self._async[loop] = (client, closer)
         if held is not None:
             return held[0]
-        # Outside of the lock, which must not be held over an await. The first step registers the generator with the loop.
+        # Outside of the lock, which must not be held across an await. The first step registers the generator with the loop.
         await anext(closer)
         return client
 

@@ -24,7 +24,7 @@ class Clients(Generic[C]):
         place = self._place(model)
         with self._lock:
             if place not in self._made:
-                # With the lock held: of two that are made at once, one would never be closed.
+                # With the lock held: if two were made at once, one would never be closed.
                 self._made[place] = self._make(model)
             return self._made[place]
 

@@ -1,7 +1,7 @@
-"""What of a conversation may go to another provider: text, tool calls and results; not the thoughts of another one's model.
+"""Selects what of a conversation may go to another provider: text, tool calls and results, but not a model's thoughts.
 
 A provider wants its own reasoning back, signed and complete, and refuses another's. So the provider's own answers stay
-unchanged, and of other answers the text and the tool calls are kept. LangChain's packages mark answers with their provider;
+unchanged, and other answers are reduced to their text and tool calls. LangChain's packages mark answers with their provider;
 unmarked answers are recognized by the kinds of their blocks.
 """
 
@@ -31,7 +31,7 @@ _FAMILIES = {
     "amazon_bedrock": "bedrock",
     "aws": "bedrock",
 }
-"""By the stamp of an answer, and by the package of a chat model."""
+"""Families of providers, by the stamp of an answer and by the package of a chat model."""
 _BLOCKS = {
     "thinking": "anthropic",
     "redacted_thinking": "anthropic",
@@ -61,7 +61,7 @@ _STRICT_IDS = frozenset({"anthropic", "bedrock", "openai", RESPONSES})
 def carried_to(chat: BaseChatModel, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the conversation as this chat model's provider accepts it; unchanged if nothing in it is foreign."""
     if not any(isinstance(one, AIMessage | ToolMessage) for one in messages):
-        return list(messages)  # nobody has answered yet
+        return list(messages)  # there is no answer yet
     target = _target(chat)
     model = str(setting_of(chat, "model_name") or setting_of(chat, "model") or "")
     carried = [_plain(one) if isinstance(one, AIMessage) and _is_foreign(one, target, model) else one for one in messages]
@@ -71,7 +71,7 @@ def carried_to(chat: BaseChatModel, messages: Sequence[BaseMessage]) -> list[Bas
 def must_not_think(chat: BaseChatModel, messages: Sequence[BaseMessage], options: Mapping[str, Any], limit: int) -> bool:
     """Return whether Anthropic's API would refuse this call with the thinking that the chat model asks for.
 
-    It refuses thinking with a forced tool, with too small a limit, and in a turn whose tool calls have no thoughts of its own,
+    It refuses thinking with a forced tool, with too small a limit, and in a turn whose tool calls lack its own thoughts,
     because another model made them or they were made without thinking.
     """
     thinking = setting_of(chat, "thinking")
@@ -84,7 +84,7 @@ def must_not_think(chat: BaseChatModel, messages: Sequence[BaseMessage], options
         return False
     if int(thinking.get("budget_tokens") or 0) >= limit:
         return True
-    for message in reversed(carried_to(chat, messages)):  # another model's thoughts do not go along
+    for message in reversed(carried_to(chat, messages)):  # another model's thoughts are not sent along
         if isinstance(message, HumanMessage):
             return False
         if isinstance(message, AIMessage) and message.tool_calls:
@@ -123,7 +123,7 @@ def _is_foreign(message: AIMessage, target: str, model: str) -> bool:
     stamp = message.response_metadata.get("model_provider")
     origin = _FAMILIES.get(stamp, stamp) if isinstance(stamp, str) else None
     if not special:
-        return False  # text and attachments are anybody's
+        return False  # text and attachments may come from any model
     if origin is None:
         origin = next((_BLOCKS[kind] for kind in special if kind in _BLOCKS), None)
         return origin is not None and origin != target
@@ -148,7 +148,7 @@ def _plain(message: AIMessage) -> AIMessage:
 
 
 def _with_ids(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """The messages with tool-call ids that these providers take: others write longer ones, and with other characters."""
+    """The messages with tool-call ids that these providers accept: others write longer ones, with other characters."""
     return [_with_short_ids(message) for message in messages]
 
 

@@ -1,8 +1,8 @@
 """Ends every socket wait of a synchronous call, in the caller's own thread, at the attempt's deadline.
 
-The limits of an SDK bound each read by itself, so that a server which sends a byte now and then is never timed out. Here each
-read and write of a socket is given what is left until the deadline of the attempt that its thread makes: no other thread
-watches, and an interruption of the wait (Ctrl-C) leaves at once. The HTTP library closes the connection of a read that failed.
+An SDK's limits bound each read separately, so that a server which sends a byte now and then is never timed out. Here each read
+and write of a socket may take only the time left until the deadline of its thread's attempt: no other thread watches, and an
+interruption of the wait (Ctrl-C) leaves at once. The HTTP library closes the connection of a read that failed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any
 from vinelm.threads import beside
 
 SENT_AT_ONCE = 1 << 16
-"""Bytes of a request that wait to be sent together."""
+"""Up to this many bytes of a request are buffered to be sent together."""
 END_S = 0.1
-"""Seconds for the end of a stream whose last event has come; as long as openai's asynchronous streams wait for it."""
+"""Seconds to wait for the end of a stream after its last event, as openai's asynchronous streams do."""
 
 
 class Deadline:
@@ -43,7 +43,7 @@ class Deadline:
 
     def __enter__(self) -> None:
         outer = self._outer = _HERE.deadline
-        if outer is not None:  # a chat model that asks another one
+        if outer is not None:  # a chat model that calls another chat model
             self.ends_at = min(self.ends_at, outer.ends_at)
         _HERE.deadline = self
 
@@ -72,7 +72,7 @@ def task_deadline(ends_at: float) -> Iterator[None]:
 
 
 def check_time(late: type[Exception]) -> None:
-    """Raise ``late`` if the attempt's time is over: for work between two waits, which nothing else ends."""
+    """Raise ``late`` if the attempt's time is over: for work between two waits, which nothing else would end."""
     deadline = _HERE.deadline
     if time.monotonic() > (_TASK_ENDS_AT.get() if deadline is None else deadline.ends_at):
         _strike()
@@ -82,8 +82,8 @@ def check_time(late: type[Exception]) -> None:
 def bound_waits(client: Any) -> bool:
     """Let :class:`Deadline` end the waits of an HTTP client (httpx's, or its successor's) on every path.
 
-    Returns whether that holds; if not, the client is unchanged. It does not hold for a proxy that is spoken to by TLS, in which
-    the library wraps the TLS of the server: that reads on by itself.
+    Returns whether that holds; if not, the client is unchanged. It does not hold for a proxy reached by TLS: there the library
+    wraps the server's TLS in another layer, which reads by itself.
     """
     ways = [way for way in (client._transport, *client._mounts.values()) if way is not None]
     for pool in [getattr(way, "_pool", None) for way in ways]:
@@ -149,7 +149,7 @@ class _Network:
         self._errors = importlib.import_module(type(inner).__module__.partition(".")[0])
 
     def connect_tcp(self, host: str, port: int, timeout: float | None = None, **how: Any) -> _Stream:
-        """Open a connection. Names are looked up in a thread, since the operating system takes its time for that."""
+        """Open a connection. Names are resolved in a thread, since the operating system's resolver has no time limit."""
         return self._stream(lambda left: self._inner.connect_tcp(host, port, left, **how), timeout, waits=not _is_address(host))
 
     def connect_unix_socket(self, path: str, timeout: float | None = None, **how: Any) -> _Stream:
@@ -181,7 +181,7 @@ class _Stream:
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._unsent:
-            with suppress(self._errors.WriteError):  # the library, too, reads what a server says that reads no further
+            with suppress(self._errors.WriteError):  # like the library, still read the answer of a server that no longer reads
                 self._send(timeout)
         try:
             self._socket.settimeout(_left(timeout, self._errors.ReadTimeout))
@@ -212,7 +212,7 @@ class _Stream:
             raise self._errors.WriteError(str(error)) from error
 
     def close(self) -> None:
-        with suppress(OSError):  # whoever still waits for it, in another thread, is woken
+        with suppress(OSError):  # wakes whatever still waits for it in another thread
             self._socket.shutdown(2)
         self._inner.close()
 
@@ -231,7 +231,7 @@ class _Stream:
 
 
 def _left(timeout: float | None, late: type[Exception]) -> float | None:
-    """Return the seconds that a step may wait; raises ``late`` once there are none, though there may be data."""
+    """Return the seconds that a step may wait; raises ``late`` if none are left, even if there is data."""
     deadline = _HERE.deadline
     if deadline is None or deadline.ends_at == float("inf"):
         return timeout
@@ -243,7 +243,7 @@ def _left(timeout: float | None, late: type[Exception]) -> float | None:
 
 
 def _strike() -> None:
-    """A wait has ended: by the deadline, or by a shorter limit of the SDK."""
+    """Record that a wait was ended, by the deadline or by a shorter limit of the SDK."""
     deadline = _HERE.deadline
     if deadline is not None and time.monotonic() >= deadline.ends_at:
         deadline.has_struck = True
@@ -258,7 +258,7 @@ def _is_address(host: str) -> bool:
 
 
 def _beside(connect: Callable[[], Any], timeout_s: float) -> Any:
-    """Return a connection opened in a thread; a late one is closed. ``TimeoutError`` after a time."""
+    """Return a connection opened in a thread; raises ``TimeoutError`` after a time, and closes a late connection."""
     made = beside(connect, name="vinelm connection")
     try:
         return made.result(timeout_s)

@@ -32,7 +32,7 @@ from vinelm.errors import StoreError
 from vinelm.rows.observation import Usage
 
 _PLACES = ("extra_body", "model_kwargs", "inferenceConfig")
-"""Settings that hold others, which are sent over those beside them."""
+"""Settings that contain other settings, which override those at the top level."""
 
 
 class KeepsCalls(Protocol):
@@ -63,7 +63,7 @@ class RecordedCalls(Protocol):
 
 
 class NothingKept:
-    """No answers: :class:`KeepsCalls` of whoever asks another process for them."""
+    """Keeps no answers: the :class:`KeepsCalls` of a process that asks another process for them."""
 
     def find(self, digest: str) -> str | None:
         """Return None."""
@@ -82,8 +82,8 @@ class EqualCalls:
     Args:
         kept: What is kept.
         deterministic: Stages whose calls are repeatable at any temperature; may grow.
-        has_recorded: Answers of a trace are among the kept ones, under :func:`recorded_digest`. They answer equal prompts at
-            any temperature.
+        has_recorded: The kept answers include those of a trace, under :func:`recorded_digest`. They answer equal prompts at any
+            temperature.
     """
 
     def __init__(self, kept: KeepsCalls, deterministic: Collection[str] = (), *, has_recorded: bool = False) -> None:
@@ -110,9 +110,9 @@ class EqualCalls:
         return is_there
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
-        """Return what is kept of a call, once it is known.
+        """Return the kept answer to a call, once it is known.
 
-        None: there is none, and no call in flight was answered. With ``leads`` the caller then makes the call, and has to
+        None: there is none, and no equal call in flight was answered. With ``leads`` the caller then makes the call, and has to
             :meth:`end` it.
         """
         future: Future[str | None] = Future()
@@ -121,7 +121,7 @@ class EqualCalls:
             if others is not None:
                 others.append((future, leads))
                 return future
-            if leads:  # before it is looked up, which may take its time: an answer that is kept meanwhile is found
+            if leads:  # before the lookup, which may take time: an answer that is kept meanwhile is found
                 self._waiting[digest] = []
         try:
             found = self.kept.find(digest)
@@ -135,10 +135,10 @@ class EqualCalls:
         return future
 
     def end(self, digest: str, said: str | None) -> None:
-        """End a call that leads: keep its answer, and tell it to whoever waits; None: the first of these leads now."""
+        """End a leading call: keep its answer and pass it to all who wait; None: the first of these leads now."""
         try:
             if said is not None:
-                with suppress(StoreError):  # the price of the call cannot be written either, and that is told
+                with suppress(StoreError):  # the call's price cannot be written either, and that is reported
                     self.kept.keep(digest, said)
         finally:
             self._tell(digest, said)
@@ -152,19 +152,19 @@ class EqualCalls:
         for at, (future, leads) in enumerate(waiting):
             if said is None and leads and heir_at is not None:
                 continue
-            if not future.set_running_or_notify_cancel():  # it waits no more
+            if not future.set_running_or_notify_cancel():  # it no longer waits
                 continue
             if said is None and leads:
                 heir_at = at
-                with self._lock:  # whoever came in between waits for the heir, too
+                with self._lock:  # callers that arrived in between also wait for the new leader
                     self._waiting[digest] = [one for one in waiting[at + 1 :] if one[1]] + self._waiting.get(digest, [])
             future.set_result(said)
 
 
 def digest_of(model: Model, inner: InnerChat, request: ModelRequest) -> str:
-    """Return the digest of what decides the answer of a call: who is asked, how it is set, and what it is asked."""
+    """Return the digest of everything that decides a call's answer: the model, its settings and the request."""
     body = request.options.get("extra_body")
-    if isinstance(body, Mapping) and "priority" in body:  # when it is answered, not what
+    if isinstance(body, Mapping) and "priority" in body:  # the priority decides when a call is answered, not what
         body = {key: one for key, one in body.items() if key != "priority"}
         rest = {key: one for key, one in request.options.items() if key != "extra_body"}
         request = replace(request, options={**rest, "extra_body": body} if body else rest)
@@ -180,7 +180,7 @@ def digest_of(model: Model, inner: InnerChat, request: ModelRequest) -> str:
 def recorded_digest(model: str, messages: Sequence[BaseMessage]) -> str:
     """Return the digest of a recorded call by model and prompt, since a trace may lack some settings.
 
-    Ids of tool calls, and how an answer comes in blocks, do not count.
+    Ids of tool calls, and the division of an answer into blocks, do not count.
     """
     told = [model, [_turn(message) for message in messages]]
     plain = json.dumps(told, default=repr, sort_keys=True)
@@ -200,7 +200,7 @@ def recorded_text(message: AIMessage, model: str, usd: float, seconds: float | N
 
     Args:
         message: The answer.
-        model: Of the catalog.
+        model: The model's name in the catalog.
         usd: What the call cost.
         seconds: What it took; None: not known.
         **tokens: Fields of :class:`~vinelm.rows.observation.Usage`.
@@ -217,7 +217,7 @@ def _class_of(inner: InnerChat) -> str:
 
 
 def _is_told(inner: InnerChat) -> bool:
-    """Whether the settings as text say which model answers.
+    """Whether the settings as text determine which model answers.
 
     LangChain's packages and the catalog do. An owner's class may hold a function or a loaded model, which has no text form:
     then two objects differ although their settings look equal.
@@ -229,7 +229,7 @@ def _is_told(inner: InnerChat) -> bool:
 
 
 def _set(inner: InnerChat) -> dict[str, Any]:
-    """The settings of the chat model inside that have a form as text: not its clients, nor its keys."""
+    """The settings of the inner chat model that have a text form, without its clients and keys."""
     return {name: one for name, value in vars(inner.given).items() if name not in KEPT and (one := _plain(value)) is not None}
 
 
@@ -241,7 +241,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_cold(inner: InnerChat, request: ModelRequest) -> bool:
-    """Whether a call is asked at temperature 0, wherever that is said."""
+    """Whether a call has temperature 0, wherever that is set."""
     if "temperature" in request.dropped:
         return False
     places = [request.options, *(request.options.get(name) for name in _PLACES)]
@@ -255,7 +255,7 @@ def _is_cold(inner: InnerChat, request: ModelRequest) -> bool:
 
 
 def kept_text(result: ChatResult | None, usage: Usage) -> str | None:
-    """Return an answer and what it took, as text to keep; None for an answer that has no such form."""
+    """Return an answer with its usage as text to keep; None for an answer that has no text form."""
     if result is None or len(result.generations) != 1:
         return None
     generation = result.generations[0]
@@ -268,10 +268,10 @@ def kept_text(result: ChatResult | None, usage: Usage) -> str | None:
 
 
 def answer_in(said: str) -> tuple[ChatResult, Usage]:
-    """Return a kept answer as a new message without an id, and its usage: for $0, at the dollars and seconds of the first."""
+    """Return a kept answer as a new message without an id, and its usage: $0, with the first call's dollars and seconds."""
     told = json.loads(said)
     (message,) = messages_from_dict([told["message"]])
-    message.id = None  # two messages with one id are one for LangGraph
+    message.id = None  # LangGraph treats two messages with one id as the same
     if not isinstance(message, AIMessage):
         raise ValueError("no answer of a chat model")
     result = ChatResult(generations=[ChatGeneration(message=message, generation_info=told["info"])], llm_output=told["output"])

@@ -122,7 +122,7 @@ DROPPED = frozenset(
         "stream_options", "parallel_tool_calls", "logprobs", "top_logprobs", "logit_bias", "user", "service_tier",
     }
 )  # fmt: skip
-"""Settings that an application gives to all of its models, and without which an answer is still one to its question."""
+"""Settings that an application gives to all of its models, and that may be left out without changing the question."""
 _CONTENT = re.compile(
     r"(image|audio|video|document|file|pdf|media|modalit|multimodal)[^.]{0,80}"
     r"(not supported|unsupported|not support|invalid|cannot)"
@@ -130,12 +130,12 @@ _CONTENT = re.compile(
     re.I,
 )
 NO_ANSWER = (NotImplementedError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, OverflowError)
-"""What packages raise on an answer, or on content and arguments, that they do not take."""
+"""Exceptions of packages for answers, contents or arguments that they do not accept."""
 _MOST_LINKS = 32
 
 
 class SettingRefused(AttemptFailed):
-    """A model refuses one of :data:`DROPPED`; it says so before it works, and nothing is billed."""
+    """A model refuses one of :data:`DROPPED`, before any work, so that nothing is billed."""
 
     def __init__(self, setting: str, detail: str) -> None:
         super().__init__("malformed", detail, is_final=True, may_be_billed=False)
@@ -157,7 +157,7 @@ def failed(error: Exception, *, has_begun: bool) -> AttemptFailed:
 
     Args:
         error: the exception; not one of this project's own.
-        has_begun: whether a part of the answer had come. What a server does not finish, it may still bill.
+        has_begun: whether a part of the answer had arrived. A server may bill an unfinished answer.
     """
     chain = list(_chain(error))
     own = next((link for link in chain if isinstance(link, AttemptFailed)), None)
@@ -209,7 +209,7 @@ def _refused(
     if has_begun or _counts_tokens(chain):
         billed = True
     elif is_inside:
-        billed = not is_refusal  # it turned the call down, in the words of an answer
+        billed = not is_refusal  # the server refused the call, in the form of an answer
     else:
         is_api_error = bool(body) or any(hasattr(link, "operation_name") for link in chain)
         billed = status_may_be_billed(status, is_api_error=is_api_error) and "overloaded_error" not in codes
@@ -218,7 +218,7 @@ def _refused(
 
 
 def _counts_tokens(chain: list[Any]) -> bool:
-    """Whether an error says how many tokens it took: who counts them bills for them, whatever the status."""
+    """Whether an error states how many tokens it took: a server that counts tokens bills them, whatever the status."""
     for link in chain:
         whole = getattr(link, "body", None)
         response: Any = getattr(link, "response", None)
@@ -238,7 +238,7 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
     names = " ".join(base.__name__ for link in chain for base in type(link).__mro__)
     sent = was_sent(error) or has_begun
     if re.search(r"\b(NewConnectionError|EndpointConnectionError|ConnectionRefusedError|gaierror)\b", names):
-        # urllib3's is a kind of timeout, too.
+        # urllib3's is also a kind of timeout
         return AttemptFailed("server", "the connection failed or broke off", may_be_billed=has_begun)
     if "InvalidEndpointConfigurationError" in names:
         return AttemptFailed("auth", "an API key is sent over https only: see api_base", is_final=True, may_be_billed=False)
@@ -280,14 +280,14 @@ def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
         for value in (getattr(given, "status_code", given), getattr(link, "status_code", None)):
             if type(value) is int and 300 <= value < 600:
                 return value, body, False
-        if type(getattr(link, "code", None)) is int and hasattr(link, "details"):  # google-genai; ``given``: of a part
+        if type(getattr(link, "code", None)) is int and hasattr(link, "details"):  # google-genai; ``given`` is a part's
             return link.code, body, given is not None
     inside = next((number for value in (body.get("code"), body.get("status_code")) if (number := _number(value))), None)
     return inside, body, True
 
 
 def _body(link: Any) -> Mapping[str, Any]:
-    """Return the object that says what went wrong, unwrapped: ``{"error": {...}}``, a list of it, or a text in its place."""
+    """Return the object that describes the error, unwrapped from ``{"error": {...}}``, a list, or a text."""
     for given in (getattr(link, "body", None), getattr(link, "details", None), _of_botocore(link)):
         found = given[0] if isinstance(given, list) and given else given
         if isinstance(found, str) and found:

@@ -1,4 +1,4 @@
-"""Idle connections of an asynchronous HTTP client: whether a server has closed one is found out cheaply.
+"""Checks cheaply whether a server has closed an idle connection of an asynchronous HTTP client.
 
 The library checks every idle connection with each request, and over anyio a check takes 60 µs, most of it for unused facts
 about the socket: after a burst of some hundred calls that dominates a call's cost. Here it takes 1 µs.
@@ -46,6 +46,6 @@ class _Stream:
         return _Stream(await self._inner.start_tls(*how, **more))
 
     def get_extra_info(self, info: str) -> Any:
-        if info == "is_readable":  # an answer that nobody waits for, or the end; what is closed counts as such, too
+        if info == "is_readable":  # data that nobody waits for, or the end; a closed socket counts as readable, too
             return self._socket.fileno() < 0 or bool(self._poll.poll(0))
         return self._inner.get_extra_info(info)

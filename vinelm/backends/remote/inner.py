@@ -1,9 +1,9 @@
-"""The chat model inside: as its owner made it, but with one attempt a call, and with connections for each event loop.
+"""The inner chat model: as its owner made it, but with one attempt per call, and with connections for each event loop.
 
-Hidden attempts would be bought twice and booked once, so the packages' retries are switched off, on a copy; everything else
+Hidden attempts would be paid twice and booked once, so the packages' retries are switched off, on a copy; everything else
 stays. The packages keep one asynchronous HTTP client for the whole process, whose connections belong to the first event loop
-that used them ("Event loop is closed" after the first ``asyncio.run``): each loop gets a client of its own, unless the owner
-handed in a client.
+that used them ("Event loop is closed" after the first ``asyncio.run``): each loop gets a separate client, unless the owner
+passed one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from vinelm.backends.remote.loop import shared_loop
 from vinelm.catalog.billed_settings import LIMITS, answers_in, held_in, limit_in, settings_of, speaks_in, stored_in
 
 KEPT = ("callbacks", "tags", "metadata", "cache", "rate_limiter", "verbose", "disable_streaming", "output_version", "profile")
-"""LangChain's own settings of a chat model, which hold for whatever is around it."""
+"""LangChain's own settings of a chat model, which also apply to a model that wraps it."""
 _WITH_REASONS = ("langchain_openai", "langchain_anthropic", "langchain_google_genai", "langchain_aws", "langchain_ollama")
 """Packages whose whole answers always have a finish reason."""
 CONNECTIONS = 10_000
-"""Connections of one client: how many calls run at once is the rate limits' business, and nobody's wait for a pool."""
+"""Connections of one client: the rate limits bound how many calls run at once, so that no call waits for a pool."""
 
 _SYNC_NAMES = ("root_client", "client", "http_client")
 _Clients: TypeAlias = EventLoopClients[tuple[BaseChatModel, bool], BaseChatModel]
@@ -43,25 +43,25 @@ class InnerChat:
 
     Args:
         chat: as its owner made it, or as the catalog says.
-        remake: makes another one of the same settings, for another event loop; None if only its owner can.
-        like: the model that it is a copy of: what is learnt of one holds for both.
+        remake: makes another chat model with the same settings, for another event loop; None if only its owner can.
+        like: the model that it is a copy of: what is learnt about one holds for both.
 
     Attributes:
         given: the original chat model.
         kept: LangChain's own settings of it.
-        is_asynchronous: whether synchronous calls are made on an event loop, where :meth:`in_time` has nothing for them. Not
-            where the owner has set only a synchronous client.
+        is_asynchronous: whether synchronous calls are made on an event loop, because :meth:`in_time` is None for them. False if
+            the owner has set only a synchronous client.
         has_asynchronous: whether it has an asynchronous client at all; other calls are made in threads.
         wants_stream: its owner wants whole answers, too, to be streamed to it.
-        states_reasons: whether every answer has a finish reason, so that one without was cut off: of streamed ones (True), of
-            whole ones (False), or of both.
+        states_reasons: for which answers a finish reason is always given, so that a missing one means a cut-off answer:
+            streamed ones (True), whole ones (False), or both.
         refused: settings that it has refused to take, in this process.
         answers: how many answers each of its calls asks for.
         speaks: whether they may be sound.
-        stored: how many parts of each prompt stand at the provider.
+        stored: how many parts of each prompt are stored at the provider.
         own: its own settings that are sent with each call, or decide its cost.
         body_limit: the limit of an answer that its owner states in the request's body, over any field; None without one.
-        rate: times its price that its calls were seen to cost: what the next ones are reserved at.
+        rate: the observed cost of its calls in multiples of its price, at which the next calls are reserved.
         entry_max_tokens: the limit of its entry in the catalog; None if it is asked for by a call.
     """
 
@@ -74,9 +74,9 @@ class InnerChat:
         entry_max_tokens: int | None = None,
     ) -> None:
         self.given = chat
-        # The key and the prompt of an entry go to the place that the catalog names, and an owner's client does as it did.
+        # An entry's key and prompt go to the place that the catalog names; an owner's client keeps its behaviour.
         self._loops: _Clients = EventLoopClients(partial(_for_threads, chat, remake), partial(_for_this_loop, chat, remake))
-        # Nobody closes what a chat model holds: its connections end with the last call that may be made with it.
+        # No code closes a chat model's connections explicitly: they end with the last call that may be made with it.
         finalize(self, _let_go, self._loops).atexit = False
         self.kept: Mapping[str, Any] = {name: getattr(chat, name) for name in KEPT if getattr(chat, name, None) is not None}
         is_owned = getattr(chat, "http_client", None) is not None and getattr(chat, "http_async_client", None) is None
@@ -113,7 +113,7 @@ class InnerChat:
         return self._loops.sync()[0]
 
     def in_time(self) -> BaseChatModel | None:
-        """Return it if a :class:`~vinelm.backends.remote.deadlines.Deadline` ends each of its waits; None otherwise."""
+        """Return the chat model if a deadline ends each of its waits; None otherwise."""
         chat, is_bound = self._loops.sync()
         return chat if is_bound else None
 
@@ -158,7 +158,7 @@ def _let_go(loops: _Clients) -> None:
 
 
 def package_of(chat: BaseChatModel) -> str:
-    """Return the LangChain package that a chat model's class is of, or is derived from; its own module's if from none."""
+    """Return the LangChain package that a chat model's class comes from or is derived from, else its own module's."""
     return _package_of(type(chat))
 
 
@@ -169,7 +169,7 @@ def _package_of(kind: type[BaseChatModel]) -> str:
 
 
 def setting_of(chat: BaseChatModel, name: str) -> Any:
-    """Return an attribute of a chat model; None without it, which pydantic takes long to find out."""
+    """Return an attribute of a chat model; None if it lacks it, which pydantic takes long to find out."""
     return getattr(chat, name, None) if _may_have(type(chat), name) else None
 
 
@@ -190,7 +190,7 @@ def limit_of(chat: BaseChatModel) -> int | None:
 
 
 def one_attempt(chat: BaseChatModel) -> BaseChatModel:
-    """Return a copy that makes one attempt a call and states the usage of its streams; it shares the owner's connections."""
+    """Return a copy that makes one attempt per call and reports the usage of streams; it shares the owner's connections."""
     update: dict[str, Any] = {}
     if "stream_usage" in type(chat).model_fields and getattr(chat, "stream_usage", None) is not True:
         update["stream_usage"] = True
@@ -203,7 +203,7 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
         update |= bedrock
     else:
         if "max_retries" in type(chat).model_fields:
-            # google-genai takes 0 for its default of several attempts, and 1 for one.
+            # google-genai reads 0 as its default of several attempts, and 1 as one.
             update["max_retries"] = 1 if package_of(chat).startswith("langchain_google") else 0
         held = {name: _without_retries(one) for name, one in chat.__dict__.items() if name in type(chat).model_fields}
         update |= {name: one for name, one in held.items() if one is not None}
@@ -248,26 +248,27 @@ def with_own_connections(
         made.__dict__["_async_client" if is_async else "_client"] = sdk(**settings, http_client=http)
         return made, http
     api: Any = getattr(getattr(chat, "client", None), "_api_client", None)
-    # google-genai, unless it is an owner's, whose client is not ours to change.
+    # google-genai, unless the client is an owner's, which is not ours to change.
     if is_async and not follow_redirects and getattr(api, "_async_httpx_client", None) is not None:
         library = library_of(api._async_httpx_client.__class__)
         http = library.AsyncClient(**{**api._async_httpx_client_args, "limits": _limits(library), "follow_redirects": False})
         _prepare(http, is_async=True)
-        # As its setting of this name: if aiohttp is installed, the SDK would use that, and repeat failed requests by itself.
+        # Passed under this name of setting: if aiohttp is installed, the SDK would otherwise use it, and repeat failed requests
+        # itself.
         api._http_options.httpx_async_client = api._async_httpx_client = http
         return chat, http
     return chat, None
 
 
 def _prepare(http: Any, *, is_async: bool) -> None:
-    """Limit the answers of our HTTP client, and make its many connections cheap."""
+    """Limit the size of our HTTP client's answers, and make its many connections cheap."""
     bound_answers(http, is_async=is_async)
     if is_async:
         probe_cheaply(http)
 
 
 def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
-    """Closes the connections of a chat model that is used here only."""
+    """Return a function that closes the connections of a chat model that is used here only."""
     if package_of(chat) == "langchain_google_genai" and (client := getattr(chat, "client", None)) is not None:
         close: Callable[[], Awaitable[None]] = client.aio.aclose
         return close
@@ -282,7 +283,7 @@ def _like(client: Any, **options: Any) -> Any:
 
 
 def _without_retries(held: Any) -> Any:
-    """Return a client of an SDK, or one of its resources, without the retries that it was made with; None for anything else.
+    """Return an SDK client, or one of its resources, without its retries; None for anything else.
 
     Packages that make their clients with the chat model (Groq's, others like it) do not look at ``max_retries`` again.
     """

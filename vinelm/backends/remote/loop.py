@@ -1,6 +1,6 @@
-"""Synchronous calls whose waits our deadlines cannot reach: on one event loop of this process, or in separate threads.
+"""Runs synchronous calls that our deadlines cannot reach: on one event loop of this process, or in separate threads.
 
-They are those of packages whose HTTP client takes no hook, and of owners' own clients (see
+These are calls of packages whose HTTP client takes no hook, and of owners' own clients (see
 :mod:`~vinelm.backends.remote.deadlines` for the others). A task can be cancelled wherever it waits; a thread can only be left.
 """
 
@@ -26,7 +26,7 @@ _LOOP: asyncio.AbstractEventLoop | None = None
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """The loop, started with the first call: a process that only imports or forks has no thread of ours."""
+    """The loop, started with the first call, so that a process that only imports or forks has no thread of ours."""
     global _LOOP  # noqa: PLW0603 - one for the process
     with _LOCK:
         if _LOOP is None:
@@ -86,8 +86,8 @@ def threaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Generator[
     """Run a synchronous generator in a separate thread and yield its items; :class:`AttemptFailed` (timeout) after
     ``timeout_s``.
 
-    For chat models without an asynchronous client. A thread cannot be ended: what it waits for when its caller has left is
-    forgotten, and it ends with the next piece, or with the socket's own limit.
+    For chat models without an asynchronous client. A thread cannot be ended: after its caller has left, its result is dropped,
+    and it ends with the next piece or the socket's own limit.
     """
     arrived: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
     wanted, leave = _in_a_thread(pieces, arrived.put)
@@ -109,12 +109,12 @@ def threaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Generator[
 
 
 async def athreaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> AsyncGenerator[T]:
-    """Like :func:`threaded`, for a coroutine. Not on the loop's own thread pool, for which closing the loop waits."""
+    """Like :func:`threaded`, for a coroutine. It avoids the loop's own thread pool, for which closing the loop waits."""
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[tuple[T | None, BaseException | None]] = asyncio.Queue()
 
     def put(one: tuple[T | None, BaseException | None]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits any more
             loop.call_soon_threadsafe(arrived.put_nowait, one)
 
     wanted, leave = _in_a_thread(pieces, put)
@@ -144,9 +144,10 @@ def late(timeout_s: float, *, may_be_billed: bool = True) -> AttemptFailed:
 def _in_a_thread(
     pieces: Callable[[], Generator[T]], put: Callable[[tuple[T | None, BaseException | None]], None]
 ) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Run a generator in a thread, in the caller's context, one piece for each wish, none ahead of its reader.
+    """Run a generator in a thread, in the caller's context: one piece per request, never ahead of its reader.
 
-    Returns what wishes for the next piece, and what makes the thread leave. ``StopIteration`` is the generator's end.
+    Returns a function that requests the next piece, and one that makes the thread leave. ``StopIteration`` is the generator's
+    end.
     """
     wanted, is_left = threading.Semaphore(0), threading.Event()
 

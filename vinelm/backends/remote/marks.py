@@ -39,10 +39,10 @@ class Marks(ABC):
     """How one provider's prompts are marked."""
 
     def placed(self, request: ModelRequest, marks: Collection[int]) -> tuple[list[BaseMessage], Mapping[str, Any]]:
-        """Return messages and options with a mark at the end of these :func:`prompt_parts`, where marks are possible."""
+        """Return messages and options with marks at the end of these :func:`prompt_parts`, as far as marks are possible."""
         tools, messages = list(request.options.get("tools") or ()), list(request.messages)
         places = [place for place, _ in _in_order(messages)]
-        for mark in sorted(marks, reverse=True):  # from the end: a mark may be an element of its own
+        for mark in sorted(marks, reverse=True):  # from the end, since a mark may be a separate element
             if mark < len(tools):
                 tools = self.after_tool(tools, mark)
             elif mark - len(tools) < len(places):
@@ -55,11 +55,11 @@ class Marks(ABC):
 
     @abstractmethod
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
-        """Return the tools with a mark at this one."""
+        """Return the tools with a mark on the one at this place."""
 
     @abstractmethod
     def after_block(self, blocks: list[Any]) -> list[Any]:
-        """Return the blocks of a message with a mark at the last one."""
+        """Return the blocks of a message with a mark on the last one."""
 
     def _after(self, message: BaseMessage) -> BaseMessage:
         content = message.content

@@ -1,4 +1,4 @@
-"""One call on a remote model: what it asks, what is seen of the answer, and what each attempt costs.
+"""One call on a remote model: the request, what is seen of the answer, and what each attempt costs.
 
 The states of a call's money::
 
@@ -43,7 +43,7 @@ from vinelm.requests.protocols import CallContext
 from vinelm.rows.observation import Usage
 
 PRIORITY_RATE = 2.0
-"""Of the list price, which a call costs that is served at OpenAI's tier "priority" (its guide to priority processing)."""
+"""Ratio to the list price of a call that is served at OpenAI's tier "priority" (by its guide to priority processing)."""
 NOT_REPORTED = "not_reported"
 _REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _THOUGHTS = ("thinking", "reasoning", "text", "refusal", "partial_json", "arguments", "input", "data")
@@ -54,12 +54,12 @@ _LABEL = re.compile(r"[!-~]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What one call asks of the chat model inside: the owner's messages and options, as they are.
+    """The request of one call to the inner chat model: the owner's messages and options, unchanged.
 
     ``limit``: the most tokens of each of its ``answers``; ``is_limit_asked``: the call says so, not only the entry, which may
     be an owner's object that sets no limit, and stays so. ``is_limited``: the server is told a limit at all. ``speaks``: a
-    part of the answer may be sound. ``stored``: parts of the prompt that stand at the provider. ``owned``: what the chat
-    model adds of its own. ``dropped``: settings that the model refuses, which are left out.
+    part of the answer may be sound. ``stored``: parts of the prompt that are stored at the provider. ``owned``: what the chat
+    model adds itself. ``dropped``: settings that the model refuses, which are left out.
     """
 
     messages: Sequence[BaseMessage]
@@ -87,7 +87,7 @@ class ModelRequest:
 
 
 def _schema_of(other: Any) -> Any:
-    """What a package sends for an object of Python: the JSON schema of a class of pydantic."""
+    """The JSON schema that a package sends for a Python object such as a pydantic class."""
     schema = getattr(other, "model_json_schema", None)
     return schema() if isinstance(other, type) and callable(schema) else str(other)
 
@@ -119,7 +119,7 @@ def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
 
 @dataclass(slots=True)
 class SeenAnswer:
-    """What is seen of one attempt's answer. Nothing is changed or kept of it but what the meter needs."""
+    """What the meter needs to know of one attempt's answer. The answer is not changed."""
 
     has_begun: bool = False
     has_content: bool = False
@@ -128,7 +128,7 @@ class SeenAnswer:
     reason: str | None = None
     counts: Counts | None = None
     counts_are_final: bool = False
-    """True if nothing of the answer came after the counts. Earlier ones may be of a part of it."""
+    """True if no output came after the counts. Earlier counts may cover only a part of the answer."""
     request_id: str | None = None
     response_model: str | None = None
     """The name of the model that answered, as the server states it."""
@@ -158,14 +158,14 @@ class SeenAnswer:
             usage = message.usage_metadata
             if not is_whole:
                 self._join(message, usage, generation.generation_info)
-        except (AttributeError, TypeError, ValueError, KeyError):  # their message may quote the answer
+        except (AttributeError, TypeError, ValueError, KeyError):  # the message of the error may quote the answer
             told = None
         if told is None:
             raise AttemptFailed("malformed", "the chat model's answer is no AIMessage, or its pieces cannot be joined")
         self.chars += chars
         self.has_content |= has_calls or bool(text.strip())
         if (chars or has_calls) and not usage and not is_whole:
-            self.counts_are_final = False  # what came after a count is not in it
+            self.counts_are_final = False  # the counts do not include what came after them
         if usage:
             self.counts = self._usage.add(usage)
             self.counts_are_final = True
@@ -178,7 +178,7 @@ class SeenAnswer:
         return text
 
     def state(self, told: Mapping[str, Any]) -> None:
-        """Note what an answer says of itself: how it ended, its id, and which model served it at which tier."""
+        """Note what an answer states about itself: how it ended, its id, the model that served it, and at which tier."""
         reason = _reason(told)
         if reason is not None:
             self.reason = _label(reason) or self.reason
@@ -187,9 +187,7 @@ class SeenAnswer:
         self.service_tier = told.get("service_tier") or self.service_tier
 
     def _join(self, message: Any, usage: Any, info: Any) -> None:
-        """Join a chunk with the earlier ones, without its text, and raise what LangChain would raise once the caller has
-        them all.
-        """
+        """Join a chunk with earlier ones, without its text; raises what LangChain would raise at the end of the stream."""
         if usage:
             self._stated = add_usage(self._stated, usage)
             AIMessageChunk(content="", usage_metadata={**_NO_USAGE, **self._stated})
@@ -211,7 +209,7 @@ class SeenAnswer:
                 raw = {"id": call["id"], "function": {"name": call["name"], "arguments": call["args"]}}
                 try:
                     whole, _ = default_tool_parser([raw])
-                except (ValueError, RecursionError):  # a number of 5,000 digits, lists 1,000 deep
+                except (ValueError, RecursionError):  # such as a number of 5,000 digits, or lists 1,000 deep
                     continue
                 if whole and isinstance(whole[0]["args"], dict):
                     yield whole[0]["name"], whole[0]["args"]
@@ -242,7 +240,7 @@ def _chars(message: Any, text: str) -> int:
     if isinstance(message.content, list):
         parts = [part for part in message.content if isinstance(part, Mapping) and part.get("type") != "text"]
         values = [value for part in parts for key in _THOUGHTS if (value := part.get(key)) is not None]
-        # Of a piece, a number where a text belongs has no length, and cannot be joined: TypeError.
+        # In a chunk, a number where a text belongs has no length and cannot be joined: TypeError.
         seen += sum(len(value) for value in values if is_piece or isinstance(value, str))
     chunks = message.tool_call_chunks if is_piece else None
     if chunks is None:
@@ -271,7 +269,7 @@ def _price_of(price_id: str) -> Price | None:
 
 
 def _label(value: object) -> str | None:
-    """Return an id or a finish reason, without secrets; None for what is not a short text of visible characters."""
+    """Return an id or a finish reason, without secrets; None unless it is a short text of visible characters."""
     return redacted(value) if isinstance(value, str) and _LABEL.fullmatch(value) else None
 
 
@@ -292,7 +290,7 @@ class MeteredCall:
     states_reasons: bool
     list_price: Price | None = None
     rate: float = 1.0
-    """Times its price that a call costs, as far as earlier answers have told: at a dearer tier, or of a dearer model."""
+    """What a call costs in multiples of its price, by earlier answers: at a more expensive tier, or of another model."""
     attempts: int = 0
     billed: int = 0
     is_complete: bool = False
@@ -330,7 +328,7 @@ class MeteredCall:
         if isinstance(piece, ChatGenerationChunk):
             had_calls = isinstance(piece.message, AIMessageChunk) and bool(piece.message.tool_call_chunks)
             text = self.seen.look(piece, {}, is_whole=False)
-            # The first pieces of a stream may hold a role or an id alone: the first token is the first that the model wrote.
+            # The first chunks of a stream may hold only a role or an id: the first token is the first that the model wrote.
             is_token = had_calls or self.seen.chars > before
             if self._ttft_s is None and is_token:
                 self._ttft_s = max(now_s - self._started_s, 0.0)
@@ -382,7 +380,7 @@ class MeteredCall:
         """End the attempt: stop its clock and add its price."""
         self._ended_s = self.context.clock.now()
         seen, self._counts, self._is_estimated = self.seen, None, False
-        # Counts that came too early or cannot be are no counts: the attempt then costs its upper bound.
+        # Counts that came too early or are impossible do not count: the attempt then costs its upper bound.
         if seen.counts is not None and not (seen.counts_are_final and self._believes(seen.counts)):
             seen.counts = None
         if failed is not None and not failed.may_be_billed:
@@ -395,7 +393,7 @@ class MeteredCall:
                 "hears": counts.audio is None and has_sound(self.request.messages),
                 "speaks": self.request.speaks,
             }
-            # A project's own setting serves calls at a dearer tier, too, and then the list price is not its price.
+            # A project's own setting may also serve calls at a more expensive tier, so that the list price does not apply.
             rate = PRIORITY_RATE if seen.service_tier == "priority" and self.model.price_id is not None else 1.0
             rate *= self._dearer_by(counts, asks)
             self.rate = max(self.rate, rate)
@@ -408,7 +406,8 @@ class MeteredCall:
     def _dearer_by(self, counts: Counts, asks: Mapping[str, bool]) -> float:
         """How many times its price a call costs if another model than the requested one has served it; at least 1.
 
-        A router, or a gateway's fallback. The list is only read for a name that is not the one asked for, with a date.
+        A router or a gateway's fallback may do this. The price list is only read if the name is not the requested one, apart
+        from a date.
         """
         model, served = self.model, self.seen.response_model
         if model.price_id is None or served is None or re.fullmatch(re.escape(model.model_id) + r"([-@:]\d[\d-]*)?", served):
@@ -423,7 +422,7 @@ class MeteredCall:
             self._list_usd += usd(self.list_price)
 
     def _believes(self, counts: Counts) -> bool:
-        """True if counts are possible; ``bound`` is only computed where they are not ordinary."""
+        """True if counts are possible; ``bound`` is only computed if they are unusual."""
         if not self.model.trusted_counts and (
             self._has_too_few_out(counts.tokens_out) or self._has_too_few_in(counts.tokens_in)
         ):
@@ -433,9 +432,7 @@ class MeteredCall:
         return self.bound().believes(counts)
 
     def _has_too_few_out(self, tokens: int) -> bool:
-        """True if so few tokens cannot make up the text that arrived: the answer would be nearly free, and no cap
-        would hold.
-        """
+        """True if the text that arrived has more tokens than this: the answer would be nearly free, and no cap would hold."""
         chars = self.seen.chars
         return bool(chars) and (tokens == 0 or chars > MOST_CHARS * tokens + SPARED_CHARS)
 
@@ -528,7 +525,7 @@ def chunk_of(result: ChatResult) -> ChatGenerationChunk:
         invalid_tool_calls=message.invalid_tool_calls,
         chunk_position="last",
     )
-    chunk.usage_metadata = message.usage_metadata  # as it is: validated, odd counts would be no answer
+    chunk.usage_metadata = message.usage_metadata  # unvalidated: pydantic would reject odd counts, and with them the answer
     return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
 
 
@@ -540,5 +537,5 @@ def message_of(result: ChatResult | None) -> AIMessage | None:
     message = generation.message
     if not isinstance(message, AIMessage):
         return None
-    told = {**(generation.generation_info or {}), **message.response_metadata}  # as LangChain does once the call has ended
+    told = {**(generation.generation_info or {}), **message.response_metadata}  # LangChain does the same once a call has ended
     return message.model_copy(update={"response_metadata": told})

@@ -1,4 +1,4 @@
-"""Units that do not wait for their batches: a unit ends at a call without an answer, and runs again once it is there."""
+"""Units that do not wait for their batches: a unit ends at a call without an answer, and runs again once it has one."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def _nothing(usd: float) -> None:
 
 @dataclass(eq=False)
 class ParkedUnit(BatchedUnit):
-    """A request that is run from its start again and again. Calls that are answered are answered from the store.
+    """A request that is run repeatedly from its start. Calls that were answered before are answered from the store.
 
-    A call is made at once, at the ordinary price, where its batch has failed to answer it, or no further batch may be waited
-    for. From then on the request waits for no new batch: it would make such a call again.
+    A call is made directly, at the ordinary price, if its batch has failed to answer it, or if there is no time for another
+    batch. From then on the request uses no new batch, since a rerun would make such a call again.
 
     Attributes:
         may_wait: whether a new call may go in a batch.
-        on_at_once: called before the first call that is made at once, with no lock held that the ledger needs.
-        on_lost: called with the dollars that a call may have cost which a batch has lost.
-        is_at_once: calls are made at once from now on.
+        on_at_once: called before the first direct call, without any lock that the ledger needs.
+        on_lost: called with the most that a call may have cost whose answer a batch has lost.
+        is_at_once: whether calls are made directly from now on.
         halted: what ended the run, even if the application, or LangChain's ``ainvoke``, has made something else of it.
         bought: digests of calls that earlier processes have bought.
         side_by_side: stages that may run at the same time, whose calls come in any order.
@@ -46,7 +46,7 @@ class ParkedUnit(BatchedUnit):
     _decision: Lock = field(default_factory=Lock)
 
     def begin(self, on_lost: Callable[[float], None]) -> None:
-        """The request is run from its start once more."""
+        """Begin another run of the request from its start."""
         self.on_lost, self.halted = on_lost, None
         self._times.clear()
         self.asked.clear()
@@ -96,7 +96,7 @@ class ParkedUnit(BatchedUnit):
 
         Args:
             gate: where it waits otherwise.
-            digest: of the call.
+            digest: the call's digest.
             upper_usd: returns the dollars that it costs at most in a batch.
         """
         future = self.futures.get(digest)
@@ -115,5 +115,5 @@ class ParkedUnit(BatchedUnit):
             return True
 
     def _has_drifted(self) -> bool:
-        """Whether a replay asks for new calls before its earlier ones: then each run would buy other calls, without end."""
+        """Whether a rerun makes new calls before its earlier ones: then each run would buy other calls, without end."""
         return len((self.bought | self.futures.keys()) - self.asked) >= self.side_by_side

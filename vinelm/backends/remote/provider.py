@@ -1,4 +1,4 @@
-"""What VineLM knows of a provider beyond its LangChain package, and the needs of one call."""
+"""A provider beyond its LangChain package: what VineLM knows of it, and the needs of one call."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from vinelm.catalog import Model, Price
 from vinelm.requests.protocols import CallContext, RateLimiter
 
 Piece: TypeAlias = ChatGenerationChunk | ChatResult
-"""A piece of a streamed answer, or a whole one, as the chat model inside gave it."""
+"""A piece of a streamed answer, or a whole one, as the inner chat model gave it."""
 
 
 CHAT, RESPONSES = "chat/completions", "responses"
-"""OpenAI's forms of a call, by the end of their address."""
+"""OpenAI's two forms of a call, by the end of their URLs."""
 
 
 class ChatAddress(NamedTuple):
@@ -55,7 +55,7 @@ class Provider(ABC):
 
     @abstractmethod
     def check(self, model: Model) -> None:
-        """Raise :class:`~vinelm.errors.ConfigError` if the entry's key or package is missing, or an option cannot be."""
+        """Raise :class:`~vinelm.errors.ConfigError` if the entry's key or package is missing, or an option is impossible."""
 
     @abstractmethod
     def make(self, model: Model) -> BaseChatModel:
@@ -98,13 +98,13 @@ class BatchApi(ABC):
 
     Attributes:
         halves_cache: reading and writing a prompt cache costs half as well.
-        most_calls: in one batch.
-        most_bytes: of one batch's requests.
+        most_calls: how many calls one batch may have.
+        most_bytes: how many bytes one batch's requests may have.
         chat_of: returns the chat model of an entry, which reads its answers.
     """
 
     REST: ClassVar = "*"
-    """In :meth:`answers`, what holds of every call that is not named."""
+    """The name, in :meth:`answers`, for the result of all calls that are not named."""
     halves_cache: bool = False
     most_calls: int = 10_000
     most_bytes: int = 100 << 20
@@ -124,17 +124,18 @@ class BatchApi(ABC):
 
         Args:
             model: of its calls.
-            key: ours.
+            key: our key.
             since_s: Unix time before which it was not sent.
-            calls: how many it has.
-            known: ids of batches that are others.
+            calls: how many calls it has.
+            known: ids of other batches.
         """
 
     @abstractmethod
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
         """Return the provider's result of each call by name: ``{"body": ...}`` or a failure. None while the batch runs.
 
-        Everything it says, even twice or about calls that were never sent. A batch continues unless its status is a known final
+        Returns everything that the provider reports, even twice or for calls that were never sent. A batch continues unless its
+        status is a known final
         one: an unknown status may belong to a batch that is billed in the end.
         """
 
@@ -167,13 +168,13 @@ class Sends(Protocol):
 class CallBinding:
     """The needs of a remote chat model for one invocation.
 
-    ``inner``: the chat model that is asked for tools and schemas. ``own_limit``: the most tokens of an answer by the object of
-    the application that is called, in place of the entry's; None where it sets none. ``streams``: also stream calls that ask
-    for a whole answer, to measure the time to first token. ``priority_sign``: 1 or -1 sends the request's priority, times
-    that, to the server; 0 does not. ``prompts`` admits attempts of a model with cache points; None for others. ``list_price``:
-    the model's ordinary price, where the call goes in a batch and ``model`` has the price of that; its seconds are not known.
-    ``chosen`` returns, for the request of such a call, the binding by which it is made at once, or in a batch; None: this one.
-    ``is_owed``: an earlier run has bought the call, and its answer is fetched.
+    ``inner``: the chat model that builds tools and schemas. ``own_limit``: the answer limit of the called object of the
+    application, instead of the entry's; None if it sets none. ``streams``: also stream calls that ask for a whole answer, to
+    measure the time to first token. ``priority_sign``: 1 or -1 sends the request's priority, times that, to the server; 0 does
+    not. ``prompts`` admits attempts of a model with cache points; None for others. ``list_price``: the model's ordinary price,
+    if the call goes in a batch and ``model`` has the batch price; its latency is then unknown. ``chosen`` returns, for the
+    request of such a call, the binding by which it is made, directly or in a batch; None: this one. ``is_owed``: an earlier run
+    has bought the call, and its answer is fetched.
     """
 
     provider: Provider

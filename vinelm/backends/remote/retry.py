@@ -29,11 +29,11 @@ _UNSENT = frozenset(
         "ProxyConnectionError", "ConnectionRefusedError", "gaierror", "SSLCertVerificationError",
     }
 )  # fmt: skip
-"""Errors of httpx, urllib3, botocore, aiohttp and the standard library before anything of a request is sent."""
+"""Errors raised before anything of a request is sent, by httpx, urllib3, botocore, aiohttp and the standard library."""
 _WORKED_ON = (408, 424, 499)
-"""Statuses of the client's range with which a server gives up a request that it may have worked on."""
+"""Statuses 4xx after which a server may have worked on the request."""
 _TURNED_DOWN = (501, 505, 529)
-"""Statuses of the server's range with which it turns a request down. 503 does, too, where the API itself says so."""
+"""Statuses 5xx with which a server refuses a request before working on it. 503 also counts if the API itself sent it."""
 _MOST_LINKS = 32
 
 
@@ -117,7 +117,8 @@ class RetryPolicy:
         jitter_s = wait_random_exponential(multiplier=self.backoff_s, max=self.max_wait_s)(state)
         failed = state.outcome.exception() if state.outcome is not None else None
         asked_s = failed.retry_after_s if isinstance(failed, AttemptFailed) and failed.retry_after_s else 0.0
-        # Jitter is added to what the server asked for, or all callers that it refused at once would come back at once.
+        # Jitter is added to the time that the server asked for, or all callers that it refused together would come back
+        # together.
         return min(asked_s + jitter_s, self.max_wait_s) if asked_s else jitter_s
 
 
@@ -136,7 +137,7 @@ class _First(AbstractContextManager[bool]):
         return error is not None
 
     def is_told_to(self, attempt: AbstractContextManager[Any]) -> bool:
-        """Pass the first attempt's failure to tenacity as its own first one; False for a later attempt."""
+        """Pass the first attempt's failure to tenacity as its own first attempt; False for a later attempt."""
         if self._is_told or self.error is None:
             return False
         self._is_told = True
@@ -201,7 +202,7 @@ def status_may_be_billed(status: object, *, is_api_error: bool = True) -> bool:
     """Return whether a response with that HTTP status may be billed.
 
     ``is_api_error``: its body is an error of the API, not a page that any gateway on the way could have written. A gateway
-    answers 500, 502 or 504 although the server behind it may have worked and charged; a refusal (400, 401, 429, ...) is free.
+    answers 500, 502 or 504 even if the server behind it may have worked and charged; a refusal (400, 401, 429, ...) is free.
     """
     if not isinstance(status, int):
         return True

@@ -69,7 +69,7 @@ def _pieces(chat: BaseChatModel, request: ModelRequest, timeout_s: float) -> Gen
             return
         with closing(chat._stream(messages, stop=request.stop, **options)) as chunks:  # type: ignore[type-var]
             while True:
-                with deadline:  # and not while the caller has the piece
+                with deadline:  # the deadline is not active while the caller has the piece
                     chunk: ChatGenerationChunk | None = next(chunks, None)
                 if chunk is None:
                     return

@@ -10,7 +10,7 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 from vinelm.backends.base import Counts, counted
 
 TIERS = ("priority", "flex")
-"""Service tiers by which langchain-openai prefixes the parts of its counts."""
+"""Service tiers, which langchain-openai uses as prefixes of its token counts."""
 _PREFIXES = tuple(f"{tier}_" for tier in TIERS)
 
 
@@ -28,8 +28,8 @@ class UsageSum:
     def add(self, usage: Any) -> Counts | None:
         """Add a chunk's usage; returns the counts so far. If it cannot be added, the whole counts become unknown."""
         try:
-            # A count that is none (negative, not whole, true) would make the sum of the others look like one. Only what is less
-            # than the piece before had counted of the prompt may be taken back, as langchain-google-genai does.
+            # An invalid count (negative, not whole, true) could be hidden by the sum with others. Only the prompt count of the
+            # previous chunk may be lowered, as langchain-google-genai does.
             asked, answered = (usage[key] for key in _COUNTS)
             is_lowered = self._sum is not None and type(asked) is int and self._sum["input_tokens"] + asked > 0
             self._is_unknown |= counted(answered) is None or (counted(asked) is None and not is_lowered)
@@ -46,7 +46,7 @@ _DETAILS = ("input_token_details", "output_token_details")
 def _restated(before: Any, usage: Any) -> UsageMetadata | None:
     """The statement that replaces the previous one; None if it is about another part of the answer.
 
-    Of parts that only one of them states, those are kept that cost more: all but what was read from a cache.
+    Parts that only one of the two states are kept if they cost more: all except what was read from a cache.
     """
     if before is None or not before["input_tokens"] or any(usage[key] < before[key] for key in _COUNTS):
         return None
@@ -72,7 +72,7 @@ def counts_of(usage: Any) -> Counts | None:
     whole, prompt, said = counted(total), counted(asked), counted(answered)
     if whole is not None and prompt is not None and said is not None:
         answered = max(said, whole - prompt)
-    # Anthropic's and Amazon's packages state either the sum or, with 0 for the sum, how long the parts are kept.
+    # Anthropic's and Amazon's packages state either the sum, or a sum of 0 and the parts by how long they are kept.
     return Counts.stated(
         asked,
         answered,

@@ -17,7 +17,7 @@ WHERE = 'say where the engine is: "http://host:30000"'
 
 
 class SGLangProvider(OpenAIProvider):
-    """Options that are no settings of the chat model are sampling parameters (``top_k``, ``min_p``, ``regex`` ...)."""
+    """Options that are not settings of the chat model are sampling parameters (``top_k``, ``min_p``, ``regex`` ...)."""
 
     def base(self, model: Model) -> str:
         """The URL of the chat completions."""

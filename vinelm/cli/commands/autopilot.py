@@ -23,7 +23,7 @@ def command() -> None:
 
 
 def autopilot_of(store: str, asked: Mapping[str, Any]) -> Any:
-    """Return the autopilot of a service that a command begins; a loss in ``asked`` is a fraction."""
+    """Return the autopilot of a service that a command starts; the loss in ``asked`` is a fraction."""
     from vinelm.autopilot import Autopilot
 
     points = {"max_loss": 100.0 * asked["max_loss"]} if "max_loss" in asked else {}

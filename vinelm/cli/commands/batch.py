@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vinelm.batches import BatchResult
 
 MOST_REASONS = 5
-"""Reasons of failed requests that are shown."""
+"""How many reasons of failed requests are shown."""
 
 
 @click.command("batch", short_help="Answer a data set within a budget and a deadline.")

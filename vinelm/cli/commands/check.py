@@ -114,7 +114,7 @@ def _show(report: CheckReport, spec: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedModels:
-    """The models of a catalog file, each with what was found; ``problems`` are those of the file."""
+    """The models of a catalog file, each with its diagnosis; ``problems`` are those of the file."""
 
     file: Path
     found: list[ModelDiagnosis]

@@ -21,7 +21,7 @@ RECORDED = ("code", "exams")
 TOURS: dict[str, tuple[str, dict[str, float]]] = {
     "sql": ("nl2sql-2", {}),
     "support": ("support", {}),
-    "graphqa": ("graphqa", {"coverage": 0.06}),  # its rows are many, and each program runs in a sandbox
+    "graphqa": ("graphqa", {"coverage": 0.06}),  # it has many rows, and each program runs in a sandbox
 }
 """Tours by name, each with its workflow and how it is profiled."""
 SIMULATED = "Simulated models: answers, prices and latencies are not those of real models."
@@ -218,7 +218,7 @@ def _print_tour(found: TourResult, lead: str, *, as_json: bool, is_opened: bool)
 
 
 def _is_opened(page: Path, opens: bool | None, *, as_json: bool) -> bool:
-    """Open the page if it is asked for, or if somebody is likely to look; whether it is open."""
+    """Open the page if requested, or if somebody is likely to look at it; return whether it is open."""
     from vinelm.io.browser import has_desktop, open_page
 
     wanted = stdout().is_terminal and has_desktop() and not as_json if opens is None else opens

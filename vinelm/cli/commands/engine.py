@@ -12,11 +12,11 @@ from vinelm.cli.options import SuggestingGroup, flag
 from vinelm.errors import MissingExtra
 
 FLAGS = ("--enable-metrics", "--enable-priority-scheduling")
-"""They enable ``/metrics``, for load reports of versions without ``/v1/loads``, and a catalog entry's option ``priority``."""
+"""These enable ``/metrics``, for load reports of versions without ``/v1/loads``, and a catalog entry's option ``priority``."""
 
 
 class _EngineGroup(SuggestingGroup):
-    """`vinelm engine launch MODEL` is `vinelm engine launch MODEL`."""
+    """`vinelm engine MODEL` is short for `vinelm engine launch MODEL`."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown word is taken as a model."""
@@ -62,9 +62,9 @@ def launch(*, model: str, is_printed: bool, more: tuple[str, ...]) -> int:
         )
     ours = output()
     ours.flush()
-    with suppress(OSError, ValueError):  # the server's stdout is ours again
+    with suppress(OSError, ValueError):  # the server inherits our stdout
         os.dup2(ours.fileno(), 1)
-    os.execv(line[0], line)  # the server replaces this process: it gets our signals, and its exit code is ours
+    os.execv(line[0], line)  # the server replaces this process: it receives our signals, and its exit code is ours
 
 
 command.add_command(calibrate_command)

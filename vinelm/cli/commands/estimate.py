@@ -64,7 +64,7 @@ def command(
     target = output or store.with_suffix(".vine")
     is_updated = update is not None and is_trie_file(store)
     if not is_updated:
-        if what_is(store) == TRIE:  # by default its name is that of the output, too
+        if what_is(store) == TRIE:  # the default name is also that of the output
             raise StoreError(f"{store}: {instead_of(store, 'a store', '`vinelm profile`')}", code="other-file")
         refuse_replacing(target, store)
     refuse_other_file(target)

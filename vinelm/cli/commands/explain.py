@@ -47,7 +47,7 @@ moment_options = stacked(
     option("--elapsed-s S", "Seconds since the request arrived [default: the estimate].", SECONDS),
     option("--load ENGINE=S", "Current extra seconds per invocation on an engine; repeatable.", into="loads", multiple=True),
 )
-"""The point of a request that is explained: keywords of :func:`explained`."""
+"""Keywords of :func:`explained` for the point of a request that is explained."""
 
 
 def explained(
@@ -91,7 +91,7 @@ def explained(
         decisions = [planner.plan(objective, **here)]
         if mixture is not None:
             both = [planner.plan(one, **here) for one in (mixture.low, mixture.high)]
-            if both[0].words != both[1].words:  # else the requests of both go on alike from here
+            if both[0].words != both[1].words:  # otherwise the requests of both continue alike from here
                 shares, decisions = (1.0 - mixture.share, mixture.share), both
     if elapsed_s is not None and objective.max_latency_s is None:
         raise ConfigError("--elapsed-s has no effect without --max-latency-s: leave it out, or set that bound")
@@ -120,7 +120,7 @@ def _show_decision(decision: Decision) -> None:
 
 
 def _used(annotated: AnnotatedTrie, nodes: list[int]) -> tuple[float, float]:
-    """Return the expected seconds and dollars of a request that ran these nodes."""
+    """Return the expected seconds and dollars that a request has spent on these nodes."""
     return float(annotated.latency_s[nodes].sum()), float(annotated.cost_usd[nodes].sum())
 
 
@@ -159,7 +159,7 @@ def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, s
 
 
 def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
-    """Return the stage if it and others may come next; :class:`ConfigError` otherwise."""
+    """Return the stage if it is one of several that may come next; :class:`ConfigError` otherwise."""
     arms = tuple(annotated.trie.arms(node))
     if len(arms) == 1:
         raise ConfigError(f"--arm has no effect: only {arms[0]} may come next: leave it out")
@@ -206,7 +206,7 @@ def _show_alternatives(decision: Decision) -> None:
         cells = _cells(decision, found)
         if stage == found.stage and shown[0] == "stage":
             cells["stage"] = ""
-        stage = found.stage if decision.annotated.policy == "signals" else None  # their names are long: once for each arm
+        stage = found.stage if decision.annotated.policy == "signals" else None  # their names are long: shown once per branch
         mark = "* " if found.is_chosen else "  "
         rows.append([f"{mark}{cells[shown[0]]}", *(cells[name] for name in shown[1:])])
     titles = ["  next", *(_TITLES[name] for name in shown[1:])]
@@ -228,7 +228,7 @@ def _cells(decision: Decision, found: Alternative) -> dict[str, str]:
 
 
 def _show_bounds(decision: Decision) -> None:
-    """What each bound leaves, and how much of it is used if one number says so."""
+    """What each bound leaves, and how much of it is used if a single number says so."""
     is_used = any(bound.needed is not None for bound in decision.bounds)
     rows = []
     for bound in decision.bounds:

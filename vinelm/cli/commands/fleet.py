@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vinelm.controller.fleet.loop.status import FleetStatus
 
 PERIOD_S = 1.0
-"""Time from one table to the next."""
+"""Seconds from one table to the next."""
 MOST_PROBLEMS = 5
 
 
@@ -118,7 +118,7 @@ def _ended_by_signals(loop: GlobalLoop) -> Iterator[None]:
 
 
 class _Teller:
-    """Prints to stderr what has changed since the last round."""
+    """Prints changes since the last round to stderr."""
 
     def __init__(self, name: str, policy: str) -> None:
         self._name, self._policy = name, policy

@@ -103,7 +103,7 @@ def command(
     file, record = Path(KEYS_FILE) if keys is None else keys, record or Path(RECORD_FILE)
     book = KeyBook(file) if file.exists() else None
     if book is None or not book.has_keys:
-        if keys is not None:  # who names a file wants callers to need a key
+        if keys is not None:  # a user who names a file wants callers to need a key
             raise ConfigError(f"--keys {keys}: there is no key in it: `vinelm keys add NAME --keys {keys}` makes one")
         book = None
     asked = {"max_loss": max_loss, "shadow_usd_per_day": shadow_usd_per_day, "labels": labels, "max_slowdown": max_slowdown}

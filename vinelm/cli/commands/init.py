@@ -160,7 +160,7 @@ def _asked_edit(found: AppGraph) -> bool:
     return Confirm.ask("Change these lines now?", default=False, console=stdout())
 
 
-# -- output ----------------------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------------------
 
 
 def _edits(found: AppGraph) -> list[str]:
@@ -172,7 +172,7 @@ def _edits(found: AppGraph) -> list[str]:
 
 
 def _show_finished(finished: list[Path], *, as_json: bool) -> None:
-    """Print that this run has completed a killed one, and that the next one does what was asked."""
+    """Print that this run has completed a killed run, and that the next one does what was requested."""
     if as_json:
         print_json({"finished": [str(path) for path in finished]})
     else:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vinelm.replay.labelling.desk import Desk
 
 LINES = 12
-"""Of an answer that are shown before ``p`` shows the rest."""
+"""How many lines of an answer are shown until ``p`` shows the rest."""
 KEYS = {"1": "left", "2": "right", "3": "both", "4": "neither", "5": "skip"}
 
 
@@ -75,7 +75,7 @@ def command(
 
 
 def _write(path: Path, page: str, count: int) -> None:
-    """Write a file that only its owner can read: it has prompts and answers in plain text."""
+    """Write a file that only its owner can read, since it has prompts and answers in plain text."""
     from vinelm.io.atomic import atomic_path
 
     if path.exists():

@@ -152,7 +152,7 @@ def _plan(trie: Path, bounds: dict[str, Any], *, signals: bool, accept_optimism:
     else:
         show_plan(objective, planned, plans)
     best = planned[0].decision
-    if not accept_optimism and best is not None and not _is_compared(best):  # else the comparison with today has said it
+    if not accept_optimism and best is not None and not _is_compared(best):  # otherwise the comparison has said it
         require_evidence(best)
 
 

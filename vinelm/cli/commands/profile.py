@@ -92,7 +92,7 @@ def command(*, workflow: str, as_json: bool, quiet: bool, **given: Any) -> int |
 
 
 def _exit_code(result: ProfileResult) -> int | None:
-    """Return the exit code of a run, or raise that its budget is reached."""
+    """Return the exit code of a run; raises if its budget is reached."""
     from vinelm.cli.profile_output import print_interrupted
 
     if result.stopped_by == "budget":
@@ -106,7 +106,7 @@ def _exit_code(result: ProfileResult) -> int | None:
 
 
 def _execution(given: dict[str, Any]) -> ExecutionConfig:
-    """Pick the options about where units run."""
+    """Collect the options about where units run."""
     from vinelm.api.profiling import BATCH_WORKERS
     from vinelm.profiler import ExecutionConfig, RayCluster
 

@@ -112,7 +112,7 @@ def command(
             advance(read.bytes_done, read.bytes_total, "reading", f"{read.calls:,} calls, {size}")
 
         bill = bill_of(traces, format=form, redact=change, on_progress=report) if dry_run or models is None else None
-        if budget_usd is None or dry_run:  # a budget is missing only where nothing is asked
+        if budget_usd is None or dry_run:  # a budget is only optional if nothing is asked
             assert bill is not None
             if as_json:
                 print_json(bill.to_dict())
@@ -145,7 +145,7 @@ def command(
 
 
 def _make(folder: Path) -> None:
-    """Create the folder of plan files, before anything is spent."""
+    """Create the folder for plan files, before anything is spent."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -153,7 +153,7 @@ def _make(folder: Path) -> None:
 
 
 def _write_plans(found: ReplayResult, folder: Path) -> Iterator[str]:
-    """Write the plan files for a canary; yields the files, and why a switch has none."""
+    """Write the plan files for a canary; yields their names, or why a switch has none."""
     from vinelm.replay.result import file_name
     from vinelm.vinefile import save_trie
 
@@ -289,7 +289,7 @@ def _when(bill: Bill) -> str:
 
 
 def _unknown(bill: Bill, span: float | None) -> list[str]:
-    """One sentence for each thing that the trace does not say."""
+    """Return one sentence for each thing that the trace does not say."""
     found = []
     if span is None:
         found.append("The calls have no times, so that dollars a month are not known.")

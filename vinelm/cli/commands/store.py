@@ -147,7 +147,7 @@ def _shape_words(facts: dict[str, Any]) -> str:
 
 
 def _show_growth(facts: dict[str, Any]) -> None:
-    """The fate of rows when workflow, dataset or catalog changed."""
+    """Print what became of rows when the workflow, dataset or catalog changed."""
     if facts["retired"]:
         count = sum(facts["retired"].values())
         say(
@@ -163,7 +163,7 @@ def _show_growth(facts: dict[str, Any]) -> None:
 
 
 def _show_signals(facts: dict[str, Any]) -> None:
-    """The rows' signals, where the workflow declares them."""
+    """Print the rows' signals, if the workflow declares any."""
     from vinelm.reports.store_text import shown_lines
     from vinelm.traces.store.shown import SignalRecord
 

@@ -106,9 +106,7 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
 
 
 def _columns(texts: tuple[str, ...]) -> dict[str, list[str]]:
-    """The columns for each field named in these texts; :class:`ConfigError` for an unknown field or a field with two
-    columns.
-    """
+    """The columns for each field named in these texts; :class:`ConfigError` for an unknown field, or one with two columns."""
     found: dict[str, list[str]] = {}
     for text in texts:
         field, _, column = text.partition("=")

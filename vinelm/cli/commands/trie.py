@@ -24,9 +24,9 @@ SHOWN = (
     "spent_usd",
     "vinelm",
 )
-"""Keys of the provenance in the table; ``--json`` has all of them."""
+"""Provenance keys shown in the table; ``--json`` has all of them."""
 _MOST_PLANS = 15
-"""Of the frontier that are shown."""
+"""How many plans of the frontier are shown."""
 
 
 def show_trie(file: Path, *, as_json: bool) -> None:
@@ -69,7 +69,7 @@ def _everything(annotated: AnnotatedTrie, file: Path) -> dict[str, Any]:
 def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
     """Return, per depth and stage, the number of paths (histories), observed ones and observations, and the accuracies' range.
 
-    ``accuracy_min`` and ``accuracy_max`` are of the answer there; None where the workflow holds none.
+    ``accuracy_min`` and ``accuracy_max`` are those of the answer there; None if the workflow has no answer yet.
     """
     trie, rows = annotated.trie, []
     for depth, level in enumerate(trie.levels[1:], start=1):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vinelm.evaluation.tries import MovedNode, PlanFlip, TrieDifference
 
 SHOWN = 5
-"""Most paths of a metric in the table."""
+"""How many paths per metric the table shows."""
 _TITLES = {"accuracy": "accuracy", "cost": "dollars per request", "latency": "seconds per request"}
 
 
@@ -65,7 +65,7 @@ def _show_moved(found: TrieDifference, top: int) -> None:
     figure = {"accuracy": percent, "cost": usd, "latency": seconds}
     for metric, moved in found.metrics.items():
         if not moved.tested:
-            if not isnan(moved.mean):  # else no seconds are known
+            if not isnan(moved.mean):  # otherwise the seconds are unknown
                 say(f"{_TITLES[metric].capitalize()}: not tested, an estimator gives no standard errors.")
             continue
         noise = "differ" if found.has_same_answers else "moved beyond noise"

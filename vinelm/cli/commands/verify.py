@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vinelm.verdicts import Verification
 
 MOST_REASONS = 5
-"""Reasons of failed requests that are shown."""
+"""How many reasons of failed requests are shown."""
 _SENTENCES = {
     "kept": "Kept: the promise holds on these requests.",
     "exceeded": "Kept: these requests did better than promised.",

@@ -1,4 +1,4 @@
-"""Cross-fitting: each part of the requests is judged by plans of the other parts, and all scores are combined."""
+"""Cross-fitting: each part of the requests tests plans chosen by the other parts, and all scores are combined."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DirectedJudgement:
     """One policy under one objective, chosen by some requests and judged by others.
 
     Args:
-        scores: Of the judged requests.
+        scores: The scores of the judged requests.
     """
 
     chosen: ChosenPolicy
@@ -51,24 +51,24 @@ class BothWays:
 
 
 class CrossFit:
-    """Plans without each part of the requests, and judges on it.
+    """For each part of the requests: plans with all other parts, and tests on this one.
 
     Args:
         requests: All requests that could have been bought.
         template: Bound; with the stop rule to plan for.
         estimator: Name of the estimator.
         seed: Decides the split.
-        parts: Into so many parts the requests are split. Each is judged once, by plans of all others.
-        kinds: What kind each request counts as; needed where the template has kinds.
+        parts: How many parts the requests are split into. Each part tests once, with plans chosen by all others.
+        kinds: The kind of each request; needed if the template has kinds.
         unlabelled: The requests that what runs today scores.
         on_done: Called as ``on_done(done, total, what)``.
 
     Attributes:
         bought: The rows of each judged part, in the order of ``planning``.
-        planning: The rest of the requests for each of them, to plan with.
+        planning: The requests to plan with for each of them, which are all others.
 
     Raises:
-        EvidenceError: The rest says too little for an estimate.
+        EvidenceError: The other requests have too few rows for an estimate.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class CrossFit:
         for i in range(parts):
             judged = (i + 1) % parts
             on_done(i, parts, "estimating")
-            # A row of an unknown request counts as judged: it must not help to choose the plans that are judged.
+            # A row of an unknown request counts as judged, so that it cannot help to choose the plans that are judged.
             others = [row for row in rows if at.get(row.request_id, judged) != judged]
             told = [kind for name, kind in self._kinds.items() if at[name] != judged]
             self.planning.append(Fit(others, template, catalog, estimator, told))
@@ -117,7 +117,7 @@ class CrossFit:
         return found
 
     def within_tried(self) -> CrossFit:
-        """Return the same comparison, of plans restricted to steps that enough of the judged requests took."""
+        """Return the same comparison, with plans restricted to steps that enough of the judged requests took."""
         found = copy(self)
         pairs = zip(self.planning, self.bought, strict=True)
         found.planning = [half.within_tried(bought.rows, len(bought.requests)) for half, bought in pairs]
@@ -132,10 +132,10 @@ class CrossFit:
         votes: bool = True,
         required: Sequence[PolicyName] = ("paths", *BASELINES),
     ) -> list[BothWays]:
-        """Plan and judge every part under every objective, with a vote and asking until two agree if asked for.
+        """Plan and judge every part under every objective; with ``votes`` also a vote and asking until two agree.
 
-        Objectives under which one of the required policies has no plan are left out. What was judged once is kept: an
-        evaluation and the report of the same store share it.
+        Objectives under which one of the required policies has no plan are left out. Results are cached: an evaluation and the
+        report of the same store share them.
         """
         found: list[BothWays] = []
         for i, objective in enumerate(objectives):
@@ -155,7 +155,7 @@ class CrossFit:
         return DirectedJudgement(policy, self._scores(policy, half, objective))
 
     def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, DirectedJudgement]:
-        """Plan without one part, and judge on it."""
+        """Plan without one part, and test the plans on it."""
         chosen = self.planning[half].choose(objective, votes=votes)
         return {name: self.judge(half, policy, objective) for name, policy in chosen.items()}
 
@@ -209,7 +209,7 @@ def judged_policy(
     Args:
         name: The policy.
         plans: What was chosen, in words.
-        promised: The accuracy that was estimated when it was chosen.
+        promised: The accuracy that was predicted when it was chosen.
         scores: The scores of every policy, by part.
         target: What the objective counts.
         level: Confidence level of the intervals.
@@ -235,7 +235,7 @@ def gain_between(
 ) -> OffPolicyEstimate | None:
     """Return the paired gain of a policy over another, mean over the objectives under which all halves have both.
 
-    None where there is no such objective.
+    None if there is no such objective.
     """
     both = [one for one in runs if all({own, other} <= set(half) for half in one.by_half)]
     if not both:
@@ -248,7 +248,7 @@ def gain_between(
 
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:
-    """Return the paired gain of a policy over another, by half; exactly 0 in a half in which both do the same."""
+    """Return the paired gain of a policy over another, by half; exactly 0 for halves in which both do the same."""
     halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
     return estimate_mean(halves, target, level=level, bound=1.0 if target == "accuracy" else None)
 

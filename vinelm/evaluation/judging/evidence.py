@@ -29,20 +29,21 @@ class StoreEvidence:
     """What a store says about a choice of models.
 
     Attributes:
-        identity: Of the store.
+        identity: The store's identity.
         registered: The ids of all requests that could have been bought.
-        observations: The rows at ordinary prices, by kind where kinds are told apart, with a judge's verdicts where one scores.
-        template: Bound; with the stop rule to plan for, and the kinds that are told apart.
+        observations: The rows at ordinary prices, by kind if kinds are told apart, and with a judge's verdicts if a judge
+            scores.
+        template: The bound template, with the stop rule to plan for and the kinds that are told apart.
         catalog: The models.
-        kinds: What kind each request counts as; empty where none are told apart.
+        kinds: The kind of each request; empty if none are told apart.
         untold: Why declared kinds are not told apart, a sentence; empty if they are, or none are declared.
-        judged: What the judge said; None where labels score.
+        judged: The judge's verdicts; None if labels score.
         referred: What scores the rows of requests without labels; None if all have labels, or a judge scores.
         unscored: With ``referred``, the rows before they were scored by it.
         prompts: The shapes of prompts that a cache held.
         charged_usd: Dollars of the rows as they were charged.
         committed_usd: Dollars that were paid: less where rows share one recorded answer.
-        n_timed: How many rows have seconds of their own.
+        n_timed: How many rows have a measured latency.
         calls_per_hour: Requests of the service per hour: how often a prompt cache is warm.
         annotated: The trie of these rows, if it is known: it says who reaches an invocation, for the call rate.
     """
@@ -78,14 +79,14 @@ class StoreEvidence:
 
         Args:
             path: The store. It is only read.
-            annotated: A trie of it: its template, kinds and call rate are taken.
+            annotated: A trie of the store, whose template, kinds and call rate are used.
             stop: The stop rule to plan for; None takes the workflow's own, or the trie's.
             calls_per_hour: Without a trie: requests of the service per hour, >= 0.
-            by_kind: Without a trie: whether declared kinds are told apart, where rows are enough to learn them.
+            by_kind: Without a trie: whether declared kinds are told apart if there are enough rows to learn them.
 
         Raises:
             StoreError: The store cannot be read.
-            ConfigError: The judge disagrees with the labels, or cannot know the stop rule.
+            ConfigError: The judge disagrees with the labels, or cannot say when requests stop.
             EvidenceError: A judge scores the store, and no answer has a verdict.
         """
         with ObservationStore.open(path) as store:
@@ -93,8 +94,8 @@ class StoreEvidence:
             referred = scored.referred(store)
             committed_usd = store.committed_usd()
             rows = scored.rows
-            # A trie has decided already: its kinds and call rate were learned from these rows. Learning them again from more
-            # rows would judge another plan than the one that it serves.
+            # A trie has already fixed its kinds and call rate, learned from these rows. Learning them again from more rows
+            # would judge another plan than the one that it serves.
             template = identity.bound_template() if annotated is None else annotated.template
             untold = () if annotated is None else annotated.untold
             rows, template = told_apart(store, rows, template, learn=by_kind and not untold)
@@ -125,7 +126,7 @@ class StoreEvidence:
 
     @cached_property
     def requests(self) -> list[str]:
-        """All requests that could have been bought, and others that have rows."""
+        """The ids of all requests that could have been bought, and of others that have rows."""
         return list(dict.fromkeys((*self.registered, *(row.request_id for row in self.observations))))
 
     @cached_property
@@ -135,12 +136,12 @@ class StoreEvidence:
 
     @cached_property
     def rows(self) -> list[Observation]:
-        """The rows that plans are judged by: with the dollars of the service, and seconds for each."""
+        """The rows by which plans are judged: with the dollars of the service, and a latency for each."""
         return self._priced(self.observations)
 
     @cached_property
     def hopeful(self) -> list[Observation]:
-        """:attr:`rows` if all answers that persons are still to be asked about were as good as today's."""
+        """:attr:`rows` as if all answers that people have yet to be asked about were as good as today's."""
         assert self.referred is not None
         return self._priced(self.referred.scored(self.unscored, is_hopeful=True))
 

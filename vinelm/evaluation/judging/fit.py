@@ -1,4 +1,4 @@
-"""A trie and its plans from some of the requests: every policy of a comparison, chosen from the rows of these alone."""
+"""A trie and its plans from some of the requests: every policy of a comparison, chosen from their rows alone."""
 
 from __future__ import annotations
 
@@ -55,10 +55,11 @@ class ChosenPolicy:
     Attributes:
         parts: What is followed, each policy by its share of the requests.
         words: The policy in words.
-        promised_accuracy: Share of right answers that these requests estimate, nothing taken off for having chosen the best.
-        promised_cost_usd: Dollars per request that they estimate.
-        code: Of a plan that is the same for every request: (stage or invocation, model) each; else empty.
-        ends_early: It ends requests that the application by itself would go on with, so that its code alone does not run it.
+        promised_accuracy: Share of right answers estimated from these requests, without a correction for having chosen the
+            best.
+        promised_cost_usd: Dollars per request estimated from them.
+        code: If the plan is the same for every request, its pairs (stage or invocation, model); else empty.
+        ends_early: It ends requests that the application itself would continue, so that its code alone does not run it.
     """
 
     parts: tuple[tuple[float, StepPolicy | StepsByStart], ...]
@@ -70,8 +71,8 @@ class ChosenPolicy:
 
 
 PARTS = 4
-"""Of the requests: each is judged by plans of the other three. Plans of halves would be worse than the plan of all rows, and of
-more parts some would have too few rows that show what a plan does."""
+"""Number of parts: each is judged by plans of the other three. Plans of halves would be worse than the plan of all rows, and
+with more parts some would have too few rows to show what a plan does."""
 
 
 def part_of(request_id: str, seed: int, parts: int = PARTS) -> int:
@@ -85,7 +86,7 @@ def _answers_first(template: Template) -> bool:
 
 
 def _served(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
-    """The policy of VineLM that a service would follow."""
+    """VineLM's policy as a service would follow it."""
     return found.get("signals") or found.get("paths")
 
 
@@ -112,7 +113,7 @@ def ends_early(plan: Any) -> bool:
 def code_of(plan: Any) -> tuple[tuple[str, str], ...]:
     """Return the code for a plan that is the same for every request: (stage or invocation, model) each.
 
-    A stage that has one model wherever it runs is named once; else each invocation in turn. Empty for other plans.
+    A stage that has the same model wherever it runs is named once; otherwise each invocation is named. Empty for other plans.
     """
     if isinstance(plan, StagePlan):
         return tuple(plan.models.items())
@@ -137,19 +138,19 @@ class Fit:
 
     Args:
         rows: The rows of these requests.
-        template: Bound; with the stop rule to plan for.
+        template: The bound template, with the stop rule to plan for.
         estimator: Name of the estimator.
-        kinds: What kind each of the requests counts as, those without a row included; empty takes the shares of the rows.
+        kinds: The kind of each request, including those without a row; empty uses the shares of the rows.
         annotated: The trie, if it was fitted to these rows already.
 
     Attributes:
         annotated: The trie that VineLM plans over.
         plans: The plans over it.
-        plain: The same requests where kinds are not told apart; whoever does not look at the kind plans there. Else itself.
+        plain: The same fit without kinds, for policies that ignore the kind; the fit itself if it has no kinds.
 
     Raises:
         ConfigError: The estimator is unknown, or does not support the stop rule.
-        EvidenceError: The rows say too little for an estimate.
+        EvidenceError: There are too few rows for an estimate.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class Fit:
         """Return the same fit with plans restricted to steps that enough of the judged requests took.
 
         Args:
-            judged: Their rows. What these show is not looked at.
+            judged: Their rows, of which outcomes are ignored.
             n_requests: How many requests are judged.
         """
         found = copy(self)
@@ -187,19 +188,19 @@ class Fit:
 
     @cached_property
     def whole(self) -> AnnotatedTrie:
-        """The trie with that of what requests show, as far as the rows say enough of it. Fitted when first asked for."""
+        """The trie with its signal trie, as far as there are enough rows. Fitted on first use."""
         return replace(self.annotated, signals=estimate_signals(self.annotated, self.rows))
 
     @cached_property
     def planned(self) -> dict[PolicyName, Plans[Any]]:
-        """The plans over each trie of :attr:`whole`, by what they depend on."""
+        """The plans over each trie of :attr:`whole`, by what the plans depend on."""
         return {trie.policy: self.plans if trie is self.whole else plans_over(trie) for trie in self.whole.tries}
 
     def choose(self, objective: Objective, *, votes: bool = True) -> dict[PolicyName, ChosenPolicy]:
-        """Return the policies that these requests choose for an objective; without those that meet it nowhere.
+        """Return the policies that these requests choose for an objective; without policies that cannot meet it.
 
-        A vote and asking until two agree are chosen where accuracy is maximized and answers can be compared,
-        unless ``votes`` is False. Where kinds are told apart, VineLM without kinds is another policy.
+        A vote and asking until two agree are included if accuracy is maximized and answers can be compared, unless ``votes`` is
+        False. If kinds are told apart, VineLM without kinds is a separate policy.
         """
         found: dict[PolicyName, ChosenPolicy] = {}
         for name, plans in self.planned.items():
@@ -224,7 +225,7 @@ class Fit:
         found = self.plain.choose(objective, votes=votes)
         without, own = _served(found), _served(by_kind)
         if own is not None and objective.target == "accuracy":
-            # At the dollars that the kinds are expected to spend: within one bound the two may spend unlike amounts.
+            # At the dollars that plans by kind are expected to spend: within one bound the two could spend different amounts.
             capped = replace(objective, mix=True, max_cost_usd=own.promised_cost_usd * (1.0 + 1e-9))
             without = _served(self.plain.choose(capped, votes=False)) or without if capped.mixes else without
         rivals = {name: one for name, one in found.items() if name not in ("signals", "paths")}
@@ -246,7 +247,7 @@ class Fit:
         return _chosen(decision, ((share, self._along(planner, partial(steps, part))) for share, part in decision.parts))
 
     def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByStart:
-        """How requests follow a plan through the planner's trie."""
+        """The policy by which requests follow a plan through the planner's trie."""
         along = ALONG[planner.annotated.policy]
         kinds, firsts = planner.annotated.template.kind_names, self._firsts or (None,)
         found = {(kind, first): steps(along(planner, first, kind)) for kind in kinds for first in firsts}

@@ -42,41 +42,42 @@ from vinelm.trie.verdict import (
 )
 
 LEVEL = 0.95
-"""Each end of an interval holds with it."""
+"""Confidence of each end of an interval."""
 SHARES = (0.5, SAVED, 0.85)
-"""Of the opponent's dollars: within them the most accurate plan is compared. One that saves a little less proves more."""
+"""Shares of the baseline's dollars: within each, the most accurate plan is compared. Plans that save a little less prove more.
+"""
 AS_GOOD = 0.005
-"""A plan that depends on less stands for one that promises more by no more than this fraction of the answers."""
+"""A simpler plan is preferred to one whose predicted accuracy is higher by at most this fraction."""
 MORE_FOLLOWED = 1.5
-"""Plans of tried steps are compared where so many times the requests followed them."""
+"""Plans of tried steps are compared if this many times as many requests followed them."""
 DRAWS = 20_000
 FREE = Objective(maximize="accuracy")
 MOST_NEEDED = 1e6
-"""Requests: more are as good as none."""
+"""A number of needed requests above this counts as infinite."""
 USUAL_TOKENS = (1000, 250)
-"""Prompt and completion tokens of the call that list prices are compared by."""
+"""Prompt and completion tokens of the call by which list prices are compared."""
 _ORACLE = "the oracle stop ends a request when its answer is right, as no service can: estimate for the workflow's own stop"
 _POLICIES: tuple[tuple[PolicyName, str], ...] = (("signals", "signals"), ("paths", "paths"), ("static", "fixed"))
-"""The policies of a comparison and what they depend on, the most first."""
+"""The policies of a comparison with what they depend on, most dependent first."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Judge:
-    """The rows of a store, split into parts once, for whoever judges plans by them. Pure.
+    """Judges plans by the rows of a store, which are split into parts once. Pure.
 
     Args:
         requests: All requests that could have been bought.
         rows: The rows, priced for the service.
-        template: Bound; with the stop rule to plan for.
+        template: The bound template, with the stop rule to plan for.
         catalog: The models.
-        kinds: What kind each request counts as; needed where the template has kinds.
+        kinds: The kind of each request; needed if the template has kinds.
         estimator: Name of the estimator that plans.
         seed: Decides the split.
-        spent_usd: What the rows were charged; None: their dollars.
-        is_judged: A model counted which answers are right.
-        annotated: The trie of all rows, if it was estimated already: what plans are named by.
+        spent_usd: Dollars charged for the rows; None: the sum of their dollars.
+        is_judged: A model judged which answers are right.
+        annotated: The trie of all rows, if it was estimated already; plans are named by it.
         referred: What scored the rows of requests without labels; None if all have labels.
-        hopeful: The rows, scored as if all answers that persons are still to be asked about were as good as today's.
+        hopeful: The rows, scored as if all answers that people have yet to be asked about were as good as today's.
         on_done: Called as ``on_done(done, total, what)``.
     """
 
@@ -116,7 +117,7 @@ class Judge:
         """The parts of the requests, with plans fitted to all other requests for each part.
 
         Raises:
-            EvidenceError: The others of a part say too little for an estimate.
+            EvidenceError: The requests outside of a part have too few rows for an estimate.
         """
         return CrossFit(
             self.requests, self.rows, self.template, self.catalog,
@@ -144,7 +145,8 @@ class Judge:
         """Judge plans against the current setup, or else the strongest single model.
 
         Args:
-            in_use: What runs today, where the application's stages do not say it, or something else is to be compared with.
+            in_use: The current setup, if the application's stages do not state it or the comparison should be with something
+                else.
             objective: Judge the plan for this objective alone; None: plans over a range of budgets.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
         """
@@ -188,10 +190,10 @@ class Judge:
 
     @property
     def _level(self) -> float:
-        """The level of gains' interval ends. If equal answers may hide a loss, its bound takes a share of the error."""
+        """The confidence of gains' interval ends. If equal answers may hide a loss, its bound takes a share of the error."""
         return LEVEL + (1.0 - AUDIT_LEVEL if self.referred is not None and self.referred.may_hide else 0.0)
 
-    # -- the opponent ----------------------------------------------------------------------------------------------
+    # -- the baseline ----------------------------------------------------------------------------------------------
 
     def _rival(self, fit: CrossFit, in_use: PlanInUse | None, objective: Objective | None) -> _Rival | str:
         """The baseline, or in a few words why there is none."""
@@ -213,8 +215,8 @@ class Judge:
         means = {name: _of(one[name].accuracy for one in alone) for name in alone[0] if all(name in one for one in alone)}
         if not means:
             return "no model can run every stage"
-        # By the rows: the most accurate one, or one that is hardly less, if enough rows show it. Which one that is may be luck,
-        # which makes the opponent look better than it is, never worse.
+        # By the rows: the most accurate model, or one that is hardly less accurate, if enough rows show it. Which one that is
+        # may be luck, which makes the baseline look better than it is, never worse.
         first, *others = sorted(means, key=lambda name: -means[name])
         for name in (first, *(name for name in others if means[name] >= means[first] - HARDLY)):
             found = _Rival.of(fit, name, [one[name] for one in alone], is_today=False)
@@ -226,7 +228,7 @@ class Judge:
         )
 
     def _cheaper(self, models: Mapping[str, str]) -> tuple[str, ...]:
-        """The models that a stage may run more cheaply than the baseline's, by list price of a usual call."""
+        """The models that a stage may run more cheaply than the baseline's model, by list price of a usual call."""
         names = (*self.template.models, *models.values())
         usd = {name: self.catalog[name].price.cost_usd(*USUAL_TOKENS) for name in names if name in self.catalog}
         found = [
@@ -242,7 +244,7 @@ class Judge:
     def _with_plans(
         self, found: Verdict, fit: CrossFit, rival: _Rival, objective: Objective | None
     ) -> tuple[Verdict, list[_Candidate]]:
-        """The verdict with all plans, and those that the rule goes through."""
+        """The verdict with all plans, and the candidates that the rule goes through."""
         usd = found.cost_usd or 0.0
         wanted = self._objectives(fit, rival) if objective is None else [objective]
         plans = self._candidates(fit, rival, wanted, lambda: self.whole)
@@ -252,8 +254,8 @@ class Judge:
             tried = self._candidates(
                 seen, rival, wanted, lambda: self.whole.within_tried(by_request(self.rows), len(self.requests))
             )
-            # How many requests followed a plan depends on what was bought, hardly on what was answered: a choice by answers
-            # between two sets of plans would be a second look at them.
+            # How many requests followed a plan depends on what was bought, and hardly on the answers: choosing between two sets
+            # of plans by answers would be a second look at them.
             tried_only = _followed(tried, usd) >= MORE_FOLLOWED * _followed(plans, usd) and bool(_followed(tried, usd))
             plans = tried if tried_only else plans
         known = {one.chosen.words for one in plans}
@@ -273,8 +275,8 @@ class Judge:
     def _as_today(self, found: Verdict, fit: CrossFit, climbed: Sequence[_Candidate]) -> Verdict:
         """The verdict on requests without labels, with the questions whose answers may prove the next plan.
 
-        The rule continues until a plan fails. Where only answers are missing that nobody has labelled, and these would do if
-        they were as often better as worse, persons are asked about them.
+        The rule continues until a plan fails. If only unlabelled answers are missing, and they would suffice if they were as
+        often better as worse, people are asked about them.
         """
         by_today = found.by_today
         assert self.referred is not None
@@ -284,8 +286,8 @@ class Judge:
         if failed is None or not failed.is_saving:
             return found
         one = known[failed.words]
-        # Judged once more as if every open answer were as good as today's: if that proves nothing, no label can, and none is
-        # asked for.
+        # Judged again as if every open answer were as good as today's: if that proves nothing, no label can, and none is
+        # requested.
         answers = set(one.answers(fit))
         differing = answers & self.referred.open
         questions = tuple(sorted(differing | self.referred.holding_back(answers)))
@@ -293,7 +295,7 @@ class Judge:
         best = _compared(again, again.rival, 1.0, self._level)
         hidden = self.referred.hidden(answers, is_hopeful=True)
         n, room = max(len(answers), 1), best.gain + found.max_loss / LEAST_SHARE
-        # What could be lost where nothing is falls with the requests themselves, not with their root.
+        # A possible loss that was never observed shrinks with the number of requests itself, not with its root.
         power = 1.0 if best.lost == 0 and best.gain == 0.0 else 0.5
 
         def reach(times: float) -> float:
@@ -314,19 +316,20 @@ class Judge:
         return replace(found, by_today=by_today)
 
     def _objectives(self, fit: CrossFit, rival: _Rival) -> list[Objective]:
-        """The objectives to plan for: they follow from predictions alone, so judged answers do not choose them."""
+        """The objectives to plan for. They follow from predictions alone, so that judged answers do not choose them."""
         cheaper = [within(share * rival.promised_usd, SURE) for share in (*SHARES, 1.0) if rival.promised_usd > 0.0]
         found = [*aims(rival.promised_accuracy, rival.promised_usd), *cheaper, *swept(fit.planning), FREE]
-        return [replace(one, mix=False) if one.mixes else one for one in found]  # one plan each, which can be named
+        return [replace(one, mix=False) if one.mixes else one for one in found]  # a single plan each, which can be named
 
     def _candidates(
         self, fit: CrossFit, rival: _Rival, objectives: Sequence[Objective], whole: Callable[[], Fit]
     ) -> list[_Candidate]:
         """One plan for each objective, without duplicates.
 
-        Of the policies that all parts have, and whose effect the rows show, the one that depends on least and promises as much.
-        Parts may choose unlike plans for one budget: of the budgets within which all rows plan the same, that counts under
-        which most parts do. Budgets within which all rows plan what runs today are left out: there is nothing to switch to.
+        Of the policies that all parts have and whose effect the rows show, it takes the one that depends on least among those
+        with as good a prediction. Parts may choose different plans for one budget: of the budgets that lead to the same plan of
+        all rows, the one counts for which most parts agree. Budgets for which all rows plan the current setup are left out,
+        since there is nothing to switch to.
         """
         found: dict[str, _Candidate] = {}
         for both in fit.runs(objectives, votes=False, required=("paths",)):
@@ -359,14 +362,14 @@ class Judge:
         return [one for one in found if one.is_identified and not one.is_same]
 
     def _alone(self, name: str, other: ChosenPolicy) -> ChosenPolicy:
-        """A single model by all rows; another policy if these have no such plan."""
+        """A single model, planned by all rows; ``other`` if these have no such plan."""
         plan = dict(self.whole.plain.plans.single_models()).get(name)
         return other if plan is None else self.whole.plain.following(plan)
 
 
 @dataclass(frozen=True, eq=False)
 class _Rival:
-    """The baseline, judged."""
+    """The baseline with its judged results."""
 
     name: str
     is_today: bool
@@ -399,7 +402,7 @@ class _Rival:
         return estimate_mean([HalfScores(one) for one in self.scores], "accuracy", level=2 * LEVEL - 1, bound=1.0)
 
     def within(self, found: Verdict) -> Verdict:
-        """The verdict with this opponent and its figures."""
+        """The verdict with this baseline and its figures."""
         right = self.accuracy
         cost_usd = -estimate_mean([HalfScores(one) for one in self.scores], "cost", level=2 * LEVEL - 1).value
         return replace(
@@ -445,7 +448,7 @@ class _Candidate:
 
     @property
     def stability(self) -> tuple[int, float]:
-        """How many parts have chosen the plan of all rows, and how little it was expected to cost."""
+        """How many parts have chosen the plan of all rows, and (as a tie-break) its predicted cost, negated."""
         return sum(words == self.chosen.words for words in self.words), -self.promised_usd
 
     @property
@@ -490,7 +493,7 @@ class _Candidate:
 
     @cached_property
     def chosen(self) -> ChosenPolicy:
-        """The plan by all rows."""
+        """The plan, chosen by all rows."""
         return self.by_all()
 
     @cached_property
@@ -516,11 +519,11 @@ def served_verdict(
     """Return the verdict on policies served on the same requests, against the best single model.
 
     Args:
-        policies: ``"single"`` is the opponent; what the others are, by name.
-        scores: Of each, over the same requests.
+        policies: What each policy is, by name; ``"single"`` is the baseline.
+        scores: The scores of each policy, over the same requests.
         objective: What was planned for.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
-        seed: Of the draws.
+        seed: The seed of the draws.
         spent_usd: Dollars of serving.
     """
     ways = {name: [DirectedJudgement(policies[name], scores[name])] for name in policies}
@@ -539,19 +542,19 @@ def served_verdict(
 
 
 def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: DirectedJudgement) -> ChosenPolicy:
-    """The plan by all rows for an objective; a part's plan if these have none."""
+    """The plan by all rows for an objective; a part's plan if all rows have none."""
     names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
     return whole().choose(objective, votes=False).get(names[policy], other.chosen)
 
 
 def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
-    """Of the plans that predict as much as the best and do not have far fewer rows, the simplest one.
+    """Return the simplest plan among those that predict as much as the best and do not have far fewer rows.
 
     Args:
-        plans: Of one budget, what depends on most first.
+        plans: The plans for one budget, the one that depends on most first.
     """
     most = max(one.promised_accuracy for one in plans)
-    # All requests tell what the opponent itself does: that says nothing of what rows there are of the others.
+    # All requests show what the baseline does, which says nothing about rows of the other plans.
     least = LEAST_FOLLOWED * max((one.followed for one in plans if math.isfinite(one.followed)), default=0.0)
     as_good = [one for one in plans if one.promised_accuracy >= most - AS_GOOD]
     return next((one for one in reversed(as_good) if one.followed >= least), as_good[0])
@@ -560,8 +563,8 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
     """Whether a single model is predicted to save enough, and no other plan predicts as much at no higher cost.
 
-    By promises alone, so that no judged answer makes it a rung. One that another plan beats on both counts could only stop
-    the ladder above that plan.
+    Decided by predictions alone, so that no judged answer makes it a rung. A model that another plan beats on both counts could
+    only stop the ladder above that plan.
     """
     if one.promised_usd > (1.0 - LEAST_SAVED) * one.rival.promised_usd:
         return False
@@ -580,24 +583,24 @@ def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
     """Return the factor >= 1 that widens intervals to hold for all means together, and so for the best.
 
     The largest of the standardized means of normal draws on the paired residuals (max-t): plans that do nearly the same on the
-    same requests count as nearly one.
+    same requests hardly widen it.
 
     Args:
-        found: Of each mean, over the same requests in the same order.
-        seed: Of the draws.
-        level: With which the widest interval holds.
+        found: Each mean, over the same requests in the same order.
+        seed: The seed of the draws.
+        level: The confidence of the widest interval.
     """
     if len(found) < 2:
         return 1.0
     residuals = np.stack([one.residuals for one in found], axis=1)
     square = np.array([one.square for one in found])
     together = residuals.T @ residuals
-    # The allowance for what was not seen is each plan's own.
+    # The allowance for unobserved losses is made for each plan separately.
     together[np.diag_indices_from(together)] = square
     spread = np.sqrt(square)
-    # Draws on the residuals have this correlation, so that they need not be made for each request.
+    # Draws from the residuals' correlation, so that no draw per request is needed.
     values, vectors = np.linalg.eigh(together / np.outer(spread, spread))
-    # Rounding may leave tiny negative eigenvalues where plans are nearly the same.
+    # If plans are nearly the same, rounding may leave tiny negative eigenvalues.
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     most = (np.random.default_rng([seed, len(found)]).standard_normal((DRAWS, len(found))) @ root.T).max(axis=1)
     return max(float(np.quantile(most, level) / ndtri(level)), 1.0)
@@ -606,13 +609,13 @@ def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
 def ends(found: Moments, factor: float = 1.0, level: float = LEVEL) -> tuple[float, float]:
     """Return the ends of a mean's interval.
 
-    A rare loss that was not seen makes differences skewed, and the usual interval too short on that side: both ends are moved
-    by what the third moment asks for (Johnson 1978), that of one more request included which is lost, or won.
+    A rare loss that was not observed makes differences skewed, and the usual interval too short on that side. So both ends are
+    corrected by the third moment (Johnson 1978), with one more request included that is lost, or won.
 
     Args:
         found: The mean.
-        factor: Of :func:`best_of`.
-        level: With which each end holds.
+        factor: The result of :func:`best_of`.
+        level: The confidence of each end.
     """
     reach = factor * found.quantile(level) * found.standard_error + found.unsupported * found.bound
     cube, one, n = float((found.residuals**3).sum()), (found.bound * found.heaviest) ** 3, len(found.residuals)
@@ -629,7 +632,7 @@ def _compared(one: _Candidate, rival: _Rival, best: float, level: float, *, is_r
         if counted is not None and not gain.residuals.any() and gain.value == 0.0:
             low = best_low = -nothing_differs(counted[0], level)
             high = best_high = -low
-    if not one.is_identified:  # the model's figures: anything may be
+    if not one.is_identified:  # figures of the model only: the true value may be anything
         low, high, best_low, best_high = -1.0, 1.0, -1.0, 1.0
     saved_value = 0.0 if saved is None else saved.value
     saved_reach = saved.reach(LEVEL) if saved is not None and one.is_identified else 0.0
@@ -674,7 +677,7 @@ def _seconds(ways: Sequence[DirectedJudgement]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """Median number of requests that follow a saving plan; 0 if no rows show one."""
+    """Median number of requests that follow a plan which saves money; 0 if no rows show one."""
     known = [
         one.followed for one in found if not one.is_same and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd
     ]

@@ -1,4 +1,4 @@
-"""Whether rows can judge a choice of models at all, and default aims if there is no objective."""
+"""Decides whether rows can judge a choice of models at all, and supplies default objectives."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from vinelm.template import Template
 from vinelm.trie.verdict import LEAST_ROWS
 
 SAVED = 0.7
-"""Of today's dollars: the most accurate plan within them is worth proving, too. One that costs hardly less than today's saves
-too little, and one that is exactly as accurate by its estimate is rarely proven."""
+"""Share of today's dollars within which the most accurate plan is worth proving, too. A plan that costs hardly less than
+today's saves too little, and one with exactly the same estimated accuracy is rarely proven."""
 HARDLY = 0.01
-"""A difference in accuracy, as a fraction, that is no reason to run another plan than one that was run already."""
+"""A difference in accuracy too small to prefer a new plan to one that requests have already run."""
 SURE = 0.8
-"""Plans are chosen by the lower end of their accuracy with this confidence: of those that look alike, that with more rows."""
+"""Plans are chosen by the lower end of their accuracy at this confidence: of plans that look alike, the one with more rows."""
 
 
 def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
-    """Return both aims against a plan with these figures, dollars first.
+    """Return both objectives against a plan with these figures, dollars first.
 
-    Rounded to the loose side, so that the plan itself meets both. No mixture may just reach the floor of the first: what a
-    plan is more accurate by than it has to be shows that nothing is lost.
+    Rounded generously, so that the plan itself meets both. The first does not allow a mixture that just reaches the floor: the
+    surplus accuracy of a plan helps to show that nothing is lost.
     """
     return (
         Objective(minimize="cost", min_accuracy=max(accuracy - 1e-9, 0.0), mix=False),
@@ -43,13 +43,14 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
 def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list[Decision]:
     """Return the plans that a profile runs: the most accurate within 70 % of today's dollars, and within all of them.
 
-    The first comes last if it is expected to lose more than :data:`HARDLY` against what runs today, and the other is not.
+    The first plan is put last if it is expected to lose more than :data:`HARDLY` against the current setup, and the other is
+    not.
 
     Args:
         today: What runs today.
         plans: All plans.
-        tried: Those that take only steps which requests took. One of them is preferred to a plan that is more accurate by no
-            more than :data:`HARDLY`.
+        tried: The plans that only take steps which requests took. They are preferred to plans that are more accurate by at most
+            :data:`HARDLY`.
     """
     found = []
     for share in (SAVED, 1.0):
@@ -63,14 +64,14 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
 
 
 def within(cost_usd: float, confidence: float | None = None) -> Objective:
-    """Return the objective of the most accurate plan within these dollars, rounded to the loose side."""
+    """Return the objective of the most accurate plan within these dollars, rounded generously."""
     return Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9), confidence=confidence)
 
 
 LEAST_REQUESTS = 20
-"""So many requests need a row that did not fail."""
+"""How many requests need a row that did not fail."""
 BUDGETS = 5
-"""Points of the default sweep."""
+"""Number of budgets of the default sweep."""
 
 
 def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
@@ -95,7 +96,7 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
             f" not choose them, which needs at least {LEAST_REQUESTS} and {LEAST_ROWS}; profile more",
             code="too-few-rows",
         )
-    # The chance of buying a first row would depend on the stage, which a request without a row does not tell.
+    # The probability of buying a first row would depend on the stage, which is unknown for a request without a row.
     first, base = len(template.base.first_stages), template.base_stages
     if first > 1 and len({base.get(row.stage, row.stage) for row in rows if row.depth == 1}) > 1:
         raise ConfigError(
@@ -107,7 +108,7 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
 def swept(planning: Sequence[Fit]) -> tuple[Objective, ...]:
     """Return the objectives of a sweep: accuracy within budgets from the cheapest to the most accurate plan.
 
-    Budgets are spaced geometrically. Where plans cost nothing, or all the same, there is one objective without a budget.
+    Budgets are spaced geometrically. If plans cost nothing, or all the same, there is one objective without a budget.
     """
     ranges = [half.plans.frontier_range() for half in planning]
     low, high = max(found.cheapest_usd for found in ranges), max(found.dearest_usd for found in ranges)

@@ -1,4 +1,4 @@
-"""The accuracy, dollars and seconds of a policy, judged by requests that did not choose it."""
+"""The accuracy, dollars and seconds of a policy, tested on requests that did not choose it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class JudgedPolicy:
 
     Attributes:
         name: Which policy.
-        plans: What the others of each part chose, in words; of a sweep those of its middle.
+        plans: What the other parts chose for each part, in words; for a sweep, at its middle.
         accuracy: Share of right answers (in time, under a latency cap).
         cost_usd, latency_s: Dollars and seconds per request.
-        promised_accuracy: What the requests that chose it estimated, mean over the parts (and over a sweep).
+        promised_accuracy: The prediction by the requests that chose it, averaged over the parts (and over a sweep).
         against: Paired gain over the ``static`` plan and the ``single`` model, in what the objective counts: share of right
             answers, or dollars or seconds saved.
     """
@@ -39,7 +39,7 @@ class JudgedPolicy:
 
     @property
     def optimism(self) -> float | None:
-        """The optimism of choosing the best of many: promised less judged accuracy; None where not identified."""
+        """The optimism of choosing the best of many: predicted less judged accuracy; None if not identified."""
         return self.promised_accuracy - self.accuracy.value if self.accuracy.is_identified else None
 
     def to_dict(self) -> dict[str, Any]:

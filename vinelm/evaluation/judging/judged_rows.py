@@ -1,4 +1,4 @@
-"""The rows of a store by what scored their answers: labels, or a judge, and what the trie says of the judge."""
+"""The rows of a store with their scores, by labels or by a judge, and what the trie records about the judge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Found = Mapping[tuple[str, tuple[str, ...]], Judgement]
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """The rows of a store as an estimate takes them. Labels scored them, which do not err.
+    """The rows of a store for an estimate, scored by labels, which are assumed to be right.
 
     Attributes:
         rows: All rows.
@@ -32,7 +32,7 @@ class ScoredRows:
 
     is_judged: ClassVar[bool] = False
     notes: ClassVar[tuple[str, ...]] = ()
-    """What readers of the rows are told of their scores."""
+    """Notes about the scores for readers of the rows."""
 
     rows: list[Observation]
 
@@ -53,37 +53,37 @@ class ScoredRows:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What a trie's ``meta`` says of the scores."""
+        """The entries of a trie's ``meta`` about the scores."""
         return {}
 
     @property
     def errs(self) -> bool:
-        """Whether the scores err in a way that is known, and corrected."""
+        """Whether the scores have known errors, which are corrected."""
         return False
 
     def require_stop(self, template: Template) -> None:
         """Raise :class:`ConfigError` if the scores do not say when requests stop."""
 
     def referred(self, store: ObservationStore) -> ReferredRows | None:
-        """Return what answers of today say of the rows without a label; None where labels alone do."""
+        """Return how today's answers score rows without a label; None if labels alone score."""
         return ReferredRows.of_store(store)
 
     def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
-        """Return the estimate from the scores as one of right answers."""
+        """Return the estimate from the scores, converted to one of right answers."""
         return annotated
 
     def corrected_report(self, report: ValidationReport) -> ValidationReport:
-        """Return the report likewise."""
+        """Return the report, converted in the same way."""
         return report
 
 
 @dataclass(frozen=True)
 class JudgedRows(ScoredRows):
-    """The rows of a judged store: the success of an answer is its verdict, and None where there is none.
+    """The rows of a judged store: the success of an answer is the judge's verdict, or None without one.
 
     Attributes:
-        agreement: With the labels; None where no row has a label and a verdict.
-        labelled: (request, verdict, truth) of each row that has both.
+        agreement: The judge's agreement with the labels; None if no row has both a label and a verdict.
+        labelled: (request, verdict, truth) for each row that has both.
         facts: Provenance for ``meta["judge"]``.
     """
 
@@ -102,9 +102,9 @@ class JudgedRows(ScoredRows):
         """Return the judged rows.
 
         Args:
-            rows: Those of the store.
-            found: Its judgements.
-            template: Its bound template.
+            rows: The rows of the store.
+            found: The store's judgements.
+            template: The store's bound template.
 
         Raises:
             ConfigError: The judge disagrees with the labels.
@@ -157,7 +157,7 @@ class JudgedRows(ScoredRows):
         """See :meth:`ScoredRows.referred`: the judge's verdicts replace it."""
 
     def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
-        """See :meth:`ScoredRows.corrected`: by the judge's errors, where they are known."""
+        """See :meth:`ScoredRows.corrected`; corrects by the judge's errors if they are known."""
         from vinelm.estimator.judged.correction import corrected_trie, failed_share
 
         return corrected_trie(annotated, self.agreement, failed_share(cells)) if self.agreement else annotated

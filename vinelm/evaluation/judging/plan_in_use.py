@@ -31,12 +31,12 @@ class PlanInUse:
         """Read what is in use.
 
         Args:
-            given: A model, which then runs every invocation; or the path of a JSON file as ``vinelm plan --json`` writes it,
-                whose first plan is meant, or one plan of it.
+            given: A model, which then runs every invocation; or the path of a JSON file from ``vinelm plan --json``, of which
+                the first plan counts, or of one plan from it.
             annotated: A trie of the application.
 
         Raises:
-            ConfigError: It is neither, or not a fixed plan of this trie.
+            ConfigError: ``given`` is neither, or not a fixed plan of this trie.
         """
         if str(given) in annotated.catalog:
             return cls._of_model(str(given), annotated)

@@ -1,4 +1,4 @@
-"""The rows of a store without labels: scored by today's answers and by what persons say."""
+"""The rows of a store without labels, scored by today's answers and by what people say."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Pair = tuple[str, str]
 """(request, digest of an answer)."""
 AUDIT_LEVEL = 0.99
-"""With which the audit bounds what is lost where answers are the same, at one look."""
+"""Confidence of the audit's bound on the loss among equal answers, at one look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +32,11 @@ class ReferredAnswer:
     """An answer compared with today's.
 
     Attributes:
-        unit: Number of the pair's request in the store of questions.
-        is_today: It is today's own.
-        is_same: It is the same as today's.
-        is_audited: Persons are asked about it although it is the same.
-        may_hide: Being the same does not imply an equal score for the answers to this request.
+        unit: The number of the pair's request in the store of questions.
+        is_today: Whether it is today's answer itself.
+        is_same: Whether it is the same as today's.
+        is_audited: Whether people are asked about it although it is the same.
+        may_hide: Whether two equal answers to this request may still have different scores.
     """
 
     unit: int
@@ -62,11 +62,11 @@ class ReferredRows:
 
     Attributes:
         answers: What is known of each answer of a request without a label, by request and digest.
-        said: What persons say, by (unit, digest).
-        failed: Requests on which what runs today failed: no answer of theirs counts.
-        unlabelled: All requests without a label, those that nothing has answered yet included.
-        clusters: By unit, the digest of its prompt: units with the same one say the same.
-        asked_now: The pairs that persons are being asked about.
+        said: What people say, by (unit, digest).
+        failed: Requests on which the current setup failed: their answers do not count.
+        unlabelled: All requests without a label, including those without an answer yet.
+        clusters: By unit, the digest of its prompt: units with equal digests carry the same information.
+        asked_now: The pairs that people are being asked about.
     """
 
     answers: Mapping[str, Mapping[str, ReferredAnswer]]
@@ -105,8 +105,8 @@ class ReferredRows:
         """Return the rows. A row without a score gets the score of its answer against today's.
 
         Args:
-            rows: Those of the store. A row whose request has a label, or no answer of what runs today, stays as it is.
-            is_hopeful: Take every answer that persons are still to be asked about for as good as today's.
+            rows: The rows of the store. A row whose request has a label, or no answer of the current setup, is unchanged.
+            is_hopeful: Assume that every answer that people have yet to be asked about is as good as today's.
         """
         worth = self._worth(is_hopeful=is_hopeful)
         return [self._scored(row, worth) for row in rows]
@@ -122,9 +122,9 @@ class ReferredRows:
     def _worth(self, *, is_hopeful: bool) -> dict[Pair, float]:
         """The score of each answer.
 
-        Two answers differ by what persons said of these two. Today's own has the mean of what they said of it, but no less than
-        any other answer of the request loses: so each loss counts in full, also one that is not excluded yet. Of a gain
-        counts what is left to the highest score.
+        Two answers differ by what people said about this pair. Today's answer gets the mean of what they said about it, but at
+        least what any other answer of the request loses, so that each loss counts in full, even one that is not excluded yet. A
+        gain counts up to the highest score.
         """
         found: dict[Pair, float] = {}
         for request, answers in self.answers.items():
@@ -136,7 +136,7 @@ class ReferredRows:
         return found
 
     def _gain(self, digest: str, about: ReferredAnswer, *, is_hopeful: bool) -> float:
-        """An answer's score less today's. A skipped question counts as lost, like an open one."""
+        """An answer's score minus today's. A skipped question counts as lost, like an open one."""
         said = self.said.get((about.unit, digest))
         if said is not None:
             return -1.0 if said.today is None or said.other is None else said.other - said.today
@@ -144,7 +144,7 @@ class ReferredRows:
 
     @cached_property
     def open(self) -> frozenset[Pair]:
-        """The answers that are not known to be as good as today's, and that no person has been asked about."""
+        """The answers that are not known to be as good as today's, and about which nobody has been asked."""
         return frozenset(
             (request, digest)
             for request, answers in self.answers.items()
@@ -153,9 +153,7 @@ class ReferredRows:
         )
 
     def holding_back(self, pairs: Iterable[Pair]) -> frozenset[Pair]:
-        """Return the open answers to requests on which one of these beats today: until they are answered its gain does not
-        count.
-        """
+        """Return the open answers to requests on which one of ``pairs`` beats today; its gain counts once they are answered."""
         better = {
             request
             for request, digest in pairs
@@ -176,16 +174,16 @@ class ReferredRows:
     def hidden(self, pairs: Iterable[Pair], *, is_hopeful: bool = False) -> float:
         """Return the most that a plan with these answers may lose on average where they equal today's.
 
-        By those of its own answers that persons were asked about: the upper end of a binomial share (Clopper and Pearson 1934),
-        every loss rounded up. Requests with the same prompt say the same, so that the effective number counts (Korn and
-        Graubard 1998).
+        Computed from the plan's answers that people were asked about: the upper end of a binomial share (Clopper and Pearson
+        1934), with every loss rounded up. Requests with the same prompt carry the same information, so the effective number
+        counts (Korn and Graubard 1998).
 
         Args:
             pairs: The plan's answers.
-            is_hopeful: Take every answer that persons are still to be asked about for as good as today's.
+            is_hopeful: Assume that every answer that people have yet to be asked about is as good as today's.
 
         Returns:
-            0 where the same has the same score; 1 where that is not sure and nobody was asked yet.
+            0 if equal answers always have equal scores; 1 if that is uncertain and nobody was asked yet.
         """
         every = [
             (about, self.said.get((about.unit, digest)))
@@ -205,7 +203,7 @@ class ReferredRows:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of what scores rows without a score; it changes with every label."""
+        """Hash of everything that scores rows without a score; it changes with every label."""
         answers = [
             [request, digest, *astuple(about)]
             for request, of_request in self.answers.items()
@@ -222,7 +220,7 @@ class ReferredRows:
 
 
 def _loss(said: SaidOf | None) -> float:
-    """What an answer loses according to persons; a skipped question loses everything, an unasked one nothing."""
+    """An answer's loss according to people; a skipped question loses everything, an unasked one nothing."""
     if said is None:
         return 0.0
     return 1.0 if said.today is None or said.other is None else max(said.today - said.other, 0.0)

@@ -18,7 +18,7 @@ class Evaluation:
     """The verdict on one workflow, and the figures of every policy.
 
     Attributes:
-        verdict: Whether to switch: that of every command, see :class:`~vinelm.trie.verdict.Verdict`.
+        verdict: Whether to switch; the same verdict in every command, see :class:`~vinelm.trie.verdict.Verdict`.
         objectives: What was planned for: one objective, or the budgets of a sweep, whose results are averaged.
         policies: The policies, VineLM first.
         requests: Requests that were judged.
@@ -27,12 +27,11 @@ class Evaluation:
         is_served: The policies were really served; else the figures are off-policy estimates.
         is_complete: Serving did not reach its budget early.
         is_simulated: Some models are simulated.
-        stop: What ended the requests. The oracle is no service's, so that its figures are a bound, and no advice.
-        notes: What a reader has to know to trust the figures, one sentence each.
+        stop: What ended the requests. No service has the oracle, so that its figures are a bound, not advice.
+        notes: What a reader has to know about the figures, one sentence each.
         level: Confidence level of every interval.
-        by_budget: Of a sweep, the same for each budget alone; their intervals hold together with 95 % confidence.
-        kinds: The paired gain of telling the kinds of request apart, at the dollars that this spends; None where none are
-            declared.
+        by_budget: For a sweep, the same for each budget alone; their intervals hold together with 95 % confidence.
+        kinds: The paired gain from telling kinds of request apart, at the same dollars; None if none are declared.
         fit: The parts that were judged, and the fits that planned, for a report of the same store; None where requests were
             served.
     """

@@ -1,4 +1,4 @@
-"""What two plans did for the same request, by existing rows: examples for a verdict."""
+"""What two plans did for the same request, by existing rows, as examples for a verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class FollowedPlan(NamedTuple):
     """What a plan did for one request.
 
     Args:
-        rows: Its calls, in order.
+        rows: The plan's calls, in order.
         returned: The row whose answer was returned.
     """
 
@@ -36,12 +36,12 @@ class FollowedPlan(NamedTuple):
 def side_by_side(
     fit: CrossFit, before: Sequence[ChosenPolicy], after: Sequence[ChosenPolicy]
 ) -> Iterator[tuple[str, FollowedPlan, FollowedPlan]]:
-    """Yield each request with all rows of both plans, with their results.
+    """Yield the requests for which the rows show both plans entirely, with the results of both.
 
     Args:
         fit: The parts of the requests.
-        before: Of each part, a plan that its requests did not choose, and no mixture.
-        after: Likewise.
+        before: For each part, a plan that its requests did not choose, and that is not a mixture.
+        after: The same for the other plan.
     """
     for bought, *plans in zip(fit.bought, before, after, strict=True):
         for request in bought.requests:

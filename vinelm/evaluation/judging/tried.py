@@ -1,7 +1,7 @@
 """Restricts a trie to steps that enough requests took, so that rows show what a plan over them does.
 
-Estimates find the best of very many plans, and the best by few rows changes with every row. A comparison with what runs today
-needs whole runs of the plan that it judges. So where plans of any step cannot be judged, those of the tried steps are.
+Estimates find the best of very many plans, and the best by few rows changes with every row. A comparison with the current setup
+needs whole runs of the plan that it judges. So if plans over all steps cannot be judged, plans over tried steps are.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from vinelm.trie.arrays import BoolArray
 from vinelm.trie.verdict import Verdict
 
 LEAST_TRIED = 0.25
-"""A step is tried if this share of the requests that came there took it: a plan of three such steps that others chose has an
-eighth of them at least, and one that was run on purpose nearly all."""
+"""A step is tried if at least this share of the requests that came there took it. Then a plan of three such steps that other
+requests chose was followed by at least an eighth of them, and a plan that was run on purpose by nearly all."""
 RowsByRequest = Mapping[str, Mapping[tuple[str, ...], Observation]]
 
 
 def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, firsts: Sequence[str]) -> BoolArray:
     """Return which edges of a trie enough requests took. This depends on what was bought, not on the results.
 
-    Where no step after a history was tried, all of them count as tried: few requests come there.
+    If no step after a history was tried, all of them count as tried: few requests come there.
 
     Args:
-        annotated: Of a template without kinds.
+        annotated: A trie of a template without kinds.
         rows: The rows of each request, by prefix.
         n_requests: How many requests begin.
-        firsts: The stages that they begin with, the most common one first; empty where none has a row.
+        firsts: The stages that they begin with, the most common one first; empty if none has a row.
 
     Returns:
         Shape (edges,).
@@ -64,7 +64,7 @@ def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, 
             try:
                 before, after = locate(chain[:-1]), locate(chain)
             except KeyError:
-                continue  # rows of a model or an arm that the trie does not have
+                continue  # rows of a model or a branch that the trie lacks
             took[before.node, before.stage, edges[before.node, after.node]] += 1
             if not after.has_ended and chain[-1].failure is None:
                 came[after.node, after.stage] += 1
@@ -94,18 +94,18 @@ def as_known(
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
     """Return the trie whose plans take tried steps only, and the report whose best path is the most accurate of theirs.
 
-    Where many paths have a few rows each, the best of them by its estimate is rarely one that is known. What runs today and the
-    plans that were run beside it are, and what is asked of an estimate is whether to replace the one by the others.
+    If many paths have a few rows each, the one with the best estimate is rarely known well. The current setup and the plans
+    that were run next to it are known, and the question to an estimate is whether to replace one by the other.
 
     Args:
-        annotated: With standard errors.
-        evidence: Of the plans of any step.
-        rows: What both were estimated from.
+        annotated: A trie with standard errors.
+        evidence: The report for plans over all steps.
+        rows: The rows that both were estimated from.
         n_requests: How many requests begin.
-        firsts: As :func:`tried_steps` takes it.
+        firsts: See :func:`tried_steps`.
 
     Returns:
-        None where it is not known what runs today, requests have kinds, or no plan takes tried steps alone.
+        None if the current setup is unknown, requests have kinds, or no plan takes only tried steps.
     """
     template = annotated.template
     if template.today is None or template.stop == "oracle" or template.kinds or annotated.accuracy_se is None:
@@ -130,10 +130,10 @@ def with_verdict(
     """Return the trie with its verdict, and only the plans that were compared.
 
     Args:
-        annotated: Fitted to the same rows.
-        found: Of :class:`~vinelm.evaluation.judging.judge.Judge`, which was given the same requests and rows.
-        requests: As there.
-        rows: As there.
+        annotated: A trie fitted to the same rows.
+        found: The verdict of a :class:`~vinelm.evaluation.judging.judge.Judge` that was given the same requests and rows.
+        requests: The same requests.
+        rows: The same rows.
     """
     annotated = annotated.judged(found)
     return only_tried(annotated, by_request(rows), len(requests), first_stages(rows)) if found.tried_only else annotated

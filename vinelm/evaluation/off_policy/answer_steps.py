@@ -1,4 +1,4 @@
-"""Policies that compare answers, tried on drawn requests to know what to expect of them."""
+"""Policies that compare answers, tried on drawn requests to predict their results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TriedSteps:
     """Steps of a policy with the expectations that follow from trying it on drawn requests.
 
     Args:
-        rests: The expectation by what was shown; unknown histories get that of the start.
+        rests: The expectation after each history of outcomes; unknown histories get that of the start.
     """
 
     policy: StepRule
@@ -31,7 +31,7 @@ class TriedSteps:
         Args:
             policy: The steps.
             table: The drawn requests.
-            template: Linear, bound.
+            template: A linear, bound template.
             seconds: Expected seconds of an invocation.
         """
         sums: dict[tuple[object, ...], np.ndarray] = defaultdict(lambda: np.zeros(4))

@@ -1,4 +1,4 @@
-"""The rows, and the probability with which each was bought."""
+"""The bought rows, and the probability with which each was bought."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 Place = tuple[tuple[str, ...], object]
-"""A point where a row may be bought: the models so far and how the request goes on from there."""
+"""A point where a row may be bought: the models so far, and how the request continues from there."""
 
 
 @dataclass(frozen=True, eq=False)
 class BoughtRows:
     """The rows of some requests, and the probability that a row was bought after the one before it.
 
-    Samplers choose requests by an order that does not look at them, and go on below a row by what it shows: that the request is
-    open, that its check had passed, or the stage that comes next. So requests that are at the same place are exchangeable, and
-    the chance that a model was bought there is the share of them that it was bought for. The probability that a row records is
-    that of drawing its path, given a request: it is not the chance that this request has the row.
+    Samplers choose requests in an order that ignores their contents, and continue below a row by what it shows: that the
+    request is open, that its check had passed, or which stage comes next. So requests at the same place are exchangeable, and
+    the chance that a model was bought there is the share of them for which it was bought. The probability that a row records is
+    that of drawing its path for a given request, not the chance that this request has the row.
 
-    First rows may be bought by the kind of the request, so that their chances are those of requests of the same kind. Kinds of
-    which the rows lack the first answer of some model, as in a store whose requests were not yet told apart, share theirs.
+    First rows may be bought by the kind of the request, so that their chances are those of requests of the same kind. Kinds
+    without a first answer of some model, as in a store whose kinds were not yet declared, share their chances.
 
-    A row of a request without a label has a score only where what runs today has answered, too, and else counts as not bought.
-    So requests with and without a label are never at the same place.
+    A row of a request without a label has a score only if the current setup has answered the request, too; otherwise it counts
+    as not bought. So requests with and without a label are never at the same place.
 
     Args:
         requests: The requests that could have been bought, those without a row included.
         rows: The rows of each request, by prefix.
-        template: Bound.
+        template: A bound template.
         at: How many requests are at each place.
         bought: For how many of them each model was bought.
-        kinds: The kind of each request; empty where kinds are not told apart.
-        apart: The kinds whose first rows have chances of their own.
+        kinds: The kind of each request; empty if kinds are not told apart.
+        apart: The kinds whose first rows have separate chances.
         unlabelled: The requests without a label.
     """
 
@@ -79,7 +79,7 @@ class BoughtRows:
                     continue
                 place = found.place(() if before is None else (before,), name)
                 if place is None:
-                    continue  # the workflow has changed since: nothing follows a row that ended
+                    continue  # the workflow has changed since: nothing may follow a row that ended
                 bought[place, row.model] += 1
                 after = found.place((row,), name)
                 if after is not None:
@@ -121,7 +121,7 @@ def place_of(template: Template, seen: Seen) -> Place | None:
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:
         return None
-    if last.arm is not None:  # the sampler saw which stage comes next: requests with another one are not exchangeable
+    if last.arm is not None:  # the sampler saw which stage comes next: requests with another next stage are not exchangeable
         return last.prefix, last.arm
     if not template.knows_past_ends:
         return None

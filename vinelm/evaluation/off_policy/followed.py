@@ -14,7 +14,7 @@ from vinelm.rows.observation import Observation
 from vinelm.trie.arrays import FloatArray
 
 LEAST_BEYOND = 2.0
-"""A quantile needs so many effective requests on either side of it, or it is the extreme of a few."""
+"""A quantile needs this many effective requests on either side, or it is determined by a few extremes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class Followed:
     """The steps of a policy on the requests that it was followed on. Arrays have shape (followed,).
 
     Args:
-        weight: One over the chance that all rows of the request were bought, > 0.
+        weight: The inverse of the chance that all rows of the request were bought, > 0.
         cost_usd: Dollars of the request.
         latency_s: Its seconds.
     """
@@ -40,7 +40,7 @@ class Followed:
         """Return a quantile of a request's seconds; None if too few requests lie on either side of it.
 
         Args:
-            level: In (0, 1).
+            level: The quantile's level, in (0, 1).
         """
         if effective_number(self.weight) < max(LEAST_EFFECTIVE, LEAST_BEYOND / min(level, 1.0 - level)):
             return None
@@ -61,7 +61,7 @@ class Followed:
 
 
 def followed(policy: StepPolicy | StepsByStart, bought: BoughtRows, share: float = 1.0) -> Followed:
-    """Return the requests of ``bought`` that have every row that the policy asks for, which ``share`` of them follow."""
+    """Return the requests of ``bought`` that have every row the policy asks for; ``share`` of them follow the policy."""
     found = [one for request in bought.requests if (one := _follow(policy, bought, request)) is not None]
     weight, cost_usd, latency_s = np.array(found, np.float64).reshape(-1, 3).T.copy()
     return Followed(share * weight, cost_usd, latency_s)

@@ -1,4 +1,4 @@
-"""From scores to estimates: a mean, its interval, and whether the rows identify it."""
+"""Computes a mean from scores, with its interval and whether the rows identify it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.trie.arrays import FloatArray
 
 LEAST_EFFECTIVE = 8.0
-"""With a smaller effective number of requests nothing is said."""
+"""With a smaller effective number of requests no statement is made."""
 LEAST_FREEDOM = 4.0
-"""Degrees of freedom of an interval, where there are as many requests."""
+"""The least degrees of freedom of an interval, if there are as many requests."""
 MOST_UNSUPPORTED = 0.05
-"""If more requests than this share come to a step that nobody bought, the value is not identified."""
+"""If more than this share of requests reach a step that nobody bought, the value is not identified."""
 
 
 class HalfScores(NamedTuple):
@@ -39,12 +39,12 @@ class OffPolicyEstimate:
 
     Attributes:
         value: The estimate, in the unit of the scores.
-        standard_error: Of the value.
-        low, high: The interval; what rests on the estimate alone widens it by the most that it may be off.
+        standard_error: The standard error of the value. low, high: The interval, widened by the largest possible error of the
+            part that rests on the estimate alone.
         effective: Effective number of requests, (sum w)^2 / sum w^2 over those that the policies were followed on.
-        unsupported: Share of requests that come to a step which nobody bought.
+        unsupported: Share of requests that reach a step which nobody bought.
         is_identified: Whether the rows support a statement. Else ``value`` rests on the model and there is no interval.
-        is_same: The policies that are compared are the same one.
+        is_same: Whether the compared policies are the same.
     """
 
     value: float
@@ -74,19 +74,19 @@ def estimate_mean(
 ) -> OffPolicyEstimate:
     """Return the mean of a policy's scores, or of its paired differences from a reference.
 
-    The policies of the halves differ, so that scores are centred within each half. Requests that were not drawn may vary
-    more than those that were. So to the squares the larger of two allowances is added: one more request, as Agresti and Min
-    (2005) do for paired shares, since scores that never varied may vary; or two more of those that vary most, since few large
-    weights are easily missed. The one request weighs as much as one of the half in which the policies were followed least: two
-    right answers there are no proof that its plan is always right. In a mean over a sweep it counts for as many of the bounds
-    as the two differ under.
-    The quantile is Student's, with as many degrees of freedom as requests that vary, by the scores' own fourth moment.
+    The policies of the halves differ, so that scores are centred within each half. Requests that were not drawn may vary more
+    than those that were. So the larger of two allowances is added to the squares: one more request, as Agresti and Min (2005)
+    do for paired shares, since scores that never varied may vary; or two more requests like those that vary most, since few
+    large weights are easily missed. The additional request weighs as much as one in the half in which the policies were
+    followed least: two right answers there do not prove that its plan is always right. In a mean over a sweep it counts only
+    for the bounds under which the two policies differ. The quantile is Student's, with as many degrees of freedom as requests
+    that vary, estimated from the scores' fourth moment.
 
     Args:
         halves: Scores by half.
         target: What is averaged: ``accuracy``, ``cost`` or ``latency`` (the last two negated, see :meth:`Scores.utility`).
         level: Confidence level in (0, 1).
-        bound: The most that one request can add in either direction, for ``accuracy`` 1; None: not bounded, no correction.
+        bound: The most that one request can add in either direction, 1 for ``accuracy``; None: unbounded, without a correction.
     """
     found = moments(halves, target, bound)
     if found is None:
@@ -108,11 +108,12 @@ class Moments:
 
     Attributes:
         value: The mean.
-        residuals: Of each request from the mean of its half, shape (n,); their sum of squares is n^2 times the variance.
-        square, fourth: Their sums of second and fourth powers, with the allowance for what was not seen.
-        effective, unsupported: See :class:`OffPolicyEstimate`.
+        residuals: Each request's difference from the mean of its half, shape (n,); their sum of squares is n^2 times the
+        variance. square, fourth: The residuals' sums of second and fourth powers, with the allowance for what was not observed.
+        effective,
+        unsupported: See :class:`OffPolicyEstimate`.
         heaviest: The weight of one request of the half in which the policies were followed least.
-        bound: The most that a request can add; 0 where that is not bounded.
+        bound: The most that a request can add; 0 if that is unbounded.
     """
 
     value: float
@@ -155,8 +156,8 @@ def moments(halves: Sequence[HalfScores], target: str, bound: float | None = Non
             continue
         scores = half.policy.utility(target) - (0.0 if half.reference is None else half.reference.utility(target))
         both = (half.policy,) if half.reference is None else (half.policy, half.reference)
-        # The chances of rows are shares of these very requests. Regressing the scores on their columns takes out what these
-        # shares happened to be; taken as known, intervals were a fifth too wide.
+        # The chances of rows are shares of these very requests. Regressing the scores on their columns removes the noise of
+        # these shares; with the chances taken as known, intervals were a fifth too wide.
         residuals[i] = centred = _residuals(scores - scores.mean(), {k: v for one in both for k, v in one.balance.items()})
         value += float(scores.sum()) / n
         square += float(centred @ centred)
@@ -167,8 +168,8 @@ def moments(halves: Sequence[HalfScores], target: str, bound: float | None = Non
     if not any(unlike):
         return None
     if bound is not None and heaviest < math.inf:
-        # The allowance for what was not seen: one more request that is lost (scores that never varied may vary), or two more
-        # of those that vary most (a few large weights carry the variance).
+        # The allowance for what was not observed: one more request that is lost (scores that never varied may vary), or two
+        # more of those that vary most (a few large weights carry the variance).
         more = max((bound * heaviest) ** 2, 2.0 * fourth / square if square > 0.0 else 0.0)
         square, fourth = square + more, fourth + more**2
     return Moments(
@@ -181,13 +182,13 @@ def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> Flo
     """The residuals of the fit, each enlarged for its own share in the fit (HC2 of MacKinnon and White 1985)."""
     if not balance:
         return centred
-    # At most one column for five requests: more of them would fit the noise and make the interval too short.
+    # At most one column for five requests: more columns would fit the noise and make the interval too short.
     columns = sorted(balance.values(), key=lambda column: -float(column @ column))[: max(len(centred) // 5, 1)]
     q, r = np.linalg.qr(np.stack(columns, axis=1))
-    # A column that others nearly explain would make the fit depend on rounding.
+    # A column that other columns nearly explain would make the fit depend on rounding.
     q = q[:, np.abs(np.diag(r)) > 1e-9 * np.abs(r).max()]
     left = 1.0 - (q * q).sum(axis=1)
-    is_free = left > 0.01  # else a request is the only one with its row: nothing is known of what varies there
+    is_free = left > 0.01  # otherwise a request is the only one with its row, and the variance there is unknown
     return np.where(is_free, (centred - q @ (q.T @ centred)) / np.sqrt(np.maximum(left, 0.01)), centred)
 
 
@@ -198,7 +199,7 @@ def effective_number(weight: FloatArray) -> float:
 
 
 def _freedom(square: float, fourth: float, m: float) -> float:
-    """The number of requests that vary, by their sums of squares and of fourth powers: at least 4, or as many as there are."""
+    """The number of requests that vary, from the sums of squares and fourth powers: at least 4, or as many as there are."""
     spread = max(fourth - square**2 / max(m, 1.0), 0.0)
     varying = square**2 / spread if spread > 0.0 else math.inf
     return max(min(m - 1.0, max(varying, LEAST_FREEDOM)), 1.0)

@@ -20,8 +20,8 @@ class TriePosition:
 
     Args:
         node: The node of its last invocation.
-        stage: The one that comes next; None where the request ended.
-        returned: Index of the seen row whose answer is held to be the best; -1 for the last.
+        stage: The stage that comes next; None if the request has ended.
+        returned: Index of the seen row whose answer is considered best; -1 for the last.
         has_ended: Nothing may follow.
     """
 
@@ -37,8 +37,8 @@ Locate = Callable[[Seen], TriePosition]
 def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
     """Return how a request moves through a trie of paths: its row gives the next stage.
 
-    ``first`` is the stage that these requests begin with, needed where the template allows several; ``kind`` that of the
-    request, where the trie tells kinds apart. Stages and rows are the application's own.
+    ``first`` is the stage that these requests begin with, needed if the template allows several; ``kind`` the request's kind,
+    if the trie tells kinds apart. Stages and rows are the application's own.
     """
     trie, template = planner.trie, planner.annotated.template.base
     first = stage_title(first or first_arm(trie), kind)
@@ -88,7 +88,7 @@ def along_outcomes(planner: Planner, first: str | None = None, kind: str = "") -
 
 
 ALONG: Mapping[str, Callable[[Planner, str | None, str], Locate]] = {"paths": along_stages, "signals": along_outcomes}
-"""How a request moves through a trie, by what plans over it depend on."""
+"""How a request moves through a trie, by what the plans over it depend on."""
 
 
 def first_arm(trie: Trie) -> str:
@@ -99,7 +99,7 @@ def first_arm(trie: Trie) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ContingentSteps:
-    """A contingent plan that was made before the request and is followed.
+    """A contingent plan that was made before the request and is followed unchanged.
 
     Args:
         plan: The plan, from the root.
@@ -139,7 +139,7 @@ class ReplannedSteps:
     """A plan that is made again after each invocation, with the seconds and dollars that the request has really used.
 
     Args:
-        objectives: What each request asks for; the first that its plan can meet counts.
+        objectives: The objectives of each request; the first that a plan can meet counts.
         locate: How a request moves through the planner's trie.
     """
 

@@ -1,6 +1,6 @@
 """Doubly robust scores of a policy, one for each judged request (Jiang and Li 2016; Murphy 2005 for sequences of choices).
 
-With q_0 what the policy is expected to do before the first invocation, x_t what step t adds and q_t the expectation after it,
+With q_0 the expected result of the policy before the first invocation, x_t what step t adds and q_t the expectation after it,
 the score of a request is
 
     q_0 + sum over t of w_t (x_t + q_t - q_(t-1)),    w_t = product over s <= t of (row s is there) / (chance of buying it)
@@ -8,8 +8,8 @@ the score of a request is
 Its mean is the policy's value if the chances are right, whatever q is, and also if q is right, whatever the chances.
 
 The chances are shares of the same requests. Each leaves a column in ``balance``: w_(t-1) (row t is there / its chance - 1) for
-the requests at that place, which sums to 0. What the scores share with these columns is no error of the mean, and is taken out
-of its variance (Hirano, Imbens and Ridder 2003).
+the requests at that place, which sums to 0. The part of the scores that these columns explain is not an error of the mean, and
+is removed from its variance (Hirano, Imbens and Ridder 2003).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Scores:
         cost_usd: Scores of the dollars.
         latency_s: Scores of the seconds.
         weight: Weight of a request that was followed to the policy's end; 0 for others. 1 where the policy was served.
-        unsupported: Weight of a request that came to a step which nobody bought: from there the score is the estimate alone.
+        unsupported: Weight of a request that reached a step which nobody bought: from there the score is the estimate alone.
         balance: The columns of the chances, by place and model.
-        parts: What a mean is of; empty for one policy.
+        parts: The scores that a mean averages; empty for a single policy.
     """
 
     success: FloatArray
@@ -66,7 +66,7 @@ class Scores:
         """Return the expected scores if these shares of the requests follow these policies."""
         if len(scores) == 1:
             return scores[0]
-        # The expectation over the draws has less noise than one draw for each request, and the same mean.
+        # The expectation over the draws has less noise than one draw per request, and the same mean.
         mean: dict[str, Any] = {name: np.tensordot(shares, [getattr(one, name) for one in scores], axes=1) for name in _ARRAYS}
         return cls(**mean, balance={key: column for one in scores for key, column in one.balance.items()})
 
@@ -76,7 +76,7 @@ class Scores:
         return all(np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in names)
 
     def share_unlike(self, other: Scores) -> float:
-        """Return the share of a sweep in which two policies differ; 1 or 0 without a sweep."""
+        """Return the share of a sweep in which two policies differ; without a sweep 1 or 0."""
         pairs = zip(self.parts or (self,), other.parts or (other,), strict=True)
         return float(np.mean([not one.equals(two) for one, two in pairs]))
 
@@ -87,7 +87,7 @@ def scored(policy: StepPolicy | StepsByStart, bought: BoughtRows, *, max_latency
     Args:
         policy: The policy, planned from other requests.
         bought: The judged requests and their rows.
-        max_latency_s: A right answer after so many seconds counts as wrong; None: no cap.
+        max_latency_s: A right answer after more than this many seconds counts as wrong; None: no cap.
     """
     kinds = [bought.kinds.get(request) for request in bought.requests]
     walks = {kind: _Walk(policy, bought, max_latency_s, kind) for kind in dict.fromkeys(kinds)}
@@ -100,7 +100,7 @@ def scored(policy: StepPolicy | StepsByStart, bought: BoughtRows, *, max_latency
 
 
 class _Walk:
-    """A policy followed through the rows of many requests of one kind."""
+    """Follows a policy through the rows of many requests of one kind."""
 
     def __init__(self, policy: StepPolicy | StepsByStart, bought: BoughtRows, cap: float | None, kind: str | None) -> None:
         self._policy, self.bought, self.cap, self.kind = policy, bought, cap, kind
@@ -118,12 +118,12 @@ class _Walk:
         total, weight = rest.copy(), 1.0
         while step.model is not None:
             # The chance that this row exists is the share of the requests at the same place for which it was bought: samplers
-            # choose requests without looking at them, so these requests are exchangeable.
+            # choose requests without looking at their contents, so these requests are exchangeable.
             chance = self.bought.chance(seen, step.model, request)
             if chance == 0.0:
                 return (*total, 0.0, weight)
             row = self.bought.row(request, seen, step.model)
-            # Also where the row is missing: the mean of this is 0 if rows were drawn with these chances.
+            # Also recorded if the row is missing: the mean of this is 0 if rows were drawn with these chances.
             self._note(at, request, seen, step.model, weight * ((row is not None) / chance - 1.0))
             if row is None:
                 # Not drawn for this request: its score ends with the estimate, and the requests that were drawn count for more.
@@ -134,13 +134,12 @@ class _Walk:
             if step.model is None:
                 end = seen[step.returned]
                 if end.success is None and seen[-1].failure is None:
-                    return (*total, 0.0, weight)  # it led to a scored row, and is none: nobody knows what ending there brings
+                    return (*total, 0.0, weight)  # led to a scored row but is unscored: the result of ending here is unknown
                 after = np.array((_right(seen, step.returned, self.cap), 0.0, 0.0))
             else:
                 after = np.array(policy.rest(seen))
             added = (0.0, row.cost_usd + row.tool_cost_usd, row.latency_s + row.tool_latency_s)
-            # What the step brought beyond its estimate. By its weight this corrects the estimate in the mean, however
-            # far off it is.
+            # The step's result beyond its estimate. Weighted, it corrects the estimate in the mean, however far off that is.
             total += weight * (added + after - rest)
             rest = after
         return (*total, weight, 0.0)

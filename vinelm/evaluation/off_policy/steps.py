@@ -45,7 +45,7 @@ class PathSteps:
 
 
 def rests(annotated: AnnotatedTrie, target: int) -> list[Rest]:
-    """Return the rest after each number of invocations on the way to a node, for requests still open there."""
+    """Return the expected rest after each number of invocations on the way to a node, for requests still open there."""
     return [Rest(*ahead) for ahead in ahead_along(annotated, target)]
 
 
@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
     Args:
         model: The model that runs next; None: the request ends.
-        returned: Where it ends, the index among the seen rows of the answer that is returned.
+        returned: If it ends, the index among the seen rows of the returned answer.
     """
 
     model: str | None
@@ -95,11 +95,11 @@ class StepPolicy(StepRule, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StepsByStart:
-    """A policy that looks at what a request shows before its first call: its kind, and the stage that it begins with.
+    """A policy that depends on what is known before the first call: the request's kind, and the stage that it begins with.
 
     Args:
-        of_start: What requests follow, by kind ("" where there are none) and first stage (None where it is not looked at).
-        usual: Stands for a first stage that is not known, or none of these.
+        of_start: The policy to follow, by kind ("" without kinds) and first stage (None if it does not matter).
+        usual: The first stage to assume if it is unknown or not among these.
     """
 
     of_start: Mapping[tuple[str, str | None], StepPolicy]
@@ -107,7 +107,7 @@ class StepsByStart:
 
 
 def steps_for(policy: StepPolicy | StepsByStart, kind: str | None, first: str | None = None) -> StepPolicy:
-    """Return the steps for requests of a kind that begin with a stage; None where nothing of it was bought."""
+    """Return the steps for requests of a kind that begin with a stage; None if nothing was bought for them."""
     if not isinstance(policy, StepsByStart):
         return policy
     found = policy.of_start.get((kind or "", first))

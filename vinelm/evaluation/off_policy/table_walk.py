@@ -37,9 +37,9 @@ def walk_ends(policy: StepRule, table: OutcomeTable, template: Template) -> Iter
     """Yield where a policy ends the requests of a table; each request belongs to one end.
 
     Args:
-        policy: Decides by what requests show, not by dollars or seconds.
+        policy: A policy that decides by what requests show, not by dollars or seconds.
         table: The requests, at least one.
-        template: Linear, bound to the table's systems.
+        template: A linear template, bound to the table's systems.
     """
     yield from _ends(policy, table, template, np.arange(len(table)), ())
 
@@ -59,7 +59,7 @@ def _ends(
 
 
 def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, ...]) -> npt.NDArray[np.intp]:
-    """A number for the last answer's outcome: verdict, signal, and the first answer that it agrees with."""
+    """For each request, a number for the last answer's outcome: check, signal, and the first answer that it agrees with."""
     last = columns[-1]
     kind = table.answer_class[rows, last]
     agrees = np.full(len(rows), len(columns))

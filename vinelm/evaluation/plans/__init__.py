@@ -1,1 +1,1 @@
-"""The plans that are compared: of each policy, for each budget, over tries of every kind."""
+"""The compared plans: for each policy and each budget, over tries of every form."""

@@ -17,7 +17,7 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 LEAST_SHARE = 5e-4
-"""A kind with a smaller share of the requests is not shown."""
+"""Kinds with a smaller share of the requests are not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ArmShares:
     Attributes:
         model: The model that ran it.
         arms: P(the stage of this name comes next), in template order.
-        half_width90: Half of the 90 % interval of each; None where the estimator gives no standard errors.
+        half_width90: Half of the 90 % interval of each; None if the estimator gives no standard errors.
         ends: P(the request ends there by the workflow's own check, or fails).
         observations: How many rows the shares rest on; None if the trie does not say.
     """
@@ -43,7 +43,7 @@ class ArmShares:
 def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
     """Return the shares of every stage after which the application chooses between several branches, in template order.
 
-    Histories are weighted by their observations (by their reach where there is none). The half widths are averaged in the same
+    Histories are weighted by their observations (by their reach if there are none). The half widths are averaged in the same
     way, as if all histories erred alike: they do not shrink with the number of histories.
     """
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[int, dict[str, int]]]] = defaultdict(list)
@@ -91,8 +91,8 @@ class PlanOfKind:
     """What a plan does with the requests of one type.
 
     Attributes:
-        share: Of the requests, in [0, 1].
-        accuracy: Expected, in [0, 1].
+        share: The type's share of the requests, in [0, 1].
+        accuracy: Expected accuracy, in [0, 1].
         cost_usd: Expected dollars per request.
         first: The share of them that each model answers first, the most frequent one ahead.
     """
@@ -107,7 +107,7 @@ class PlanOfKind:
 def by_kind(decision: Any) -> list[PlanOfKind]:
     """Return what a plan from the start, or a mixture of two, does with each request type; empty without types.
 
-    Kinds are in falling order of their shares; those of no request are left out.
+    Kinds are in falling order of their shares; kinds without requests are left out.
     """
     annotated = decision.annotated
     trie, stages = annotated.trie, annotated.stage_kinds

@@ -1,4 +1,4 @@
-"""Plans over a graph of decisions: VineLM's has a model for each way of a request, a static one for each stage."""
+"""Plans over a graph of decisions: VineLM's plan has a model for each way of a request, a static plan one for each stage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vinelm.trie.arrays import FloatArray
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
 
 N_BUDGETS = 24
-"""Budgets of :meth:`GraphPlans.along_budgets`."""
+"""Number of budgets of :meth:`GraphPlans.along_budgets`."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class StagePlan(Expected):
 
     Attributes:
         models: The model of each stage, in template order.
-        most_invocations: The plan ends after so many invocations where the application lets it; None if only the application
+        most_invocations: The plan ends after this many invocations if the application lets it; None if only the application
             ends requests.
         plan: The same as a contingent plan.
     """
@@ -49,7 +49,7 @@ class StagePlan(Expected):
 
     @property
     def parts(self) -> tuple[tuple[float, StagePlan], ...]:
-        """Itself."""
+        """Return the plan itself, with all requests."""
         return ((1.0, self),)
 
     @property
@@ -142,7 +142,7 @@ class GraphPlans(Plans[StagePlan]):
     def single_models(self) -> Iterator[tuple[str, StagePlan]]:
         """See :meth:`Plans.single_models`. A plan continues until the application ends."""
         fixed = self._fixed(Objective(maximize="accuracy"))
-        found: dict[int, int] = {}  # of plans that skip other stages, the first
+        found: dict[int, int] = {}  # for plans that differ only in skipped stages, the first of them
         for index in np.flatnonzero(fixed.runs_one_model & fixed.is_whole & fixed.is_allowed).tolist():
             found.setdefault(int(fixed.paid_models[index // fixed.depth].max()), index)
         for model, index in found.items():
@@ -151,7 +151,7 @@ class GraphPlans(Plans[StagePlan]):
     def settings(self, plan: StagePlan) -> dict[str, Any]:
         """See :meth:`Plans.settings`."""
         listed = self.annotated.template.base.listed
-        if listed is not None:  # kinds alone make the trie branch
+        if listed is not None:  # only kinds make the trie branch
             return {"path": tuple(plan.models[stage.name] for stage in listed[: plan.most_invocations])}
         return {"models": plan.models, "length": plan.most_invocations}
 
@@ -194,7 +194,8 @@ class GraphPlans(Plans[StagePlan]):
     def frontier_range(self) -> FrontierRange:
         """See :meth:`Plans.frontier_range`.
 
-        Every policy has a plan inside: they begin at the cheapest (fastest) single model, if that is above VineLM's own.
+        Within the range every policy has a plan: it begins at the cheapest (fastest) single model if that is above VineLM's
+        own.
         """
         best, cheapest = self.decision(Objective(maximize="accuracy")), self.decision(Objective(minimize="cost"))
         fastest = self.decision(Objective(minimize="latency")).path_latency_s if self.annotated.knows_latency else 0.0
@@ -248,11 +249,11 @@ class GraphPlans(Plans[StagePlan]):
         return kept
 
     def _fixed(self, objective: Objective) -> StaticPlans:
-        """The static plans, and which of them answer every request within the objective's bounds for each request."""
+        """The static plans, and which of them meet the objective's per-request bounds for every request."""
         per_request = replace(objective, mix=True, min_accuracy=None, confidence=None, on_infeasible="best_effort")
         if objective.cost_budget == "population":
             per_request = replace(per_request, max_cost_usd=None)
-        if objective.risk == "dp":  # a static plan does not look at the time left
+        if objective.risk == "dp":  # a static plan ignores the time left
             per_request = replace(per_request, risk="mean", late_weight=None)
         found = self._known.get(per_request)
         if found is None:
@@ -285,7 +286,7 @@ class GraphPlans(Plans[StagePlan]):
 
 
 def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
-    """Match each of ``after`` to the position of ``before`` with the same stages and models, if there is one."""
+    """Map each item of ``after`` to the position in ``before`` with the same stages and models, if there is one."""
     found, waiting = {0: 0}, [0]
     for at in waiting:
         for group in after.groups_at(at):

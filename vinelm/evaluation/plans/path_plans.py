@@ -92,8 +92,8 @@ class PathPlans(Plans[Decision]):
         return FrontierRange(*ends, float(latency[by_latency[0]]), float(latency[by_latency[-1]]))
 
     def frontier(self, most: int) -> PlanFrontier:
-        """See :meth:`Plans.frontier`; the 90th percentiles are of a request in which every invocation runs, at zero load."""
-        nodes = frontier_nodes(self.annotated, "cost")  # of a large trie thousands: rows are made of the shown ones alone
+        """See :meth:`Plans.frontier`; the 90th percentiles assume that every invocation runs, at zero load."""
+        nodes = frontier_nodes(self.annotated, "cost")  # thousands in a large trie, so rows are made only for those shown
         return PlanFrontier([self._row(node) for node in thinned(nodes, most)], len(nodes), self._to(nodes[-1]))
 
     def _row(self, node: int) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class PathPlans(Plans[Decision]):
         return self.planner.plan(objective, candidates=candidates, elapsed_s=float(self.annotated.latency_s[0]))
 
     def _to(self, node: int) -> Decision:
-        # Without a bound the only candidate is the plan, whatever it costs.
+        # Without a bound the only candidate is the plan itself, whatever it costs.
         return self._among(np.arange(len(self.trie)) == node, Objective(maximize="accuracy"))
 
     @cached_property

@@ -28,21 +28,20 @@ class Interval:
 
 
 Role = Literal["vinelm", "paths", "full", "static", "single", "vote", "two_agree", "model", "in_use"]
-"""The policy that a series or table row shows: VineLM; VineLM over paths, where the first plans over what requests show, or
-without kinds of request, where the first tells them apart (``paths``); VineLM on a fully profiled trie (``full``); the best
-static plan; the best single model (``single``); a vote; asking until two agree; any one model (``model``); or what
-runs today (``in_use``)."""
+"""The policy that a series or table row shows: VineLM; VineLM over paths, if the first one plans over signals, or without
+kinds, if the first one tells kinds apart (``paths``); VineLM on a fully profiled trie (``full``); the best static plan; the
+best single model (``single``); a vote; asking until two agree; any one model (``model``); or the current setup (``in_use``)."""
 
 
 NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}
 """Display name of each policy that is planned, by role."""
 PATHS = "VineLM over paths"
-"""Display name of VineLM's plans over paths, beside those over what requests show."""
+"""Display name of VineLM's plans over paths, next to those over signals."""
 
 
 @dataclass(frozen=True, slots=True)
 class MixedFixed(Expected):
-    """Two fixed plans between which requests are divided, as between VineLM's own."""
+    """Two fixed plans between which requests are divided."""
 
     parts: tuple[tuple[float, Any], ...]
 
@@ -76,7 +75,7 @@ class CarriedPlan(NamedTuple):
 
 
 class PlanFrontier(NamedTuple):
-    """Some plans of the estimated frontier of accuracy and dollars as JSON types, the cheapest first, and the number of all."""
+    """Some plans of the estimated frontier of accuracy and dollars as JSON types, cheapest first, with the total number."""
 
     rows: list[dict[str, Any]]
     n_plans: int
@@ -84,7 +83,7 @@ class PlanFrontier(NamedTuple):
 
 
 class FrontierRange(NamedTuple):
-    """Where the estimated frontiers begin and end: dollars, the accuracy of the cheapest plan, and seconds."""
+    """The ends of the estimated frontiers: dollars, the accuracy of the cheapest plan, and seconds."""
 
     cheapest_usd: float
     dearest_usd: float
@@ -118,7 +117,7 @@ class Plans(ABC, Generic[Fixed]):
         """Return the hull of those plans, for an objective that mixes plans; None if none meets the other bounds."""
 
     def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:
-        """Return the best of these plans, or the best mixture of two if the objective mixes plans; None: none."""
+        """Return the best of these plans, or the best mixture of two if the objective mixes plans; None if there is none."""
         hull = self.fixed_hull(objective, role) if objective.mixes else None
         mixture = None if hull is None else hull.mixture(objective)
         if mixture is None:
@@ -157,7 +156,7 @@ class Plans(ABC, Generic[Fixed]):
     @staticmethod
     @abstractmethod
     def steps(plan: Any, locate: Locate) -> StepPolicy:
-        """Return how requests follow a fixed plan, or a decision on this form of trie; ``locate`` finds them in the trie."""
+        """Return the policy by which requests follow a plan or decision on this trie; ``locate`` finds them in it."""
 
     @abstractmethod
     def frontier_range(self) -> FrontierRange:
@@ -171,7 +170,7 @@ class Plans(ABC, Generic[Fixed]):
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
         """Evaluate plan ``old`` of another trie of the workflow on this one, next to this one's plan ``now``.
 
-        None where this trie lacks a model that it runs.
+        None if this trie lacks a model that ``old`` runs.
         """
 
     def policy(self, plan: Fixed, **settings: Any) -> StaticPolicy:
@@ -179,7 +178,7 @@ class Plans(ABC, Generic[Fixed]):
         return StaticPolicy(self.annotated.template.base, **self.settings(plan), **settings)
 
     def of_role(self, objective: Objective, role: Role) -> Expected | None:
-        """Return VineLM's plan or a fixed one; None if none meets the bounds.
+        """Return VineLM's plan or a fixed plan; None if none meets the bounds.
 
         Raises:
             InfeasibleError: VineLM has no plan that meets the bounds, and the objective asks to raise then.

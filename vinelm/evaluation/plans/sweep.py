@@ -10,9 +10,9 @@ Bound = Literal["max_cost_usd", "max_latency_s"]
 
 
 def spaced_caps(low: float, high: float, bound: Bound, n_caps: int = 12) -> list[float]:
-    """Return caps between two amounts, dollars spaced geometrically and seconds evenly; ``high`` alone if it is not above."""
+    """Return caps between two amounts, dollars spaced geometrically and seconds evenly; only ``high`` if it is not larger."""
     if not 0 < low < high:
         return [high]
     caps = np.geomspace(low, high, n_caps) if bound == "max_cost_usd" else np.linspace(low, high, n_caps)
-    # A cap that equals a path's own cost or latency admits that path: rounding must not exclude it.
+    # A cap equal to a path's own cost or latency admits that path: rounding must not exclude it.
     return [float(cap) * (1 + 1e-9) for cap in caps]

@@ -1,4 +1,4 @@
-"""What all rivals share: the evidence they choose from, the policy they choose, and its prediction."""
+"""The common part of all rivals: the evidence they choose from, the policy they choose, and its prediction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 DRAWN = 3000
-"""Requests that policies are tried on."""
+"""How many drawn requests policies are tried on."""
 _SEED = 1
 
 
@@ -26,8 +26,8 @@ class PolicyResult(NamedTuple):
     """The results of a policy on a table.
 
     Args:
-        success: The answer returned to each request is correct; a chance in [0, 1] where the policy draws. Shape (requests,).
-        cost_usd: Dollars spent on each request, expected where the policy draws; same shape.
+        success: The answer returned to each request is correct; a chance in [0, 1] if the policy draws. Shape (requests,).
+        cost_usd: Dollars spent on each request, expected if the policy draws; same shape.
     """
 
     success: FloatArray
@@ -147,9 +147,9 @@ class TriedPolicies:
         )
 
     def choose(self, max_cost_usd: float) -> PolicyChoice:
-        """Return the policy with the highest estimated accuracy among those expected to cost at most that much per request.
+        """Return the policy with the highest estimated accuracy among those within the budget per request.
 
-        Where none fits, the cheapest. Ties go to the cheaper policy, then to the first.
+        If none fits, return the cheapest. Ties go to the cheaper policy, then to the first.
         """
         fits = self.cost_usd <= max_cost_usd
         if fits.any():

@@ -23,7 +23,7 @@ class VotePolicy:
     returned.
 
     Args:
-        systems: Whom to ask.
+        systems: The systems to ask.
         trust: All systems, the most trusted first.
     """
 
@@ -56,7 +56,7 @@ class TwoAgreePolicy:
     If no two do, return the answer of the most trusted system among those that passed, or among all.
 
     Args:
-        systems: Whom to ask, in this order.
+        systems: The systems to ask, in this order.
         trust: All systems, the most trusted first.
     """
 
@@ -106,7 +106,7 @@ class VoteOfK:
 
 @dataclass(frozen=True)
 class UntilTwoAgree:
-    """Ask until two agree: every order of two to ``depth`` systems, and every system alone."""
+    """Ask until two agree: tries every order of two to ``depth`` systems, and every system alone."""
 
     name: str = "two_agree"
 

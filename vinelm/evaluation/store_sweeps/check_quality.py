@@ -14,7 +14,7 @@ from vinelm.rows.observation import Observation
 class CheckQuality(NamedTuple):
     """The workflow's own check on one model's answers after the first invocation.
 
-    Only the first invocation is counted: later ones are those of requests that an earlier answer left open.
+    Only the first invocation counts: later ones belong to requests that an earlier answer left open.
 
     Args:
         model: The model; None: all of them.
@@ -32,7 +32,7 @@ class CheckQuality(NamedTuple):
 
     @property
     def refused(self) -> int:
-        """The number that it refuses."""
+        """How many answers the check refuses."""
         return self.answers - self.accepted
 
 

@@ -16,8 +16,8 @@ class SpentOn(NamedTuple):
         stage: The workflow's stage.
         invocations: Expected invocations per request, >= 0.
         cost_usd: Expected dollars per request, tools after the stage included.
-        latency_s: Expected seconds per request, tools after the stage included; NaN where they are not known. Stages that
-            run side by side each have their own.
+        latency_s: Expected seconds per request, tools after the stage included; NaN if unknown. Parallel stages each have their
+            own.
     """
 
     stage: str

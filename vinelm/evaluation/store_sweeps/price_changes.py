@@ -14,17 +14,17 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
 
 FACTORS = (0.5, 2.0)
-"""Each price is halved and doubled."""
+"""Factors of price changes: each price is halved and doubled."""
 
 
 class PriceChange(NamedTuple):
     """The plan for an objective after one model's price has changed.
 
     Args:
-        model: Whose price changed; None: nobody's.
+        model: The model whose price changed; None: no price changed.
         factor: By which its dollars, those of tools after it included, are multiplied.
         plan: The plan, in words.
-        accuracy: Estimated.
+        accuracy: Estimated accuracy.
         cost_usd: Estimated dollars per request at the new price.
         kept_usd: Dollars of the plan at the old prices, if it is kept.
         is_other: Whether the plan is another one.
@@ -42,13 +42,13 @@ class PriceChange(NamedTuple):
 def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterable[str]) -> list[PriceChange]:
     """Plan again with each model's price changed, one at a time. The first item is the plan at current prices.
 
-    A plan's dollars are those of its invocations. One of them costs ``factor`` times as much, as all its tokens do; tools keep
-    no price of their own in a trie and are multiplied with it.
+    A plan's dollars are those of its invocations. An invocation of the model costs ``factor`` times as much, since all its
+    tokens do; a trie has no separate price for tools, so these are multiplied, too.
 
     Args:
         annotated: The trie.
         objective: What to plan for.
-        models: Whose prices to change.
+        models: The models whose prices to change.
     """
     now = Planner(annotated).plan(objective, elapsed_s=float(annotated.latency_s[0]))
     words = now.words
@@ -80,5 +80,5 @@ def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> Annotat
 
 
 def _dollars_on(decision: Decision, runs: BoolArray) -> float:
-    """Expected dollars of a plan on the nodes that ``runs`` marks."""
+    """The expected dollars of a plan on the nodes that ``runs`` marks."""
     return float(decision.reached[runs] @ decision.annotated.cost_usd[runs])

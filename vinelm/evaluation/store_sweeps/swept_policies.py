@@ -1,4 +1,4 @@
-"""A sweep: each policy under each bound of an objective, as promised by the requests that chose it and judged by others."""
+"""A sweep: each policy under each bound of an objective, as predicted by the requests that chose it and judged by others."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from vinelm.objective import Objective
 SweptBound = Literal["max_cost_usd", "max_latency_s", "min_accuracy"]
 """The bound that a sweep moves. Under a cap accuracy is maximized, above a floor cost is minimized."""
 POINTS: Mapping[SweptBound, int] = {"min_accuracy": 6, "max_latency_s": 5}
-"""Bounds of each sweep; budgets are those of the evaluation. Under a latency cap plans are made again after each invocation,
-which takes the most time."""
+"""Number of bounds of each sweep; budgets are those of the evaluation. Under a latency cap plans are made again after each
+invocation, which takes most of the time."""
 QUANTILES = (0.5, 0.95, 0.99)
 
 
@@ -30,10 +30,10 @@ class SweptPolicy:
     Attributes:
         objective: What was planned for.
         judged: The policy as requests that did not choose it judge it.
-        promised_cost_usd: Dollars per request that the parts which chose it estimated, mean over all.
-        latency_s: Seconds of a request at each of :data:`QUANTILES`; None where too few requests follow the policy to its end.
-        violations: Share of requests beyond the latency cap, or dearer than the budget on their own; None under other bounds,
-            or where too few requests follow the policy.
+        promised_cost_usd: Dollars per request as predicted by the parts that chose it, averaged over them.
+        latency_s: Seconds of a request at each of :data:`QUANTILES`; None if too few requests follow the policy to its end.
+        violations: Share of requests that exceed the latency cap, or individually exceed the budget; None under other bounds,
+            or if too few requests follow the policy.
     """
 
     objective: Objective
@@ -49,7 +49,7 @@ class SweptPolicy:
 
     @property
     def breaks_bound(self) -> bool:
-        """True if the mean cost, or the accuracy, is judged to be beyond the bound by more than its interval."""
+        """True if the judged mean cost, or accuracy, misses the bound by more than its interval."""
         cap, floor, own = self.objective.max_cost_usd, self.objective.min_accuracy, self.judged
         is_over = cap is not None and own.cost_usd.is_identified and own.cost_usd.low > cap
         return is_over or (floor is not None and own.accuracy.is_identified and own.accuracy.high < floor)
@@ -63,7 +63,7 @@ class JudgedSweep:
         bound: Which bound.
         points: Every policy under every bound, by policy in the order of the bounds. Bounds that VineLM, the static plan or
             the single model cannot meet are left out.
-        runs: What was planned and judged, see :class:`~vinelm.evaluation.CrossFit`.
+        runs: The planned and judged policies, see :class:`~vinelm.evaluation.CrossFit`.
     """
 
     bound: SweptBound

@@ -36,12 +36,12 @@ class PlanFlip:
     """Another plan for the highest accuracy within a range of mean dollars per request.
 
     Attributes:
-        min_cap_usd: The smallest of the caps that were tried at which the plans differ so.
-        max_cap_usd: The largest of them.
-        before: The first trie's plan: models from the root; where plans have a model for each arm, one item with its words.
+        min_cap_usd: The smallest tried cap at which the plans differ in this way.
+        max_cap_usd: The largest such cap.
+        before: The first trie's plan: models from the root; if plans have a model for each branch, one item with its words.
         after: The second trie's plan.
         gain: Accuracy of the new plan less that of the old one, both by the second trie; None if it does not have the old one.
-        standard_error: Of the gain, as if both were estimated from different requests; None if it is not known.
+        standard_error: The gain's standard error, as if both were estimated from different requests; None if unknown.
         old_cost_usd: Dollars of the old plan by the second trie; None if it does not have it.
     """
 
@@ -120,10 +120,10 @@ class MovedNode:
     """A path whose estimate moved beyond noise.
 
     Attributes:
-        path: The models from the root; of a trie that branches the stage and model of each invocation, as ``search a``.
+        path: The models from the root; in a trie that branches, the stage and model of each invocation, as ``search a``.
         before: Fraction, dollars or seconds in the first trie.
         after: The same in the second.
-        standard_error: Of the difference, if the tries share no rows; None where the difference is exact.
+        standard_error: The difference's standard error, if the tries share no rows; None if the difference is exact.
     """
 
     path: tuple[str, ...]
@@ -137,7 +137,7 @@ class MovedPaths:
     """The comparison of one metric over the common paths.
 
     Attributes:
-        tested: Paths compared; 0 where a trie has no standard errors (or no seconds).
+        tested: Number of paths compared; 0 if a trie has no standard errors (or no seconds).
         mean: Mean difference over the common paths, the second trie less the first.
         moved: Those beyond noise, the largest difference in standard errors first.
     """
@@ -155,8 +155,8 @@ class TrieDifference:
         common: Number of paths that both have.
         only_before: Paths that only the first has.
         only_after: Paths that only the second has.
-        has_same_answers: Both were estimated from the same answers (the accuracies are equal): what differs in dollars and
-            seconds is no noise.
+        has_same_answers: Both were estimated from the same answers (the accuracies are equal): differences in dollars and
+            seconds are then not noise.
         prices: Model to its price in the first and in the second trie, where they differ.
         metrics: What moved, by metric.
         flips: Plans that changed, by rising cap.
@@ -178,12 +178,12 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
 
     A path has moved if its difference is too large for two independent estimates with the standard errors that the tries give.
     That is a two-sided normal test per path, with the Benjamini-Hochberg procedure over all common paths of a metric: at most
-    5 % of the paths that are named are expected to be false alarms. Where both tries come partly from the same rows, their
-    errors go together, and the test names fewer paths than it might.
+    5 % of the paths that are named are expected to be false alarms. If both tries share rows, their errors are correlated, and
+    the test names fewer paths than it could.
 
     Of tries that branch, invocations with the same stages and models before them are compared: the share of all requests that
-    take this way and are right at its end or before, and what they spend and wait on it. Where histories are merged, no single
-    path leads to an invocation: plans alone are compared.
+    go this way and are right by its end, and what they spend and wait on it. If histories are merged, no single path leads to
+    an invocation, so only plans are compared.
 
     Args:
         before: The first trie.

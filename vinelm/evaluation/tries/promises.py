@@ -18,16 +18,16 @@ from vinelm.template.steps import remembering
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 BUDGETS = 8
-"""Budgets for whose plans the two estimates are compared."""
+"""Number of budgets for whose plans the two estimates are compared."""
 _BOTH_WAYS = 2.0
-"""A promise takes off half of what a curve says: all of what the longer memory shows, which need not be all that there is."""
+"""A prediction is reduced by half of the curve, so the curve is doubled: the longer memory may not show the whole effect."""
 
 
 def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> SelectionOptimism | None:
-    """Return by how much plans promise too much because histories are merged that agree in their last choice only.
+    """Return by how much predictions are too high because merged histories agree only in their last choice.
 
-    Rates of a node with ``memory=1`` are means over all that may have come before. Where the order of the models matters, a
-    plan leads there by one way, and it is chosen for looking good on average. With ``memory=2`` nothing of that is left in
+    With ``memory=1`` the rates of a node are means over all histories before it. If the order of models matters, a plan reaches
+    the node by one of these ways, but is chosen for its good average. With ``memory=2`` this effect disappears in
     ``scripts/bench_merging.py``.
 
     Args:
@@ -35,7 +35,7 @@ def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> S
         rows: The rows that it was estimated from.
 
     Returns:
-        The curve over the dollars of plans; None where no loop has ``memory=1``.
+        The curve over the dollars of plans; None if no loop has ``memory=1``.
     """
     template = replace(annotated.template, steps=remembering(annotated.template.steps, 2, instead_of=1))
     if template == annotated.template:
@@ -50,20 +50,20 @@ def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> S
 
 
 def promised_gain(by_kind: AnnotatedTrie, without: AnnotatedTrie) -> float:
-    """Return by how much more plans by the kind of the request promise than plans without it, a fraction of the requests.
+    """Return how much higher the predicted accuracy of plans by request kind is than of plans without kinds, as a fraction.
 
-    It is the mean over the plans by kind along their range of dollars, each against the plan without kinds that promises to
-    spend as much, over what requests show where that was estimated. What choosing adds is taken off on both sides.
+    It is the mean over the plans by kind along their range of dollars, each against the plan without kinds that is predicted to
+    spend as much, over signals if those were estimated. The effect of choosing is removed on both sides.
 
     Args:
-        by_kind: Of a template of kinds, with its evidence; over what requests show where that was estimated.
-        without: Of the same rows without kinds, with its own.
+        by_kind: A trie with kinds and with its evidence; over signals if those were estimated.
+        without: A trie of the same rows without kinds, with its evidence.
     """
     rival, gains = Planner(without.signals or without), list[float]()
     for plan in GraphPlans(by_kind.signals or by_kind).along_budgets():
         equal = Objective(maximize="accuracy", max_cost_usd=plan.path_cost_usd * (1.0 + 1e-9))
         try:
             gains.append(plan.promise.accuracy - rival.mixed(equal).promise.accuracy)
-        except InfeasibleError:  # the plan by kind costs a little less than anything that is the same for all kinds
+        except InfeasibleError:  # the plan by kind costs a little less than any plan without kinds
             continue
     return float(np.mean(gains)) if gains else 0.0

@@ -16,13 +16,13 @@ class LoggedCall:
     Attributes:
         request: Names the run of the application: calls of one trace belong together.
         call: Names the call within the file.
-        step: The LangGraph node, span or generation that made it; empty where the trace names none.
+        step: The LangGraph node, span or generation that made it; empty if the trace names none.
         model: The model, as the provider or the client names it.
-        provider: As the trace names it.
+        provider: The provider, as the trace names it.
         messages: The prompt: ``role``, ``content``, ``tool_calls``, ``tool_call_id``.
         answer: The assistant's message: ``content``, ``tool_calls``; None if the call failed or was not recorded.
         tools: Declarations of tools that the model could call.
-        response_format: What structured output was asked for.
+        response_format: The requested form of structured output.
         settings: Temperature, limits and the like, as sent.
         started_at: Seconds since 1970.
         seconds: From the request to the whole answer.
@@ -30,7 +30,7 @@ class LoggedCall:
         tokens_out: Tokens of the answer, reasoning included.
         cached_tokens: Prompt tokens that were read from a cache.
         cost_usd: Dollars, as the trace states them.
-        error: What the call failed with.
+        error: The error with which the call failed.
         where: File and line, for messages.
     """
 

@@ -29,7 +29,7 @@ SETTINGS = (
     "seed", "n", "frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs", "reasoning_effort",
     "reasoning", "thinking", "verbosity", "tool_choice", "parallel_tool_calls", "service_tier", "modalities",
 )  # fmt: skip
-"""The parameters of a call that are kept: those that change answers or prices. Others may hold secrets."""
+"""The parameters of a call that are kept, because they change answers or prices. Others may hold secrets."""
 _GENERIC = re.compile(
     r"(Azure)?Chat[A-Z]\w*|(Async)?(Azure)?(OpenAI|Anthropic)\w*|RunnableSequence"  # classes of LangChain and of SDKs
     r"|(?i:((openai|anthropic|bedrock|gemini|litellm|llm)[-_. ])?"
@@ -44,7 +44,7 @@ _OPERATION = re.compile(r"(chat|generate_content|text_completion)\s")
 def step_name(chosen: Any, *names: Any) -> str:
     """Return ``chosen``, the application's own name of the step, or the first of ``names`` that is specific enough.
 
-    "" if all are empty, or such as a library gives to each of its calls.
+    Returns "" if all are empty, or are names that a library gives to each of its calls.
     """
     found = text(chosen) or next((one for one in map(text, names) if one and not is_generic(one)), "")
     return found[:200]
@@ -63,7 +63,7 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     if isinstance(value, list):
-        if isinstance(value[0], list):  # a batch, as LangChain traces it: of one prompt
+        if isinstance(value[0], list):  # a batch of a single prompt, as LangChain traces it
             return messages_of(value[0])
         return [message for one in value for message in _messages(one)]
     if not isinstance(value, Mapping):
@@ -158,7 +158,7 @@ def _messages(value: Any, role: str = "user") -> Iterator[dict[str, Any]]:
 
 
 def _calls(message: Mapping[str, Any]) -> tuple[bool, list[dict[str, Any]]]:
-    """Whether a message has a list of tool calls, and the calls, including OpenAI's old single form."""
+    """Whether a message has a list of tool calls, with the calls, including OpenAI's old single form."""
     more = mapping(message.get("additional_kwargs"))
     given = first(message.get("tool_calls"), more.get("tool_calls"))
     calls = [_call(one) for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []
@@ -167,7 +167,7 @@ def _calls(message: Mapping[str, Any]) -> tuple[bool, list[dict[str, Any]]]:
 
 
 def _block(block: Any) -> dict[str, Any] | None:
-    """A part of a message: a text, other content, a tool call, or a message with a tool's result; None for a thought."""
+    """A part of a message (a text, other content, a tool call) or a message with a tool's result; None for a thought."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
     if not isinstance(block, Mapping):
@@ -186,7 +186,7 @@ def _block(block: Any) -> dict[str, Any] | None:
 
 
 def _role(value: Mapping[str, Any], otherwise: str) -> str:
-    """The role of a message, as OpenAI names it: of a LangChain object by its class."""
+    """The role of a message, as OpenAI names it; for a LangChain object by its class."""
     names, inner = value.get("id"), value.get("kwargs")
     kind = first(value.get("role"), value.get("type"), otherwise)
     if isinstance(inner, Mapping):
@@ -264,7 +264,7 @@ def usage_of(value: Any) -> CallTokens:
         first(*(one.get(k) for one in details for k in ("cached_tokens", "cache_read")), of.get("cache_read_input_tokens"))
     )
     if tokens_in is not None and "prompt_tokens" not in of and "input_token_details" not in of:
-        # Anthropic counts what its cache read and wrote apart from the other tokens of the prompt.
+        # Anthropic counts tokens read from and written to its cache separately from the other tokens of the prompt.
         tokens_in += (count(of.get("cache_read_input_tokens")) or 0) + (count(of.get("cache_creation_input_tokens")) or 0)
     return CallTokens(tokens_in, tokens_out, cached)
 

@@ -30,7 +30,7 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a generation; nothing of another observation."""
+    """Yield the call of a generation; nothing for other observations."""
 
     def of(camel: str, snake: str) -> Any:
         return first(record.get(camel), record.get(snake))
@@ -49,7 +49,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     costs = mapping(of("costDetails", "cost_details"))
     parts = [found for name in costs if (found := number(costs[name])) is not None and name != "total"]
     cost = number(first(of("totalCost", "total_cost"), record.get("calculatedTotalCost"), costs.get("total")))
-    if cost == 0.0 or cost is None:  # Langfuse writes 0 for a model whose price it does not know
+    if cost == 0.0 or cost is None:  # Langfuse writes 0 if it does not know the price of the model
         cost = sum(parts) or None
     error = text(of("statusMessage", "status_message")) or "error" if record.get("level") == "ERROR" else None
     yield LoggedCall(

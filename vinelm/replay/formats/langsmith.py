@@ -48,7 +48,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
         tokens_in=tokens_in or usage.tokens_in,
         tokens_out=tokens_out if tokens_in else first(usage.tokens_out, tokens_out),
         cached_tokens=count(cached),
-        cost_usd=cost or None,  # 0 where LangSmith does not know the price
+        cost_usd=cost or None,  # 0 if LangSmith does not know the price
         error=error,
         where=where,
     )

@@ -1,4 +1,4 @@
-"""LiteLLM: its standard logging payload, as it writes it to files, buckets and callbacks.
+"""LiteLLM: its standard logging payload, as written to files, buckets and callbacks.
 
 https://docs.litellm.ai/docs/proxy/logging_spec
 """
@@ -13,7 +13,7 @@ from vinelm.replay.formats.chat import answer_of, format_of, messages_of, settin
 from vinelm.replay.formats.values import count, decoded, epoch, first, mapping, number, text
 
 _NAMES = ("langgraph_node", "step", "generation_name", "trace_name")
-"""What the application may say of a call in its ``metadata``: LiteLLM hands it on as it is."""
+"""Names of a step that an application may put into a call's ``metadata``, which LiteLLM passes on unchanged."""
 
 
 def _payload(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -60,7 +60,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
         tokens_in=first(count(of.get("prompt_tokens")) or None, usage.tokens_in),
         tokens_out=first(count(of.get("completion_tokens")) or None, usage.tokens_out),
         cached_tokens=usage.cached,
-        cost_usd=cost if cost or of.get("cache_hit") is True else None,  # 0 where LiteLLM does not know the price
+        cost_usd=cost if cost or of.get("cache_hit") is True else None,  # 0 if LiteLLM does not know the price
         error=error if is_failed else None,
         where=where,
     )

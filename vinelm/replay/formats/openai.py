@@ -34,7 +34,7 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call. A request without a response that is a line of a batch to be sent yields nothing."""
+    """Yield the call. A request without a response, as in a batch that is yet to be sent, yields nothing."""
     asked, answered = _parts(record)
     is_batched = "custom_id" in record
     if is_batched and "response" not in record:

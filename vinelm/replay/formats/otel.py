@@ -1,4 +1,4 @@
-"""OpenTelemetry spans: the conventions for generative AI, now and before, OpenLLMetry's, and OpenInference's.
+"""OpenTelemetry spans: the current and earlier conventions for generative AI, OpenLLMetry's, and OpenInference's.
 
 https://github.com/open-telemetry/semantic-conventions-genai and https://arize-ai.github.io/openinference/spec/
 """
@@ -19,7 +19,7 @@ _NODES = (
     "vinelm.stage", "metadata.langgraph_node", "traceloop.association.properties.langgraph_node", "gen_ai.step.name",
     "gen_ai.prompt.name",
 )  # fmt: skip
-"""Attributes that the application, or its framework, names the step in."""
+"""Attributes in which an application or its framework names the step."""
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
@@ -90,7 +90,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
         )
     ]
     if tokens[0] is not None and tokens[2] is not None and tokens[2] > tokens[0]:
-        tokens[0] += tokens[2]  # counted apart, as Anthropic does
+        tokens[0] += tokens[2]  # counted separately, as Anthropic does
     found = {name: value for name in SETTINGS if (value := attributes.get(f"gen_ai.request.{name}")) is not None}
     yield LoggedCall(
         request=text(first(record.get("traceId"), record.get("trace_id"), context.get("trace_id"))),

@@ -10,9 +10,9 @@ from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.values import count, mapping, number, text
 
 MARK = "vinelm_call"
-"""The key that says so; its value is the version of the form."""
+"""The key that marks a line of the recorder; its value is the version of the form."""
 REQUEST_MARK = "vinelm_request"
-"""The same of a line with the inputs of a request."""
+"""The same for a line with the inputs of a request."""
 _TEXTS = ("request", "call", "step", "model", "provider")
 _LISTS = ("messages", "tools")
 

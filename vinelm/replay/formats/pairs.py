@@ -29,7 +29,7 @@ class BatchPairs:
     Until then they are in a temporary file.
 
     Attributes:
-        kept: How many halves have come.
+        kept: How many halves have arrived.
         unanswered: At the end, how many requests have no response.
     """
 
@@ -43,7 +43,7 @@ class BatchPairs:
             yield place, record
             return
         is_request = "response" not in record
-        if is_request != ("body" in record):  # both in one line, or not a line of a batch
+        if is_request != ("body" in record):  # both halves in one line, or not a line of a batch
             yield place, record
             return
         self.kept += 1
@@ -66,7 +66,7 @@ class BatchPairs:
         for id_, place, line in self._halves.execute(_RESPONSES):
             requests, responses, prompts, asked = self._halves.execute(_OF_ID, (id_,)).fetchone()
             answered = json.loads(line)
-            if prompts == 1 and responses <= requests:  # also where a failed batch was sent once more
+            if prompts == 1 and responses <= requests:  # also if a failed batch was sent once more
                 answered["body"] = json.loads(asked)["body"]
             elif prompts:
                 note(place, f"several lines have the custom_id {id_!r}: give the files of one batch, and its prompts are found")

@@ -23,7 +23,7 @@ FORMATS: Mapping[str, ModuleType] = MappingProxyType(
 """Name to reader, in the order in which a record is compared with them. ``otel`` has OpenInference, too."""
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".parquet", ".log", ".txt")
 MOST_NAMED = 20
-"""The most broken lines that are named; the others are counted."""
+"""How many broken lines are named; further ones are only counted."""
 
 Redact = Callable[[LoggedCall], LoggedCall]
 
@@ -34,14 +34,14 @@ class TraceReading:
 
     Attributes:
         files: Files that were opened.
-        calls: Calls of models.
+        calls: Number of model calls.
         others: Records other than calls: tools, retrievers, spans around them.
         broken: Lines and records that could not be read.
         named: The first of them, with place and reason.
         formats: How many calls came in each form.
-        bytes_done: Bytes of files that are read, packed ones as they lie on disk.
+        bytes_done: Bytes read so far; compressed files count with their size on disk.
         bytes_total: Bytes of all files.
-        on_inputs: As :func:`read_calls` takes it.
+        on_inputs: See :func:`read_calls`.
     """
 
     files: int = 0
@@ -80,10 +80,10 @@ def read_calls(
     Args:
         paths: Files, and folders that are searched for them.
         format: The form (:data:`FORMATS`); None finds it out, record by record.
-        redact: Is given each call before anything else is done with it, and returns what may be used of it.
-        reading: Is kept up to date with what was read.
-        on_progress: Is called every 1,000 records.
-        on_inputs: Is called with a request and what the application was given, where the trace says so.
+        redact: Gets each call first, and returns what may be used of it.
+        reading: Updated with what was read.
+        on_progress: Called every 1,000 records.
+        on_inputs: Called with a request and the application's inputs, if the trace has them.
 
     Raises:
         ConfigError: A path does not exist, nothing in a file can be read, there is no call at all, or ``redact`` fails.

@@ -17,14 +17,14 @@ from vinelm.io.arrow_tables import read_parquet
 from vinelm.io.reading import MIB, open_regular
 
 LONGEST = 64 * MIB
-"""The longest record that is read, in bytes: a longer one is no record of a call."""
+"""The longest record that is read, in bytes: a longer record cannot be a call."""
 _PIECE = 256 * 1024
 _ARRAYS = ("data", "runs", "observations", "resourceSpans", "scopeSpans", "spans", "batches")
 """Keys of documents whose arrays hold the records."""
 _DECODER = json.JSONDecoder()
 
 Note = Callable[[str, str], None]
-"""Is told of what cannot be read: where, and why."""
+"""Called for each unreadable record, with its place and the reason."""
 
 
 def records(path: Path, note: Note, advance: Callable[[int], None]) -> Iterator[tuple[str, Any]]:
@@ -82,10 +82,10 @@ def _kind(head: bytes) -> str:
     if text[:1] not in (b"{", b"["):
         return "lines" if b"\n{" in text or not text else "csv"
     lines = text.split(b"\n")
-    whole = lines if len(head) < MIB else lines[:-1]  # the last one may be cut
+    whole = lines if len(head) < MIB else lines[:-1]  # the last line may be cut off
     if text[:1] == b"[":
         return "lines" if len(whole) > 1 and _parsed(whole[0]) is not None and whole[1][:1] in (b"[", b"{") else "document"
-    # Of JSON lines, one of the first is whole; of a document that is spread over lines, none that is not indented.
+    # JSON lines: one of the first lines is complete. A document over several lines: no complete line starts at the margin.
     return "lines" if any(line[:1] == b"{" and _parsed(line) is not None for line in whole[:20]) else "document"
 
 
@@ -97,7 +97,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def _unfolded(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The records of a value: the items of an array, or of a page of an API, which has them in an array."""
+    """The records in a value: the items of an array, or of an API's page that contains an array."""
     name = next(
         (name for name in ("data", "runs", "observations") if isinstance(value, dict) and isinstance(value.get(name), list)),
         None,
@@ -162,14 +162,14 @@ def _document(file: IO[bytes], path: Path, note: Note) -> Iterator[tuple[str, An
 
 
 class _Moving:
-    """JSON decoded while it is read: the text from ``at`` on is still to come, earlier text is dropped."""
+    """Decodes JSON while reading it: text before ``at`` is dropped, text from ``at`` on is still to be decoded."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._decode = file, codecs.getincrementaldecoder("utf-8-sig")("replace").decode
         self._text, self._at, self._is_whole, self.line = "", 0, False, 1
 
     def _more(self, size: int = _PIECE) -> bool:
-        """Read on; False at the end of the file."""
+        """Read more of the file; False at its end."""
         if self._is_whole:
             return False
         piece = self._file.read(size)
@@ -201,7 +201,7 @@ class _Moving:
         return found
 
     def _value(self) -> Any:
-        """Decode the value that begins here; reads on until it is whole."""
+        """Decode the value that begins here, reading on until it is complete."""
         self.next_mark()
         while True:
             try:
@@ -215,7 +215,7 @@ class _Moving:
                 ):
                     raise
                 continue
-            if end == len(self._text) and not self._is_whole and self._more():  # a number may go on
+            if end == len(self._text) and not self._is_whole and self._more():  # a number may continue
                 continue
             self._skip(end)
             return value

@@ -58,7 +58,7 @@ def epoch(value: Any) -> float | None:
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     found = number(value)
     if found is not None:
-        while found > 1e11:  # that many seconds are past the year 5000
+        while found > 1e11:  # more seconds than that would be after the year 5000
             found /= 1e3
         return found
     try:

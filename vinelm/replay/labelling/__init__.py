@@ -1,1 +1,1 @@
-"""Blind questions to persons: which of two answers is better. In a terminal, on a page of this machine, or in one file."""
+"""Blind questions to people: which of two answers is better. In a terminal, on a page of this machine, or in one file."""

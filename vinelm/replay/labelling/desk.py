@@ -1,4 +1,4 @@
-"""Hands out questions to the persons who label, and takes their answers."""
+"""Hands out questions to the people who label, and takes their answers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ CHOICES: Mapping[str, str] = {
     "neither": "neither is right",
     "skip": "cannot say",
 }
-"""The answers to a question, and what each says."""
+"""The possible answers to a question, with their meaning."""
 MOST_WORDS = 4_000
-"""Of longer answers the difference is not marked: finding it takes time with the square of their words."""
+"""In longer answers differences are not marked: finding them takes time with the square of their words."""
 LEAST_SHARED = 0.4
-"""Of the words: below it nearly all would be marked."""
+"""If less than this share of the words is common, nearly everything would be marked."""
 Parts = list[tuple[str, bool]]
 """A text in parts, each with whether the other text lacks it."""
 
 
 class Desk:
-    """Hands out questions and takes labels, durably. Several persons may use it, from several threads.
+    """Hands out questions and takes labels, durably. Several people may use it, from several threads.
 
     Questions are JSON types: ``question`` (its number), ``step``, ``prompt`` (role and text of each message), ``left`` and
     ``right`` (:data:`Parts`).

@@ -14,15 +14,15 @@ from vinelm.errors import ConfigError, DatasetError
 from vinelm.replay.labelling.desk import CHOICES, Desk
 
 FORMAT = "vinelm-labels-1"
-"""Of the file that a filled-in page saves."""
+"""Format name of the file that a filled-in page saves."""
 MOST_BYTES = 10_000
-"""Of what a browser may send at once."""
+"""How many bytes a browser may send at once."""
 _TEMPLATE = Path(__file__).parent / "page.html"
 
 
 def page_of(data: dict[str, Any]) -> str:
     """Return the page as HTML. It loads nothing from elsewhere, and prompts cannot become markup."""
-    # "<" only stands inside of JSON's strings, so that no text can end the script element, or begin a comment in it.
+    # "<" only occurs inside of JSON strings, so that no text can end the script element or begin a comment in it.
     text = json.dumps({"choices": CHOICES, **data}).replace("<", "\\u003c")
     page = _TEMPLATE.read_text(encoding="utf-8").replace("@NONCE@", secrets.token_urlsafe(16))
     return page.replace("@DATA@", text)
@@ -35,10 +35,10 @@ def file_of(questions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def read_labels(path: Path, desk: Desk) -> tuple[str, int]:
-    """Keep the labels of a file that a page saved; returns whose they are and how many.
+    """Store the labels of a file that a page saved; return the person's name and the number of labels.
 
     Raises:
-        DatasetError: It is not such a file, or names a question that the desk does not know; then no label is stored.
+        DatasetError: It is not such a file, or names an unknown question; then no label is stored.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -56,7 +56,7 @@ def read_labels(path: Path, desk: Desk) -> tuple[str, int]:
 
 
 class LabelPage(ThreadingHTTPServer):
-    """The page on loopback, for several persons: each browser uses the desk under the name that it was given.
+    """The page on loopback, for several people: each browser uses the desk under the name that was entered in it.
 
     The address has a secret part, and only requests that name this machine are answered: neither another user's program
     nor a page of another site gets at the prompts.
@@ -149,4 +149,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: addresses have the secret."""
+        """Log nothing, since addresses contain the secret."""

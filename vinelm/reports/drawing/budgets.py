@@ -47,7 +47,7 @@ def draw_stage_bars(bars: StageBars, colour_of: ColourOf, kind: str, label: str,
 
 
 MOST_CHARACTERS = 400_000
-"""Most characters of the pictures, so that a page stays below 1 MB: of larger ones every second budget is left out."""
+"""The most characters of all pictures, so that a page stays below 1 MB; if they are larger, every second budget is left out."""
 KINDS = ("wide", "narrow")
 _GRAPH = (
     "The stages, loops and branches of the graph with the models that the plan runs in them; a percentage is the share of the "
@@ -78,7 +78,7 @@ class BudgetPart:
 
 
 def drawn_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[BudgetPart]]:
-    """Return the section's pictures, and the slider with the stops that they have room for."""
+    """Return the section's pictures, and the slider with as many stops as fit."""
     while True:
         parts = budget_parts(slider, note)
         kept = [i for i in range(len(slider.stops)) if not i % 2 or i == slider.start]

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 WIDE, NARROW = (880, 400), (380, 380)
 """Width and height of a picture in CSS pixels: on a laptop and in print, and on a phone."""
 MODEL_COLOURS = 8
-"""Number of colours for models, ``--model-0`` and so on; further models take them again."""
+"""Number of colours for models, ``--model-0`` and so on; further models reuse them."""
 LONGEST = 26
-"""Characters of a label; longer ones are cut, and are whole in the table below and in what a point says."""
+"""How many characters of a label are shown; the table and the point's text have it in full."""
 ROLES = ("vinelm", "paths", "full", "static", "single", "model", "vote", "two_agree")
 
 _NAMES = ("ink", "muted", "rule", "paper", "chosen", *ROLES, *(f"model-{i}" for i in range(MODEL_COLOURS)))
 COLOURS: Mapping[str, str] = {name: f"#{0xA1B000 + i:06x}" for i, name in enumerate(_NAMES)}
-"""A stand-in for each of the page's colours: Matplotlib draws with it, and the page's own variable replaces it."""
+"""A placeholder for each of the page's colours: Matplotlib draws with it, and the page's own variable replaces it."""
 
 
 class Reading(NamedTuple):
@@ -32,7 +32,7 @@ class Reading(NamedTuple):
 
     Args:
         x, y: Its place in pixels from the top left.
-        text: What it says, in lines.
+        text: The text of the point, in lines.
     """
 
     x: float
@@ -42,7 +42,7 @@ class Reading(NamedTuple):
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Draw in here: texts stay texts, and dollar signs are dollars."""
+    """Set up drawing inside the block: text stays text, and dollar signs are dollars."""
     require_extra("report", "a report", "matplotlib")
     import matplotlib as mpl
 

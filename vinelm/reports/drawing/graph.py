@@ -11,7 +11,7 @@ from vinelm.template.steps import END, Branch, Loop, Parallel, Stage, Step
 
 WIDE, NARROW = 880.0, 350.0
 MOST_MODELS = 4
-"""Most models that are written into the box of a stage."""
+"""How many models are written into the box of a stage."""
 _BOX, _GAP, _FORK, _LABEL = 188.0, 30.0, 40.0, 18.0
 
 
@@ -46,7 +46,7 @@ def draw_graph(graph: GraphPicture, colour_of: ColourOf, kind: str, label: str, 
 
 
 class _Layout:
-    """What both directions share."""
+    """The common part of both directions."""
 
     def __init__(self, sketch: Sketch, calls: Mapping[str, Parts], colour_of: ColourOf) -> None:
         self.sketch, self.calls, self.colour_of = sketch, calls, colour_of
@@ -258,7 +258,7 @@ class _Down(_Layout):
         def draw(x: float, y: float) -> None:
             at, left, right, top, bottom = x + middle, x + 5, x + width - 5, y, y + height
             for number, (label, block) in enumerate(arms):
-                # The first arm is entered, and the last one left, straight; the others along the rails.
+                # The first branch is entered, and the last one left, in a straight line; the others along the rails.
                 aside = [(at, top + 6), (left, top + 6), (left, y + 14), (at, y + 14)] if number else [(at, y)]
                 self.sketch.line([*aside, (at, y + turn)], has_arrow=block.has_head)
                 self.sketch.text(left + 8, y + 28, label, room=middle - 24, size=12, colour="muted")

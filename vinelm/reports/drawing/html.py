@@ -98,14 +98,14 @@ def require_page(path: Path) -> None:
     """Raise if the file at ``path`` exists and is not an HTML page.
 
     Raises:
-        ConfigError: It is something else, which a page would replace.
+        ConfigError: The file is something else, which a page would replace.
     """
-    if not path.is_file():  # there is none, or the writing says what it is: opening a pipe would wait for its writer
+    if not path.is_file():  # missing, or reported when writing: opening a pipe would wait for its writer
         return
     try:
         with path.open("rb") as file:
             head = file.read(256).lstrip().lower()
-    except OSError:  # the writing says what it is
+    except OSError:  # the error is reported when writing
         return
     if head and not head.startswith((b"<!doctype html", b"<html")):
         raise ConfigError(f"{path}: exists, and is no HTML page: use another name for the report", code="output-not-writable")

@@ -35,7 +35,7 @@ def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = ""
     figure = new_figure(size)
     axes = figure.subplots()
     for series in chart.series:
-        _draw(axes, series, is_banded=series.role in ("vinelm", "static"))  # more bands would hide each other
+        _draw(axes, series, is_banded=series.role in ("vinelm", "static"))  # with more bands they would hide each other
     _dress(axes, chart, is_narrow=size[0] < 600)
     if note:
         axes.text(0.01, 0.98, note, transform=axes.transAxes, va="top", color=COLOURS["muted"], size=11)

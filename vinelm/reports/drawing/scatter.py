@@ -12,9 +12,9 @@ _SIZES = {"wide": (560.0, 330.0), "narrow": (360.0, 228.0)}
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 16.0, 14.0, 42.0
 _NEAR = 24.0
 _ORDER = {"vinelm": 0, "in_use": 1}
-"""Who takes the place for its name first."""
+"""The order in which dots choose the place of their name."""
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""Distances of the lines of accuracy; the first with at most six lines is taken."""
+"""Candidate distances between accuracy lines; the first that gives at most six lines is used."""
 
 
 def draw_scatter(scatter: Scatter, kind: str, label: str, note: str = "") -> str:
@@ -89,10 +89,10 @@ def _place(
     is_left: bool,
     is_wanted: bool,
 ) -> tuple[float, float] | None:
-    """Where a name begins, and its base line: next to, above or below its dot, wherever it overlaps least.
+    """Return where a name begins, and its base line: beside, above or below its dot, wherever it overlaps least.
 
-    None where something is everywhere: the dot says its name, and the table has it. ``floor_y``: the lowest base line.
-    ``is_left``: there is another dot close to the right, whose name this one would seem to be there. ``is_wanted``: it is
+    None if every place is taken: the name is then in the dot's text and in the table. ``floor_y``: the lowest base line.
+    ``is_left``: another dot is close to the right, to which the name would seem to belong there. ``is_wanted``: the name is
     written in any case.
     """
     right = [] if is_left else [(x + 13, y + 4), (x + 9, y - 8), (x + 9, y + 17)]

@@ -9,11 +9,11 @@ from textwrap import wrap
 from vinelm.reports.drawing.canvas import MODEL_COLOURS
 
 CHARACTER = 0.56
-"""Width of a character in sizes of its font, with some room: no font is measured, as each device has its own."""
+"""Width of a character relative to its font size, with some room: fonts are not measured, as each device has its own."""
 ARROW = 5.0
 
 ColourOf = Callable[[str], int]
-"""Gives the number of a model's colour."""
+"""Returns the number of a model's colour."""
 
 
 class Sketch:
@@ -69,7 +69,7 @@ class Sketch:
         if has_arrow:
             (x0, y0), (x, y) = points[-2:]
             dx, dy = (x > x0) - (x < x0), (y > y0) - (y < y0)
-            if dx and dy:  # an arrow stands in the direction of the graph, also at the end of a slanted line
+            if dx and dy:  # an arrow keeps the direction of the graph, also at the end of a slanted line
                 dy = 0
             back = x - ARROW * dx, y - ARROW * dy
             one, two = (back[0] + ARROW * dy, back[1] + ARROW * dx), (back[0] - ARROW * dy, back[1] - ARROW * dx)
@@ -104,7 +104,7 @@ class Sketch:
         if note:
             self.text(4, height + 12, note, size=11, colour="muted")
             height += 18
-        return (  # a pixel around it, so that lines at the edges are whole
+        return (  # with a pixel around it, so that lines at the edges are drawn whole
             f'<svg class="{kind}" viewBox="0 0 {width + 2:.0f} {height + 2:.0f}" role="img" aria-label="{escape(label)}" '
             'xmlns="http://www.w3.org/2000/svg" font-size="13" fill="var(--ink)">'
             f'<g transform="translate(1 1)"><g fill="none" stroke="var(--muted)" stroke-width="1.4">{"".join(self._lines)}</g>'

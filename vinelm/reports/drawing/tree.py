@@ -10,7 +10,7 @@ from vinelm.reports.drawing.graph import NARROW, WIDE
 from vinelm.reports.drawing.sketch import ColourOf, Sketch, wrapped
 
 LEAST_COLUMN = 168.0
-"""A column that is narrower has no room for the name of a model."""
+"""A narrower column has no room for a model's name."""
 _INDENT, _SPACE, _DEEPEST = 18.0, 10.0, 8
 
 
@@ -49,7 +49,7 @@ def _depth(nodes: Sequence[PlanNode]) -> int:
 
 
 class _Layout:
-    """Where the steps stand."""
+    """Computes where the steps are placed."""
 
     def __init__(self, room: float) -> None:
         self.room = room
@@ -117,7 +117,7 @@ class _Down(_Layout):
 
 
 def _thick(place: _Place) -> float:
-    return 1.0 + 4.0 * place.node.share  # how many requests go this way
+    return 1.0 + 4.0 * place.node.share  # the width shows how many requests go this way
 
 
 def _when(node: PlanNode, width: float) -> list[str]:

@@ -2,4 +2,4 @@
 
 from vinelm.extras import require_extra
 
-require_extra("report", "a report", "matplotlib")  # here, so that it fails before it computes
+require_extra("report", "a report", "matplotlib")  # here, so that it fails before computing anything

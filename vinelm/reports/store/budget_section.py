@@ -26,7 +26,7 @@ from vinelm.trie.verdict import Verdict, dollars
 from vinelm.verdicts.judged_store import JudgedStore
 
 UNJUDGED_STOPS = 9
-"""Budgets where no sweep was judged."""
+"""Number of budgets if no sweep was judged."""
 _INTRO = (
     "The most accurate plan within each budget, on average over the requests. These figures are estimated from all rows: they "
     "prove nothing, and the verdict above rests on none of them. “Judged” is by requests that did not choose the plan."
@@ -40,11 +40,11 @@ class BudgetPlans:
     Attributes:
         searched: The trie that VineLM's plans are made from.
         plans: The plans over the paths, among them the fixed ones to compare with.
-        judged: What the rows say.
+        judged: The judged sweep, by the rows.
         verdict: The verdict of the page.
-        own: The plan that it is about, which is shown first; None if it is about none.
-        today: What the plan's bars compare with: the plan in use, or the most accurate single model; None without one.
-        is_in_use: Whether it is the plan in use.
+        own: The verdict's plan, which is shown first; None without one.
+        today: The plan that bars compare with: the plan in use, or the most accurate single model; None without one.
+        is_in_use: Whether that is the plan in use.
     """
 
     searched: AnnotatedTrie
@@ -201,7 +201,7 @@ def _totals(plans: Sequence[Sequence[SpentOn]], field: str) -> list[float]:
 
 
 def _expected_s(plan: Any) -> float:
-    """Expected seconds of a request: a plan that is a model for each stage has no request on its way."""
+    """Expected seconds of a request; a plan with one model for each stage has no current request."""
     return float(plan.ahead[2] if isinstance(plan, Decision) else plan.expected_latency_s)
 
 

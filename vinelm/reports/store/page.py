@@ -136,7 +136,7 @@ def store_page(
     Args:
         store: Path of the observation store.
         trie: The annotated trie, or the path of its ``.vine`` file.
-        evaluation: The verdict on both, see :func:`~vinelm.report`.
+        evaluation: The verdict on store and trie, see :func:`~vinelm.report`.
         in_use: What the application runs today: a model, or a file with a plan; see :func:`~vinelm.report`.
         show_text: Show the answers of the examples.
         seed: Decides how the requests are split.
@@ -146,7 +146,7 @@ def store_page(
         StoreError: The store cannot be read.
         TrieFileError: The trie file cannot be read.
         ConfigError: The trie was estimated for another workflow or dataset, or ``in_use`` is no fixed plan of it,
-            or ``evaluation`` is of other rows.
+            or ``evaluation`` belongs to other rows.
         EvidenceError: The store holds no observation.
     """
     from vinelm.traces import ObservationStore
@@ -311,7 +311,7 @@ class _StorePage:
             plans=self.plans,
             judged=self.judged,
             verdict=self.verdict,
-            own=None if self.verdict.advice == "keep" else self.vinelm,  # nobody is to serve that one
+            own=None if self.verdict.advice == "keep" else self.vinelm,  # nobody should serve that plan
             today=self.rival,
             is_in_use=self.in_use is not None,
         ).slider()

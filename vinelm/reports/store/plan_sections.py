@@ -27,7 +27,7 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 IN_USE = "in use today"
 """The name of the plan in use in charts and tables."""
 MOST_PRICED = 8
-"""Most models whose price is changed: those that the plan runs, and the first others."""
+"""How many models' prices are changed: those that the plan runs, and the first others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class ShownPlan:
     """A plan of the whole store.
 
     Attributes:
-        name: Of the policy.
+        name: The policy's name.
         decision: The plan from the start: a :class:`~vinelm.controller.Decision`, or a fixed plan.
     """
 

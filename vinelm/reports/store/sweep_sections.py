@@ -14,7 +14,7 @@ from vinelm.verdicts.judged_store import JudgedStore
 
 NAMED = {"max_cost_usd": "budget", "min_accuracy": "floor", "max_latency_s": "cap"}
 WIDEST = 0.3
-"""A point whose band is wider than this share of all answers says too little to be drawn."""
+"""A point whose interval is wider than this share of all answers is not drawn."""
 _BANDS = "Bands: 95 % intervals. Points with a band of more than 30 points are in the table only."
 _JUDGED = "Judged by requests that did not choose the plan."
 

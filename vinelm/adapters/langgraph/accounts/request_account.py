@@ -54,7 +54,7 @@ class RequestAccount:
 
     Args:
         guard: knows the cap.
-        accounts: of the thread.
+        accounts: the thread's accounts.
         tell: called with the dollars that earlier runs have paid.
         on_failure: called as ``on_failure(what, error)`` where something could not be written.
         begins: returns where the run is, for a call that no invocation has opened the account for: a tool's.
@@ -133,7 +133,7 @@ class RequestAccount:
         return AccountPermit(self, permit, upper_usd)
 
     async def _open_late(self, *, is_async: bool) -> None:
-        """Open the account for a call that no invocation of a stage is around, before the guard is asked."""
+        """Open the account for a call outside of any stage invocation, before the guard is asked."""
         if self._begins is not None:
             with suppress(Exception):  # it stays closed, and the call is refused
                 await self.open(self._begins(), is_async=is_async)
@@ -163,9 +163,9 @@ class RequestAccount:
             due_usd, self._due_usd = self._due_usd, 0.0
             self._authorized_usd += upper_usd
         try:
-            # In one write with what earlier calls have really cost, which therefore needs none of its own while calls go on.
+            # One write also stores what earlier calls really cost, so that needs no extra write while calls continue.
             await self._write(due_usd + upper_usd, due_usd, is_async=is_async)
-        except BaseException:  # the call is not made: what it was to cost must not stand for calls without a permit
+        except BaseException:  # the call is not made: its upper bound must not be booked for a call without a permit
             with self._lock:
                 self._authorized_usd -= upper_usd
             raise
@@ -195,7 +195,7 @@ class RequestAccount:
     async def settle(self, *, is_async: bool) -> None:
         """Record the real price of calls, once the invocation has ended, with or without a result."""
         if is_async and self._writes:
-            # These first: one that fails puts its dollars back into what is due, which is written below.
+            # These first: a write that fails puts its dollars back into what is due, which is written below.
             await asyncio.gather(*self._writes, return_exceptions=True)
         with self._lock:
             due_usd, self._due_usd = self._due_usd, 0.0
@@ -211,7 +211,7 @@ class RequestAccount:
             except (asyncio.InvalidStateError, NotImplementedError):
                 if is_async or not self._write_later(usd, begun):
                     raise
-        except BaseException:  # perhaps it was written: what lowers the sum must not be written twice
+        except BaseException:  # it may have been written: a correction that lowers the sum must not be written twice
             self._not_written(due_usd)
             raise
         self._begun = None

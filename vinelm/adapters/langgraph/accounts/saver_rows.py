@@ -17,7 +17,8 @@ _PLACES = frozenset(("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_
 _PAUSES_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """LangGraph saves a checkpoint while the next superstep runs, unless it is told otherwise."""
 _MORE_PAUSES_S = (0.2, 0.4, 0.8)
-"""For a slow checkpointer: else the request counts as one with the thread's last. Not where an event loop would stand still."""
+"""For a slow checkpointer, since the request would otherwise count as part of the thread's last one. Not if an event loop would
+block."""
 _MOST_STEPS = 1000
 
 
@@ -78,7 +79,7 @@ class SaverRows:
     async def append(self, row: SaverRow, value: Mapping[str, Any], *, is_async: bool) -> None:
         """Append a value to an existing row; on return it is as durable as the checkpointer makes it."""
         config = self._config(row.namespace, row.id)
-        # Under a task id of its own: a saver keeps one write for each task and place in it.
+        # Use a unique task id: a saver keeps one write for each task and place in it.
         await self._call("put_writes", config, [(CHANNEL, dict(value))], uuid4().hex, is_async=is_async)
 
     async def lineage(self, checkpoint_id: str | None, until: Collection[str] = (), *, is_async: bool, waits: bool) -> Lineage:
@@ -114,7 +115,7 @@ class SaverRows:
     async def _call(self, method: str, *arguments: Any, is_async: bool) -> Any:
         if is_async:
             return await getattr(self._saver, f"a{method}")(*arguments)
-        if getattr(self._saver, "loop", None) is not None and _is_on_loop():  # it would wait for the loop that waits for it
+        if getattr(self._saver, "loop", None) is not None and _is_on_loop():  # a call would wait for the loop that waits for it
             raise asyncio.InvalidStateError(f"{type(self._saver).__name__} cannot be called by code that blocks its event loop")
         return getattr(self._saver, method)(*arguments)
 

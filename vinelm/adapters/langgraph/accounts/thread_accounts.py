@@ -20,7 +20,7 @@ _PAGES, _REQUESTS = "vinelm_paid", "vinelm_request"
 _OF_REQUEST = "request-"
 _NAMES = UUID("5f3c1b52-6d0e-4c1c-9a57-0f4d4be0a1c3")
 _MOST_ON_PAGE = 400
-"""Values on a page, after which the next account begins another one."""
+"""How many values a page holds before the next account begins a new page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class FoundAccount(NamedTuple):
     Attributes:
         key: names it.
         paid_usd: dollars recorded in it: settled calls, and calls in flight at their upper bounds.
-        is_new: whether nothing is.
+        is_new: whether nothing is recorded yet.
         birth: checkpoint of the request's input; None if it was not looked for.
     """
 
@@ -69,7 +69,7 @@ class _Known:
 
     @property
     def paid_usd(self) -> float:
-        return round(fsum(self.usd), 12)  # what was reserved and given back leaves no dust
+        return round(fsum(self.usd), 12)  # rounding removes the dust that reserving and giving back leaves
 
 
 class ThreadAccounts:
@@ -120,7 +120,7 @@ class ThreadAccounts:
             value |= {"at": begun.checkpoint_id, "birth": account.birth}
             if account.is_new:
                 value["after"] = begun.after
-                if row.namespace == _REQUESTS:  # for a run that goes on with it and does not give the id
+                if row.namespace == _REQUESTS:  # for a run that continues the account without giving the id
                     await self._write(self._last_page, {**value, "usd": 0.0}, is_async=is_async)
         await self._write(row, value, is_async=is_async)
 
@@ -142,8 +142,8 @@ class ThreadAccounts:
             return begun.account, None
         if not found:
             same, unknown = await self._of_birth(line.birth, begun.after, known, is_async=is_async)
-            found = same or (unknown if begun.request_id is None else [])  # not known: the cap has to hold
-        # The one that has paid the most: if it is the wrong one, the cap holds all the same.
+            found = same or (unknown if begun.request_id is None else [])  # unknown: the cap has to hold in any case
+        # The account that has paid most: even if it is the wrong one, the cap holds.
         return max(found, key=lambda key: known[key].paid_usd, default=None), line.birth
 
     async def _of_birth(

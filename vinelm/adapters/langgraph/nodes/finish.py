@@ -1,4 +1,4 @@
-"""The update that sets the channel to ``value``. A reducer without a value takes the first one unchanged."""
+"""The node that ends a request: writes the answer that the policy trusts most."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _LOG = logging.getLogger(__name__)
 def make_finish(finder: RunFinder) -> Callable[..., Any]:
     """Return a LangGraph node for the end of a request.
 
-    It writes the ``answer=`` keys with the values of the first answer of the class that the policy returns, where that is not
-    the class of the last answer, and nothing else. Where the caller reads tokens as they come, the last answer stays.
+    It writes the ``answer=`` keys with the values of the first answer of the class that the policy returns, if that is not the
+    class of the last answer, and nothing else. If the caller reads tokens as they come, the last answer stays.
 
-    Its runs raise :class:`WorkflowError` where such a key is none of the graph's state or cannot be replaced.
+    The node raises :class:`WorkflowError` if such a key is not in the graph's state or cannot be replaced.
     """
 
     def finish(state: Any, config: RunnableConfig) -> dict[str, Any]:

@@ -22,14 +22,14 @@ from vinelm.errors import VineLMError, WorkflowError
 from vinelm.template import Template
 
 ROUTE_INJECTED = ("config", "runtime")
-"""Parameters that a route's function may have besides the state."""
+"""Parameters that a route's function may have in addition to the state."""
 _LOG = logging.getLogger(__name__)
 ROUTE_MARK = "__vinelm_route__"
 """Attribute of a route's path function: its :class:`RouteEdge`."""
 
 
 UNDECLARED_TIMES = 25
-"""The most turns of a loop whose bound is declared nowhere."""
+"""How many turns a loop may take if no bound is declared."""
 To = Sequence[str] | Mapping[Any, str]
 """The places of a route, or the place of each verdict."""
 
@@ -91,7 +91,7 @@ class Destinations:
     def read(self, verdict: Any, own_places: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
         """Return a verdict's destination as LangGraph takes it, and the places that it names.
 
-        No place is named where the verdict is for LangGraph to judge, or for one of the application's ``own_places``.
+        No place is named if LangGraph has to interpret the verdict, or if it is one of the application's ``own_places``.
 
         Raises:
             WorkflowError: it names a place that the route does not have.
@@ -163,7 +163,7 @@ class RouteEdge:
     """The decision of one conditional edge.
 
     Attributes:
-        arms: by place, the stages that it leads to; filled in where the compiled graph is read.
+        arms: by place, the stages that it leads to; filled in when the compiled graph is read.
     """
 
     __slots__ = ("_asked", "_finder", "_own_places", "arms", "destinations")
@@ -197,7 +197,7 @@ class RouteEdge:
             template = found.run.policy.template or self._finder.settings.template
             is_answer = _is_answerable(template, found.stages)
             found.run.outcomes.tell_at(config, found.path, fresh=True, own=state, passed=finished if is_answer else None)
-            # Told first, then asked: the plan uses what this call has shown.
+            # Report first, then ask: the plan uses what this call has shown.
             goes_on = self._goes_on(found, places, finished, state, template, is_answer=is_answer)
             if goes_on is not None:
                 return goes_on if finished else onward
@@ -221,7 +221,7 @@ class RouteEdge:
         end, onward = self.destinations.end, self.destinations.other_than_end if finished else ""
         next_places = tuple(place for place in places if place != end) if onward == "" else (onward,) if onward else ()
         if not self.destinations.is_branch and (template is None or template.certain_stages):
-            arms, is_asked = None, True  # the template alone tells what comes next
+            arms, is_asked = None, True  # only the template tells what comes next
         else:
             arms = self._arms(next_places, template, at.stages)
             is_asked = (end is None or end == END or not self._arms_of(end, template)) and is_answer
@@ -255,7 +255,7 @@ class RouteEdge:
     def _is_within_template(self, config: RunnableConfig) -> bool:
         """True if the template allows another invocation after the path as the graph's channel has it.
 
-        For an edge whose run cannot be found any more; where the path is not known either, the loop ends.
+        For an edge whose run cannot be found any more; if the path is unknown, too, the loop ends.
         """
         with suppress(Exception):
             template, channel = self._finder.settings.template, channel_of(config)

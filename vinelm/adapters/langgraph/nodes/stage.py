@@ -26,7 +26,7 @@ STAGE_MARK = "__vinelm_stage__"
 
 NO_CONFIG: RunnableConfig = {}
 NO_RUNTIME: Runtime[Any] = Runtime()
-"""Stand for what LangGraph gives its nodes, and nobody else gives."""
+"""Stands for the runtime that only LangGraph passes to its nodes."""
 
 
 def make_stage(
@@ -50,7 +50,7 @@ def make_stage(
     def node(
         state: Any, *more: Any, config: RunnableConfig = NO_CONFIG, runtime: Runtime[Any] = NO_RUNTIME, **given: Any
     ) -> Any:
-        # LangGraph always hands in its runtime. Without one the function was called by other code, such as a test.
+        # LangGraph always passes its runtime. Without a runtime the function was called by other code, such as a test.
         if runtime is NO_RUNTIME:
             given = given if config is NO_CONFIG else {**given, "config": config}
             if _has_model(fn, more, given):
@@ -102,9 +102,9 @@ def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> 
     """The node's update with the path's entry; without it if our part of the work fails."""
     try:
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
-            return out  # from inside a subgraph to the graph around it, where no channel of the subgraph is known
+            return out  # leads out of a subgraph, whose channels the outer graph does not know
         return with_entry(out, scope.update(), name)
-    except Exception as error:  # the boundary of a stage: the application has its update all the same
+    except Exception as error:  # the boundary of a stage: the application still gets its update
         if finder.settings.on_error == "raise" or isinstance(error, VineLMError):
             raise
         scope.note_failure("the path's entry", error)

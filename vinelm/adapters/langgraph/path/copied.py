@@ -23,7 +23,7 @@ def copied(graph: Graph, **update: Any) -> Graph:
 
 
 def held_graph(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return the graph that really runs, for objects that look like a graph and forward every call to another one."""
+    """Return the graph that really runs, given an object that looks like a graph and forwards every call to another one."""
     name = held_in(graph)
     return graph if name is None else held_graph(getattr(graph, name))
 

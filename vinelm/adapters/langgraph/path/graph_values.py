@@ -14,7 +14,7 @@ from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, raw_channels
 
 _READ = "__pregel_read"
 _OF_LANGGRAPH = ("__", "branch:", "join:")
-"""How the names of its own channels begin."""
+"""Prefix of the names of LangGraph's own channels."""
 
 
 def channels_of(config: RunnableConfig) -> Mapping[str, BaseChannel[Any, Any, Any]]:
@@ -28,7 +28,7 @@ def graph_values(config: RunnableConfig, own: Any, *, fresh: bool) -> Mapping[st
 
     Args:
         config: what LangGraph gave the node or the edge.
-        own: the state that it gave it besides; used where this LangGraph hides its channels.
+        own: the state that LangGraph passed; used if this version of LangGraph hides its channels.
         fresh: include what the current node has just written, as an edge sees it.
     """
     names = list(channels_of(config))

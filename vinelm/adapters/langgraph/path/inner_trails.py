@@ -1,4 +1,4 @@
-"""What runs have invoked inside subgraphs, by thread, so that a run resumed in this process continues after it.
+"""Records what runs have invoked inside subgraphs, by thread, so that a run resumed in this process continues after it.
 
 No channel of the root graph carries these invocations. LangGraph gives a resumed task its earlier id, by which a run is known
 to continue, and a node that runs again from its start is not counted twice.

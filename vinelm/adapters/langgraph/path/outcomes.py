@@ -23,14 +23,14 @@ NOTHING: ShownOutcome = {"signal": None, "answer_class": None}
 class RunOutcomes:
     """The outcomes of one run's invocations. Thread-safe.
 
-    The first place that sees the state after an invocation computes its outcome: the edge behind it, or the next stage. An
-    invocation after which no such place came before the next one began (two in one node, stages side by side) shows nothing.
+    The first place that sees the state after an invocation computes its outcome: the edge behind it, or the next stage. If the
+    next invocation begins before any such place is reached (two in one node, parallel stages), the invocation shows nothing.
 
     Args:
         signals: what the workflow declares.
         observe: tells the policy the outcome of the invocation at the end of a prefix.
         failed: called as ``failed(what, error, prefix)`` if the application's ``signal`` or ``agree`` raises, or its state
-            lacks a part of an answer; it raises, or the invocation shows nothing of that kind.
+            lacks a part of an answer; if this raises, the error is raised; otherwise that part of the outcome is empty.
         template: says which stages judge an answer, and where they write their verdicts; None: none does.
     """
 
@@ -114,7 +114,7 @@ class RunOutcomes:
     def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
         """Report the outcomes of ``path``; return those that the stored path lacks.
 
-        Without ``config`` the state does not show the last of them: the node that made it has not ended.
+        Without ``config`` the last outcome is not visible in the state, because its node has not ended.
         """
         if not path:
             self.forget()
@@ -166,7 +166,7 @@ class RunOutcomes:
         return shown
 
     def _classify(self, path: Path, state: Mapping[str, Any], shown: ShownOutcome) -> None:
-        answer = self.signals.answer_of(state, is_partial=True)  # a key that no stage sets was refused by the profile
+        answer = self.signals.answer_of(state, is_partial=True)  # the profile refused keys that no stage sets
         if answer is None:
             return
         firsts = self.firsts(path)

@@ -18,7 +18,7 @@ from vinelm.template import Template
 from vinelm.template.flow import Flow
 
 WITHIN = "/"
-"""Between the names of a node and of a node of the graph inside it, where the stage of the latter is named by both."""
+"""Separator between the name of a node and that of a node in its inner graph, if a stage is named by both."""
 PATH_KEY = "vinelm_path"
 """Name of the channel: visible in ``get_state().values`` and in ``stream_mode="values"``, absent from results and schemas."""
 
@@ -53,9 +53,10 @@ class Entry(TypedDict):
     """One invocation: its index in the path (from 0), stage and model.
 
     ``request`` is the request's id where the caller gave one; ``usd`` the dollars that the run recorded since the entry before,
-    failed attempts included (absent: 0, or written by a version that did not record them); ``account`` names what all runs of
-    the request have paid, beside the checkpoints; ``assigned`` which plan the request was assigned (absent: that of all
-    requests); ``kind`` what the request is planned as; ``shown`` what the invocation showed, once a later node has written it.
+    failed attempts included (absent: 0, or written by a version that did not record them); ``account`` is the key of what all
+    runs of the request have paid, stored with the checkpoints; ``assigned`` the plan that the request was assigned (absent: the
+    plan of all requests); ``kind`` what the request is planned as; ``shown`` what the invocation showed, once a later node has
+    written it.
     """
 
     k: int
@@ -84,7 +85,7 @@ class PathValue(TypedDict):
 
 
 class Execution(NamedTuple):
-    """One attempt of a node, and the place of its updates among those of its superstep."""
+    """One attempt of a node, with the position of its updates in the superstep."""
 
     task: str
     attempt: int
@@ -137,7 +138,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return twin
 
     def from_checkpoint(self, checkpoint: Any) -> PathChannel:
-        """The channel of a run that opens now, with the path that its thread has stored."""
+        """Return the channel of a run that opens now, with the path that its thread has stored."""
         fresh = PathChannel(self.typ, self.key)
         fresh.opening = ChannelSession(time.monotonic())
         if isinstance(checkpoint, Mapping):
@@ -157,8 +158,8 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
     def wait(self, node: Execution, written: list[Entry | Note]) -> None:
         """Add to the path after a node's superstep, unless the node fails or is retried.
 
-        LangGraph takes a failed node whose task has written anything for finished, and ``invoke(None)`` would skip it. So a
-        node that is not ours, whose end is not seen, must have written nothing when it fails.
+        LangGraph considers a failed node finished if its task has written anything, and ``invoke(None)`` would skip it. So a
+        node that is not ours must have written nothing when it fails, since we do not see its end.
         """
         self.waiting[node.task] = node, [*self.waiting_of(node), *written]
 
@@ -226,10 +227,10 @@ def is_new_request(
 ) -> bool:
     """Return whether the invocation of ``stage`` is the first of a request, rather than the next on the stored path.
 
-    A path of another ``request_id`` is left. Otherwise the template decides: its root stage starts anew where it cannot follow
-    the path, and on a closed path unless the request is known to be the same: by its id, or because the run that wrote the path
-    still goes on (LangGraph closes channels in the middle of a run where only Sends are left). Every other stage continues.
-    Where the template branches, several stages may begin a request, and a run that goes on never begins another one.
+    A path of another ``request_id`` is left. Otherwise the template decides: its root stage starts a new request if it cannot
+    follow the path, and on a closed path unless the request is known to be the same: by its id, or because the run that wrote
+    the path is still running (LangGraph closes channels in the middle of a run if only Sends are left). Every other stage
+    continues. If the template branches, several stages may begin a request, and a run in progress never begins another one.
     Without a template a closed path is left.
     """
     if value is None or not value["path"]:
@@ -241,7 +242,7 @@ def is_new_request(
     if template is None:
         return ended
     places = template.places
-    if places is not None:  # a run that goes on may have taken an arm that the template lacks: that begins no request
+    if places is not None:  # a run in progress may have taken a branch that the template lacks, which begins no request
         return not is_same_run and places.ahead_of(0, stage) is not None and (ended or not _may_follow(value, stage, places))
     if stage != template.invocations[0].name:
         return False
@@ -275,7 +276,7 @@ def models_of(value: PathValue | None) -> tuple[str, ...]:
 def channel_of(config: RunnableConfig) -> PathChannel | None:
     """Return the path channel of the run that a node's or an edge's config belongs to, as the last superstep left it.
 
-    None where there is none, or where this LangGraph hides it: its reader's arguments are internal.
+    None if there is none, or if this version of LangGraph hides it: the arguments of its reader are internal.
     """
     for given in getattr(config.get("configurable", {}).get("__pregel_read"), "args", ()):
         if type(given) is dict:

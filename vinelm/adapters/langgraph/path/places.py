@@ -18,7 +18,7 @@ class Where(NamedTuple):
     Attributes:
         step: the superstep of the root graph; empty outside of a graph.
         task: the task of the root graph in which it happens; empty outside of a graph.
-        node: the same of the innermost graph.
+        node: the task of the innermost graph.
     """
 
     step: str = ""

@@ -1,7 +1,7 @@
 """Adds the path channel to the user's state type, and removes it again.
 
 LangGraph registers the channels of the type that a node's first parameter is annotated with. The wrapper is annotated with a
-type of ours; the user's function is handed a state of exactly its own.
+type of ours; the user's function is given a state of exactly its own type.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vinelm.errors import WorkflowError
 from vinelm.policies import OnError
 
 _OWN: dict[type, Callable[[Any], Any]] = {}
-"""Announced dataclasses and pydantic models, with how to get the user's own type back."""
+"""Registered dataclasses and pydantic models, each with the function that restores the user's type."""
 
 
 @cache
@@ -27,7 +27,7 @@ def announced(schema: type) -> type:
     """Return ``schema`` with the path channel: another TypedDict, a subclass of a dataclass or of a pydantic model.
 
     Raises:
-        WorkflowError: the type is none of these.
+        WorkflowError: the type is something else.
     """
     channel = Annotated[Any, PathChannel]
     if is_typeddict(schema):
@@ -74,7 +74,7 @@ def _parted(state: Any) -> tuple[Any, PathValue | None]:
 
 
 def _own_dataclass(schema: type) -> Callable[[Any], Any]:
-    """Copies field by field: ``__init__`` and ``__post_init__`` ran once already, when LangGraph made the state."""
+    """Return a function that copies field by field, since LangGraph has already run ``__init__`` and ``__post_init__``."""
     slots = tuple(name for cls in schema.__mro__ for name in _slots(cls))
 
     def own(state: Any) -> Any:
@@ -97,7 +97,7 @@ def _slots(cls: type) -> tuple[str, ...]:
 
 
 def _own_pydantic(state: BaseModel, schema: type[BaseModel]) -> BaseModel:
-    """Copies the validated values: validators ran once already."""
+    """Return a copy from the validated values, since validators have already run."""
     bare = schema.__new__(schema)
     values = {name: value for name, value in state.__dict__.items() if name != PATH_KEY}
     object.__setattr__(bare, "__dict__", values)

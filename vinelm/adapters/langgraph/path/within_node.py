@@ -83,7 +83,7 @@ class ThreadPaths:
         channels = raw_channels(config)
         if channels is None:
             return None
-        with self._lock:  # the branches of a fan-out share one
+        with self._lock:  # the branches of a fan-out share a channel
             added = channels.get(PATH_KEY)
             if not isinstance(added, PathChannel):
                 added = channels[PATH_KEY] = self._continued(given)
@@ -97,7 +97,7 @@ class ThreadPaths:
             return fresh
         key = id(checkpointer), thread
         owner, last = self._kept.pop(key, (lambda: None, fresh))
-        if owner() is checkpointer:  # not of one that is gone and had the same id
+        if owner() is checkpointer:  # the id may be that of a deleted checkpointer
             fresh.path, fresh.closed = last.path, last.closed
         self._kept[key] = (ref(checkpointer), fresh)
         while len(self._kept) > self._bound:

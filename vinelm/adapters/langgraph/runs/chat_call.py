@@ -26,7 +26,7 @@ from vinelm.template import Template
 
 
 class ServesCalls(Protocol):
-    """What calls need of an adapter; see :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter`."""
+    """What calls need from an adapter; see :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter`."""
 
     on_error: OnError
     has_contexts: bool
@@ -72,7 +72,7 @@ class ChatCall:
         """Begin the invocation.
 
         Args:
-            adapter: of the object that made the chat model; that of the run's context goes first.
+            adapter: belongs to the object that made the chat model; the adapter of the run's context takes precedence.
             stage: name of the stage; None takes the name of the node.
             options: see :class:`~vinelm.adapters.langgraph.runs.run_finder.InvokeOptions`.
 
@@ -127,7 +127,7 @@ class ChatCall:
                 "a chat model was called in a thread or a graph of the application's own while it was being profiled: "
                 "its calls would be in no row, so make them in a node of the workflow's graph"
             )
-        if runtime is None:  # before its name is asked for, which would be no help
+        if runtime is None:  # check before asking for its name, which would not help
             require_request(context, adapter, "a model call")
         node = "" if config is None else _node_of(config)
         name = stage or _stage_of(node, config or {}, adapter.template)
@@ -245,7 +245,7 @@ def _stage_of(node: str, config: RunnableConfig, template: Template | None) -> s
 
 
 def _node() -> tuple[RunnableConfig | None, Runtime[Any] | None]:
-    """LangGraph's config and runtime of the surrounding node; None outside of a graph."""
+    """Return LangGraph's config and runtime of the surrounding node; None outside of a graph."""
     try:
         return get_config(), get_runtime()
     except (RuntimeError, KeyError):

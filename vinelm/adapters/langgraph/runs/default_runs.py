@@ -24,11 +24,11 @@ from vinelm.policies import DefaultPolicy
 from vinelm.telemetry import ObserverGroup
 
 _OWN: ContextVar[tuple[str, str] | None] = ContextVar("vinelm_own_default", default=None)
-"""The stage that is asked for, and the default model of the very object that asks: two graphs may have a stage of one name."""
+"""The stage that is requested, with the default model of the requesting object: two graphs may have stages of one name."""
 
 T = TypeVar("T")
 INTERNAL = "__pregel_"
-"""Begins the keys of ``configurable`` that LangGraph keeps for itself."""
+"""Prefix of the keys in ``configurable`` that LangGraph uses internally."""
 
 
 class DefaultRuns:
@@ -100,7 +100,7 @@ class DefaultRuns:
             request=context.request,
         )
 
-    # -- where VineLM itself has failed --------------------------------------------------------------------------
+    # -- after VineLM itself has failed ---------------------------------------------------------------------------
 
     def default_run(
         self,

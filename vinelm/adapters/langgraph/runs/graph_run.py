@@ -53,7 +53,7 @@ class StageChoice:
     begun: int = 0
     failed: int = 0
     default: str | None = None
-    """The default model of the object that asked, where it has one of its own."""
+    """The default model of the requesting object, if it has one."""
 
     @property
     def is_lost(self) -> bool:
@@ -126,7 +126,7 @@ class Superstep:
         """The choices before ``stage`` in this superstep; None if the template does not have it here."""
         try:
             return flow.ahead_of(flow.at(self.stages), stage)
-        except KeyError:  # behind an arm that the template lacks
+        except KeyError:  # behind a branch that the template lacks
             return None
 
 
@@ -182,7 +182,7 @@ class GraphRun:
         self.clock = policy.clock
         self.guard: CallGuard | None = policy.guard
         if self.on_error == "default":
-            if not isinstance(self.clock, VirtualClock):  # that is plain data
+            if not isinstance(self.clock, VirtualClock):  # a virtual clock is plain data
                 self.clock = steady(self.clock)
             if self.guard is not None and type(self.guard) is not BoundGuard:
                 self.guard = BoundGuard(self.guard, getattr(self.guard, "limit_usd", None), self.note_failure)
@@ -248,7 +248,7 @@ class GraphRun:
         return self._own_guard is not None and self.request_account is None and self.policy.keeps_account
 
     def keep_account(self, accounts: ThreadAccounts, begins: Callable[[], Beginning]) -> None:
-        """Record every call in the request's account among these, which is opened later. See :class:`RequestAccount`."""
+        """Record every call in one of these accounts, which is opened later. See :class:`RequestAccount`."""
         with self._lock:
             if self._own_guard is not None and self.request_account is None:
                 paid, noted = partial(_weakly, WeakMethod(self._paid)), partial(_weakly, WeakMethod(self.note_failure))
@@ -312,7 +312,7 @@ class GraphRun:
             current = self._superstep
             if current is None or step != current.key:
                 current = self._superstep = Superstep(step, prefix, stages)
-            if self.is_unplanned:  # no template says what may stand side by side: the application runs as without us
+            if self.is_unplanned:  # no template says what may run in parallel: the application runs as it would without us
                 ahead = tuple(name for name in current.choices if name != stage)
             else:
                 ahead = current.ahead_of(stage, self.flow) if current.choices or self.flow is not None else ()
@@ -320,7 +320,7 @@ class GraphRun:
                 current = self._superstep = Superstep(step, prefix, stages)
             choice = current.choose(stage, ahead, self._model_of if self.flow is None else self._model_in_flow)
             if default is not None and isinstance(self.policy, DefaultPolicy):
-                # Nothing is planned, so each of an application's own models stays what it is, also two in one superstep.
+                # Nothing is planned, so each of the application's models is used as it is, even if two run in one superstep.
                 if choice.default not in (None, default):
                     choice = current.choices[stage] = StageChoice((*choice.path[:-1], default))
                 choice.default = default
@@ -340,13 +340,13 @@ class GraphRun:
         return model
 
     def record(self, invocation: Invocation) -> None:
-        """Record an invocation of this run with its policy."""
+        """Record an invocation of this run in its policy."""
         path, stage = invocation.prefix, invocation.stage
         try:
             self.policy.record(invocation)
-        except Exception as error:  # the policy's own: every call comes through here
+        except Exception as error:  # the policy's fault, not ours: every call comes through here
             self._degrade("record", error, path, stage)
-            self.interrupted(path)  # whatever cannot be recorded is under way no longer
+            self.interrupted(path)  # whatever cannot be recorded is no longer in progress
         if self.trail is not None:
             self.trail.ended(invocation)
         if self.places is not None:
@@ -406,7 +406,7 @@ class GraphRun:
         with self._lock:
             if self._is_resumed:
                 return
-            # Before the policy is told, so that it is told once even where that fails.
+            # Before the policy is told, so that it is told only once even if that fails.
             self._is_resumed = True
         (prefix, stages), costs_usd = path_of(value), costs_of(value)
         if self._stand_in is not None:
@@ -530,7 +530,7 @@ class GraphRun:
         goes_on: bool = True,
         explains: bool = True,
     ) -> None:
-        """Notify the observers of a decision; their failures, or the explanation's, never change it."""
+        """Notify the observers of a decision; the decision stands even if they, or the explanation, fail."""
         seconds = time.perf_counter() - started
         explanation: Mapping[str, Any] = {}
         if explains:
@@ -567,9 +567,9 @@ class GraphRun:
         may_raise: bool = True,
         passes: tuple[type[Exception], ...] = (),
     ) -> Iterator[None]:
-        """Pass over a part of VineLM's own work that fails, with a note, unless failures are to be raised.
+        """Contain a failure of VineLM's own work, with a note in the trace, unless failures are to be raised.
 
-        Errors of the types ``passes`` are no failures of ours: they are raised.
+        Errors of the types in ``passes`` are not our failures: they are always raised.
         """
         try:
             yield
@@ -590,7 +590,7 @@ class GraphRun:
         stage: str | None = None,
         model: str | None = None,
     ) -> T:
-        """The policy's answer, or ``otherwise`` where the policy fails; ``name`` is of the method that is asked."""
+        """The policy's answer, or ``otherwise`` if the policy fails; ``name`` is the method to call."""
         try:
             return ask()
         except Exception as error:

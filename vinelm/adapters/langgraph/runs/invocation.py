@@ -172,8 +172,8 @@ class InvocationScope(OneProcess):
             if self.answering is not model:
                 return True
             goes_on = False
-            with self.noting("the fallback", passes=(CallError,)):  # the failed call is what the application has to know
-                # A model that stands in may cost more than the cap leaves, where a third one fits.
+            with self.noting("the fallback", passes=(CallError,)):  # the application has to see the failed call
+                # A replacement may cost more than the cap leaves, while a third model fits.
                 may_go_on = error.kind in REPEATABLE or (error.kind == "budget" and len(self._tried) > 1)
                 goes_on = may_go_on and not app_repeats(error) and self._next_attempt(error)
             return goes_on
@@ -185,7 +185,7 @@ class InvocationScope(OneProcess):
         path = self._run.fall_back(failed, self._tried)
         if path is None:
             return False
-        # What calls of this attempt still report belongs to the next one: it is paid for all the same.
+        # Later reports of this attempt's calls belong to the next attempt: they are paid all the same.
         self._recorded += len(failed.usages)
         self._tell_end(failed)
         self._begin(path)
@@ -275,7 +275,7 @@ class InvocationScope(OneProcess):
         self._record(None, None)
 
     def failed(self, error: BaseException) -> None:
-        """Record that it raised. Interrupts and other control flow of LangGraph are no failures: it will be run again."""
+        """Record that it raised. LangGraph's interrupts and other control flow are not failures: it will run again."""
         if isinstance(error, GraphBubbleUp):
             self._tell_end(None)
             self._run.interrupted(self.path, fsum(usage.cost_usd for usage in self._usages[self._recorded :]))

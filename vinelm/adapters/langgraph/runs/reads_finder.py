@@ -68,7 +68,7 @@ class ReadsFinder:
         return guard
 
     def known(self) -> ReadAhead | None:
-        """Return the reads of the current run if there are any yet."""
+        """Return the reads of the current run, if it has any yet."""
         if IS_AHEAD.get():
             return None
         runtime = current_runtime()

@@ -40,12 +40,12 @@ AMBIENT: ContextVar[RunContext | None] = ContextVar("vinelm_run_context", defaul
 """Set by ``with vine.request(...)``; a context given to invoke wins over it."""
 
 _IS_CARRIED: ContextVar[bool] = ContextVar("vinelm_is_carried", default=False)
-"""True where the context variables are those of the main thread or a copy of them: a request would be seen in them, too."""
+"""True if the context variables are the main thread's or copied from them: a request would then be visible in them."""
 CARRY_IT = (
     "run it as contextvars.copy_context().run(function, ...), or give the node's config to the call (LangChain's "
     "ContextThreadPoolExecutor copies the context itself)"
 )
-"""How a thread of the application's own is told its request, for the lines that refuse a call."""
+"""How a thread of the application learns its request; a part of messages that refuse a call."""
 
 
 def mark_main_context() -> None:
@@ -62,13 +62,13 @@ def is_carried() -> bool:
 
     ``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` give none, unlike tasks, ``asyncio.to_thread`` and LangGraph.
     """
-    # In a fork the thread that was copied is the main one, whatever it was before.
+    # In a fork, the copied thread is the main thread, whatever it was before.
     return _IS_CARRIED.get() or (current_thread() is main_thread() and os.getpid() == _PID)
 
 
 _PID = os.getpid()
 _FORKED: ContextVar[tuple[Any, ...]] = ContextVar("vinelm_forked", default=())
-"""What the requests are known by in whose midst this process was forked, by the code that runs here."""
+"""Keys of the requests that were in progress, in the code that runs here, when this process was forked."""
 
 
 def _note_fork() -> None:
@@ -136,7 +136,7 @@ def require_priority(priority: Any) -> None:
 
 
 def call_priority(of_request: float, of_stage: float) -> float:
-    """Return the priority of a call: of its request and its stage, added."""
+    """Return the priority of a call: the sum of its request's and its stage's priority."""
     return min(max(of_request + of_stage, -MOST_PRIORITY), MOST_PRIORITY)
 
 

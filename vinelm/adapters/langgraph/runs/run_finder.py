@@ -100,7 +100,7 @@ class RunRegistry:
     ) -> None:
         self._settings, self._new_policy, self._default, self._bound = settings, new_policy, default, bound
         self._kept: OrderedDict[int, GraphRun] = OrderedDict()
-        # Each run holds its control, so that the id is no other object's.
+        # Each run holds its control object, so that the id cannot be reused.
         self._by_control: WeakValueDictionary[int, GraphRun] = WeakValueDictionary()
         self._lock = Lock()
 
@@ -115,7 +115,7 @@ class RunRegistry:
         run: GraphRun | None = opening.owned.get(self)
         if run is None:
             run = self._by_control.get(id(control))
-            if run is None or run.is_rooted:  # of an earlier invoke to which the application gave the same control
+            if run is None or run.is_rooted:  # from an earlier invoke, to which the application gave the same control
                 return None
             opening.owned[self] = run  # begun by a stage inside a subgraph
             run.is_rooted = True
@@ -133,17 +133,17 @@ class RunRegistry:
             run = self.known(opening, control)
             if run is None:
                 run = self._new(control, context)
-                if run.guard is not None:  # a cap that came as JSON, too, from now on
+                if run.guard is not None:  # also counts a cap that came as JSON
                     self._settings.has_caps = True
                 self._by_control[id(control)] = run
                 if opening is not None:
                     opening.owned[self] = run
                     run.is_rooted = True
-                    run.show_request()  # of the others nobody knows when they are over
+                    run.show_request()  # for other runs it is unknown when they end
                     return run
                 self._kept[id(control)] = run
                 while len(self._kept) > self._bound:
-                    # The one that was asked for longest ago: its request is most probably over.
+                    # Drop the run that was used longest ago: its request is most probably over.
                     self._kept.popitem(last=False)
             elif opening is None:
                 self._kept.move_to_end(id(control))
@@ -238,7 +238,7 @@ class RunFinder:
         trails: what the last run of each thread has invoked inside subgraphs.
 
     Args:
-        settings: of the adapter.
+        settings: the adapter's settings.
         new_policy: returns the policy of a new run whose context has none; None, or a result of None, means the defaults.
         defaults: the fallback if nothing is planned, or VineLM itself fails.
     """
@@ -465,7 +465,7 @@ class RunFinder:
             return RunPath(run, run.path, run.stages)
         # No run in memory: this process resumes what another one began, or the edge runs before any stage of this process.
         # The path is then in the checkpoint, and the runtime tells which run it is.
-        runtime = current_runtime()  # resumed behind the stage
+        runtime = current_runtime()  # resumed after the stage
         if runtime is None or runtime.control is None:
             return None
         run = run or self.runs.known(opening, runtime.control)
@@ -588,7 +588,7 @@ def current_runtime() -> Runtime[Any] | None:
 
 
 def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
-    """Return ``run``, with a durable account if it has a cap and the graph a checkpointer."""
+    """Return ``run``, with a durable account if it has a cap and the graph has a checkpointer."""
     if config is not None and run.can_keep_account:
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)

@@ -28,7 +28,7 @@ from vinelm.requests.protocols import CallGuard
 from vinelm.tools.speculation import ToolCandidate
 
 _LOCK = Lock()
-"""Held while a run is given its memory: calls of a fan-out begin at once."""
+"""Held while a run gets its memory, since the calls of a fan-out begin at once."""
 
 
 def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
@@ -124,9 +124,9 @@ def _tools_here(
     box = settings.tools
     if config is not None:
         found = box.held_at(config)
-        is_open = offered is None  # what the graph itself calls is offered to no model
+        is_open = offered is None  # no model is offered what the graph itself calls
         return {name: one for name, one in found.items() if is_open or one.fixed or _is_offered(name, one, offered or ())}
-    if AMBIENT.get() is None:  # a call that is a request of its own: no tool is called in it
+    if AMBIENT.get() is None:  # a call that is a separate request: no tool is called in it
         return {}
     given = [one for of in offered or () if (one := declared_in(box, of)) is not None]
     known = {**reads.called, **{one.says.name: one for one in given}}
@@ -157,7 +157,7 @@ def _fixed(
 
 
 def forget_where_retried(reads: ReadAhead, runtime: Runtime[Any] | None) -> None:
-    """Let a node that LangGraph runs again begin without prefetched reads."""
+    """Drop the prefetched reads of a node that LangGraph runs again."""
     place = None if runtime is None else runtime.execution_info
     if place is not None and place.node_attempt > 1:
         reads.retried((place.task_id, place.node_attempt))

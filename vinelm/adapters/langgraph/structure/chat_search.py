@@ -1,7 +1,7 @@
 """Finds the nodes of a graph that hold one of VineLM's chat models, without running anything.
 
 A node's function may refer to one by a global name, a closure, an attribute or a chain; functions of the application that it
-calls are followed. A chat model that is made while the node runs is not found, but the call that makes it is.
+calls are followed. A chat model that is made while the node runs is not found, but its construction in the code is.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def holds_stage(target: Any) -> bool:
 
 
 def adapters_behind(app: Any) -> list[Any]:
-    """Return the adapters that wrap an application's stages and routes or make its chat models, as far as its objects show.
+    """Return the adapters that wrap an application's stages and routes or make its chat models, as far as objects show them.
 
     Args:
         app: a compiled graph, an entrypoint of the functional API, or an object that holds its function.
@@ -181,7 +181,7 @@ def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, s
 
 
 ANY_ATTRIBUTE = frozenset({"getattr", "vars", "__dict__", "attrgetter", "__getattribute__"})
-"""Code that says one of these may read any attribute."""
+"""Names in code after which any attribute may be read."""
 
 
 class ObjectSearch:
@@ -197,13 +197,13 @@ class ObjectSearch:
         self._node = node
         self._graphs = graphs
         self._is_any = is_any
-        self._seen: dict[int, Any] = {}  # objects are held, so that no id is used again
+        self._seen: dict[int, Any] = {}  # keeps the objects alive, so that no id is reused
         self._held = HeldStages()
 
     def held_by(self, target: Any) -> HeldStages:
         """Return what was found in ``target`` and in everything searched before."""
-        # A prebuilt middleware's hook (``SummarizationMiddleware.before_model``) calls the model that it was made with. Those
-        # around the agent's own call, such as for a fallback, are not the node's.
+        # A prebuilt middleware's hook (``SummarizationMiddleware.before_model``) calls the model that it was made with. Hooks
+        # around the agent's own call, such as for a fallback, do not belong to the node.
         owners = (getattr(held_attribute(target, name), "__self__", None) for name in ("func", "afunc"))
         waiting = [target, *(vars(owner) for owner in owners if _is_middleware(owner))]
         # An agent's own nodes know its tools, and call none of them: its ``ToolNode`` does.
@@ -218,7 +218,7 @@ class ObjectSearch:
             if isinstance(item, RunFinder):
                 self._held.adapters.append(item.settings)
             elif isinstance(adapter := getattr(item, "__dict__", {}).get("adapter"), AdapterSettings):
-                self._held.adapters.append(adapter)  # a VineLM, of which a chat model is made when the node runs
+                self._held.adapters.append(adapter)  # a VineLM, from which a chat model is made when the node runs
             elif getattr(type(item), CHAT_MARK, False):
                 self._held.names.add(item.stage or self._node)
                 self._held.adapters.append(item.vine.adapter)
@@ -292,7 +292,7 @@ class ObjectSearch:
 
 
 def _has_around(value: Any) -> bool:
-    """Whether ``value`` is a module with a function ``around``, as numpy is: no VineLM, whose name its code means."""
+    """Whether ``value`` is a module with a function ``around``, such as numpy, which is not a VineLM."""
     return isinstance(value, ModuleType) and hasattr(value, "around")
 
 

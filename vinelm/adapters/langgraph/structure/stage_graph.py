@@ -48,7 +48,7 @@ class StageGraph:
         return sorted(stages, key=self.order.index)
 
     def reordered(self, order: Iterable[str]) -> StageGraph:
-        """Return the same graph with its stages reordered, as far as ``names`` mentions them."""
+        """Return the same graph with its stages reordered, as far as ``order`` names them."""
         return StageGraph(self.start, self.after, tuple(dict.fromkeys((*order, *self.order))), self.unclear)
 
 
@@ -111,9 +111,9 @@ class NodeGraph:
             waiting += [t for t in targets if t not in waiting and t != END and t not in self._stage_of]
 
     def _outcomes(self, nodes: Collection[str]) -> dict[Together, frozenset[Bound]]:
-        """The places that may follow nodes that run together. If several ways lead to one superstep, all bounds are kept."""
+        """The places that may follow nodes that run together. If several ways lead to one superstep, it keeps all bounds."""
         sets = [self._behind(node, 0, frozenset()) for node in nodes]
-        if len(nodes) > 1 and len({self._stage_of.get(node) for node in nodes}) == 1:  # one stage in several nodes: one of them
+        if len(nodes) > 1 and len({self._stage_of.get(node) for node in nodes}) == 1:  # one stage in several nodes: one runs
             merged: dict[_Timed, frozenset[Bound]] = {}
             for one in sets:
                 _add(merged, one)
@@ -155,7 +155,7 @@ _Timed = frozenset[tuple[str, int]]
 
 
 def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[Bound]]) -> None:
-    for timed, bounds in more.items():  # a way without a bound is none
+    for timed, bounds in more.items():  # without a bound on every way there is no bound
         found[timed] = found[timed] & bounds if timed in found else bounds
 
 

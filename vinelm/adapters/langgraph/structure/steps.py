@@ -16,13 +16,13 @@ from vinelm.template.template import longest
 MEMORY = 2
 """How many choices a long loop remembers."""
 NESTED_TIMES = 5
-"""The turns of loops inside of each other whose bounds are declared nowhere."""
+"""The turns of nested loops whose bounds are declared nowhere."""
 _DEEP = 200
-"""The most invocations of a request through loops inside of each other."""
+"""How many invocations a request may make through nested loops, at most."""
 _SHORT = 6
-"""The most invocations of a loop whose histories are all kept apart."""
+"""How many invocations a loop may have for all of its histories to be kept apart."""
 _BACK = "\0"
-"""Stands before the name of a loop's head where the way back to it is meant."""
+"""Prefix of a loop head's name that denotes the way back to it."""
 Part = frozenset[Together]
 """Supersteps that can reach each other, or a single one."""
 Successors = Mapping[Together, Sequence[Together]]
@@ -31,12 +31,12 @@ Successors = Mapping[Together, Sequence[Together]]
 def template_of(graph: StageGraph, undeclared: int = UNDECLARED_TIMES) -> Template:
     """Return a template that allows what the stage graph allows.
 
-    Structured where that is possible: a loop is left at the end of a turn (``early_exit``), or by arms that end the request.
-    Otherwise its stages follow each other in any order.
+    Structured where that is possible: a loop is left at the end of a turn (``early_exit``), or by branches that end the
+    request. Otherwise its stages follow each other in any order.
 
     Args:
         graph: the stages, and which may follow which.
-        undeclared: the turns of a loop whose bound is declared nowhere; fewer where such loops stand inside of each other.
+        undeclared: the turns of a loop whose bound is declared nowhere; fewer if such loops are nested.
     """
     for turns, ends_in_arms in product((undeclared, min(undeclared, NESTED_TIMES)), (False, True)):
         try:
@@ -219,7 +219,7 @@ def _reachable(successors: Successors, start: Together) -> dict[Together, Sequen
     return {at: successors[at] for at in waiting if at in successors}
 
 
-# -- what loops, what follows it, and where the arms of a branch meet again ----------------------------------------
+# -- what loops, what follows it, and where branches meet again ----------------------------------------------------
 
 
 class Region:

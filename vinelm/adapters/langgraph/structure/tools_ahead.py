@@ -1,8 +1,8 @@
 """The tools that may be prefetched at a node: those that the graph itself holds, and that no application code may refuse or
 change before the real call.
 
-LangGraph does not say which graph a node runs in, so it is read off the loop that runs it. Where that is hidden, nothing is
-called ahead.
+LangGraph does not say which graph a node runs in, so it is read off the loop that runs it. If that is hidden, nothing is
+prefetched.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ _HOOKS = tuple(
 )
 """Methods of LangChain's middleware that may refuse or change what a model has asked for."""
 _STEPS = ("run", "arun", "invoke", "ainvoke", "_parse_input", "_to_args_and_kwargs")
-"""Methods of a tool that come before its own code, which alone runs ahead."""
+"""Methods of a tool that run before its own code, which is all that runs ahead."""
 _WAYS = ("fget", "func", "__func__")
-"""Where a property, a cached one and a static or class method keep their function."""
+"""Attributes in which a property, a cached property and a static or class method keep their function."""
 _PLAIN_HOOKS = {
     ("langchain.agents.middleware.types", "AgentMiddleware"),
     ("vinelm.adapters.langchain.middleware", "VineMiddleware"),
 }
-"""The middleware that has no hooks, and VineLM's own; an application may call a class that it derives by the same name."""
+"""Middleware classes without hooks: LangChain's base and VineLM's own. Compared by class, since an application may reuse the
+name."""
 _THREAD_IDS = frozenset({"get_ident", "get_native_id", "ident", "native_id"})
-"""What tells code its thread, besides a ``threading.local``."""
+"""Names by which code identifies its thread, apart from ``threading.local``."""
 _ASKS = frozenset({"interrupt", "NodeInterrupt", "GraphInterrupt"})
 
 
@@ -99,9 +100,8 @@ def _may_refuse(handler: Any) -> bool:
 def can_run_ahead(declared: DeclaredTool) -> bool:
     """Return whether a tool's code can run in parallel to its request. Cached for each tool object.
 
-    It cannot on another thread where it asks which one it is, by which it may know its caller; nor where it refers
-    to a lock, which the request may hold: the call ahead would wait for it, perhaps with another one held that the request's
-    own call needs.
+    It cannot if the code asks for its thread, which may identify the caller; nor if it refers to a lock. The request may hold
+    that lock: the prefetch would wait for it, perhaps while holding another lock that the request's own call needs.
     """
     if declared.can_run_ahead is None:
         tool = declared.code.tool
@@ -114,7 +114,7 @@ def can_run_ahead(declared: DeclaredTool) -> bool:
         is_by_thread = not declared.code.is_async and (
             bool(asked & _THREAD_IDS) or any(isinstance(one, threading.local) for one in search.objects)
         )
-        # Many an object has a lock for what this tool does not call: only what the code names counts.
+        # Many objects have a lock that this tool does not use: only what the code names counts.
         is_locked = not declared.says.unchecked and any(map(_is_lock, narrow.objects))
         declared.can_run_ahead = not (is_by_thread or is_locked)
     return declared.can_run_ahead
@@ -171,7 +171,7 @@ class _GraphTools:
     def _at(self, node: str, *, is_asked: bool) -> dict[str, DeclaredTool]:
         here = self._held.get(node)
         if here is not None and (here.is_plain or here.wraps):
-            return {}  # a model inside a tool: its own tools are nobody's here
+            return {}  # a model inside a tool: the tools of that model are not this graph's
         ahead = set(self._held) if here is None else {node, *self._reached(node, without=frozenset())}
         holders: dict[int, tuple[BaseTool, set[str]]] = {}
         for name in ahead:
@@ -264,7 +264,7 @@ def _is_middleware(item: Any) -> bool:
 class _Reach(ObjectSearch):
     """What a node's code can reach.
 
-    Too much is followed rather than too little: of an object of the application every method, whichever is called. Where the
+    The search errs on the side of too much: for an object of the application it follows every method, whichever is called. If
     code chooses by a text what it calls, which no search can follow, every module of the application counts as reached.
 
     Args:
@@ -297,9 +297,9 @@ class _Reach(ObjectSearch):
         self._asks |= inner.asks
 
     def _inside(self, item: Any) -> Iterator[Any]:
-        if isinstance(item, (BaseTool, ToolNode)):  # what a tool does is its own
+        if isinstance(item, (BaseTool, ToolNode)):  # a tool's actions are its own
             return
-        if isinstance(item, Mapping):  # a table by name; one by user or tenant has no tool of this run in it
+        if isinstance(item, Mapping):  # a table by name; a table by user or tenant holds no tool of this run
             yield from (value for key, value in list(item.items()) if not isinstance(value, BaseTool) or key == value.name)
             return
         yield from super()._inside(item)
@@ -351,13 +351,13 @@ class _Reach(ObjectSearch):
 
 
 _BY_TEXT = ANY_ATTRIBUTE | {"import_module", "__import__", "exec", "eval", "globals", "methodcaller"}
-"""Code that says one of these may call what is named by a text only."""
+"""Names in code that may call something known only by a text."""
 _FOLLOWED_APART = ("langgraph", "langchain", "langchain_core", "langsmith", "vinelm")
-"""Libraries that no code is followed into: what they ask a person for is found by their objects."""
+"""Libraries whose code is not searched: their ways to ask a person are recognized by objects."""
 
 
 def _may_ask(module: str, filename: str) -> bool:
-    """Whether code is the application's: by its file, typed into a session, or of an installed package that uses LangGraph."""
+    """Whether code is the application's: by its file, typed into a session, or in an installed package that uses LangGraph."""
     package = module.partition(".")[0]
     if is_user_code(module, filename):
         return True
@@ -421,7 +421,7 @@ def _imports(code: CodeType) -> tuple[tuple[int, str], ...]:
     for one in dis.get_instructions(code):
         if one.opname == "IMPORT_NAME":
             found.append((levels[-1] if levels else 0, str(one.argval)))
-        elif one.opname.startswith("LOAD_") and isinstance(one.argval, int):  # the level is loaded before the names
+        elif one.opname.startswith("LOAD_") and isinstance(one.argval, int):  # the relative level is loaded before the names
             levels.append(one.argval)
     inner = (_imports(const) for const in code.co_consts if isinstance(const, CodeType))
     return (*found, *(one for each in inner for one in each))
@@ -430,7 +430,7 @@ def _imports(code: CodeType) -> tuple[tuple[int, str], ...]:
 def _loop_of(config: RunnableConfig) -> Any:
     """The LangGraph loop that runs a config's node; None if hidden."""
     call = config.get("configurable", {}).get("__pregel_call")
-    if isinstance(call, FunctionType):  # around it, for a node with a timeout
+    if isinstance(call, FunctionType):  # LangGraph wraps the call for a node with a timeout
         cells = [cell.cell_contents for cell in call.__closure__ or ()]
         call = next((one for one in cells if hasattr(one, "keywords")), None)
     return getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)

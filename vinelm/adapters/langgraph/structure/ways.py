@@ -18,7 +18,7 @@ from vinelm.adapters.langgraph.structure.chat_search import HeldStages
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 _HOOKS = (".before_agent", ".before_model", ".after_model", ".after_agent")
-"""How LangChain names the nodes of an agent's middleware. They call a model when there is need: a long history, for one."""
+"""Name pattern of the nodes of an agent's middleware. They call a model only when needed, such as for a long history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Ways:
 
 
 def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
-    """Return the ways of a graph's own nodes, which are its places.
+    """Return the ways of a graph whose places are its own nodes.
 
     Args:
         graph: the compiled graph.
@@ -88,7 +88,7 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
 
 
 def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
-    """Return the ways in which each of these places, if it runs a stage, may run it repeatedly before it is left."""
+    """Return the ways in which each of these places, if it runs a stage, may repeat it before it is left."""
     choices = dict(ways.choices)
     for place in ways.stage_of.keys() & set(places):
         choices[place] = [{place: frozenset(), f"{place}/done": frozenset()}]
@@ -100,7 +100,7 @@ class _Whole:
     def __init__(self) -> None:
         self.ways = Ways()
         self._around: dict[str, str] = {"": ""}  # prefix of places to the nodes around them
-        self._paths: dict[str, str] = {}  # place of a stage that is named by its node to that node, behind those around it
+        self._paths: dict[str, str] = {}  # place of a stage named by its node, to that node's path through the nodes around it
 
     def told_apart(self) -> Ways:
         """The ways, with separate stages for nodes that share a name."""
@@ -176,7 +176,7 @@ class _Whole:
         self._add_any(path, place, own, found, behind)
 
     def _add_any(self, path: str, place: str, own: list[str], found: HeldStages, behind: list[Choice]) -> None:
-        """A node that runs several things in any order, or nothing."""
+        """Add a node that runs several things in any order, or nothing."""
         ways, parts, done = self.ways, list[str](), f"{place}/done"
         for number, stage in enumerate(own):
             parts.append(part := f"{place}/stage-{number}")
