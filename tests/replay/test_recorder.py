@@ -103,6 +103,14 @@ def test_parallel_nodes_are_steps_of_one_request(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_the_thread_of_a_graph_is_the_conversation(tmp_path):
+    path = tmp_path / "calls.jsonl"
+    config = {"callbacks": [vinelm.VineRecorder(path)]}
+    graph(ask=Fake()).invoke({"texts": []}, config={**config, "configurable": {"thread_id": "t-1"}})
+    graph(ask=Fake()).invoke({"texts": []}, config=config)
+    assert [call.conversation for call in read_calls(path)] == ["t-1", ""]
+
+
 def test_async_runs_are_recorded_alike(tmp_path):
     path = tmp_path / "calls.jsonl"
     app = graph(ask=Fake())

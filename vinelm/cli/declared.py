@@ -46,6 +46,7 @@ WRITTEN: dict[str, tuple[str, Any]] = {
     "stop": ("", ("workflow", "oracle")),
     "store": ("DB", str),
     "today": ("MODEL", str),
+    "weights": ("days|MODULE:FUNCTION", str),
     "workflow": ("NAME", str),
     "traces": ("PATH", Path),
     "usd": ("USD", USD),

@@ -59,8 +59,9 @@ class Race:
             so that all of them share it. None: this is the only attempt, and has all of it.
         audit: Share of equal answers about which people are asked, too. Above 0 if equal answers may have different scores.
         judge: Whether a judge compares differing answers (:meth:`judged`), which saves labels if it is right.
-        clusters: By request: its cluster, such as the conversation or equal prompts. A cluster counts once,
-            as the mean of its requests; clusters come in the order of their first requests.
+        clusters: By request: its cluster, such as the conversation or equal prompts. A cluster counts once, as the mean of its
+            requests, or as their number if that is the weight of each. Clusters come in the order of their first requests; it
+            must not depend on their sizes.
         weights: By request: its weight, for samples in which some requests are more frequent than in service: the true
             frequency over that in the sample, about 1 on average.
         max_weight: The largest weight possible in the sample, which has to be known before it is drawn.

@@ -17,7 +17,7 @@ from vinelm.catalog.litellm_routes import split_model
 from vinelm.catalog.model import Price
 from vinelm.catalog.prices import find_price
 from vinelm.replay.formats.call import LoggedCall
-from vinelm.replay.formats.reading import Redact, TraceReading, read_calls
+from vinelm.replay.formats.reading import Redact, TraceReading, read_calls, weighted
 from vinelm.replay.steps import step_of
 
 HALVED = ("batch", "flex")
@@ -89,15 +89,16 @@ class Seconds:
     """Quantiles of durations, accurate to 1 %: counts in at most 1,300 buckets whose edges grow by 2 %."""
 
     def __init__(self) -> None:
-        self._buckets: Counter[int] = Counter()
+        self._buckets: dict[int, float] = {}
 
-    def add(self, seconds: float) -> None:
+    def add(self, seconds: float, times: float = 1) -> None:
         """Count a duration."""
-        self._buckets[math.ceil(math.log(min(max(seconds, 1e-6), _DAY_S), _RATIO))] += 1
+        bucket = math.ceil(math.log(min(max(seconds, 1e-6), _DAY_S), _RATIO))
+        self._buckets[bucket] = self._buckets.get(bucket, 0) + times
 
     def quantile(self, share: float) -> float | None:
         """Return the duration at this quantile; None without any."""
-        left = share * sum(self._buckets.values())
+        left = share * math.fsum(self._buckets.values())
         for bucket in sorted(self._buckets):
             left -= self._buckets[bucket]
             if left <= 1e-9:
@@ -114,6 +115,7 @@ class StepBill:
         title: Its name, or the first words of its system prompt.
         is_named: Whether the trace names it.
         calls: Calls of models, failed ones included.
+        stand_for: Calls that these represent: more if only a part was recorded. Dollars, tokens and seconds are of these.
         failed: Number of failed calls.
         cost_usd: Dollars, as stated or by price.
         priced_usd: The part of these dollars that comes from a price list.
@@ -132,13 +134,14 @@ class StepBill:
     title: str
     is_named: bool
     calls: int = 0
+    stand_for: float = 0
     failed: int = 0
     cost_usd: float = 0.0
     priced_usd: float = 0.0
     unpriced: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cached_tokens: int = 0
+    tokens_in: float = 0
+    tokens_out: float = 0
+    cached_tokens: float = 0
     comparable_usd: float = 0.0
     comparable: int = 0
     models: Counter[str] = field(default_factory=Counter)
@@ -146,24 +149,27 @@ class StepBill:
     seen: Distinct = field(default_factory=lambda: Distinct(2048))
 
     def add(self, call: LoggedCall) -> tuple[float | None, bool]:
-        """Count a call; returns its dollars (or None), and whether its answer is short or structured."""
+        """Count a call; returns the dollars of those that it stands for (or None), and whether it is short or structured."""
+        times = call.stands_for
         self.calls += 1
+        self.stand_for += times
         self.seen.add(call.request)
         model = call.model[:100] or "(no model named)"
         self.models[model if model in self.models or len(self.models) < MOST_MODELS else "(further models)"] += 1
-        self.tokens_in += call.tokens_in or 0
-        self.tokens_out += call.tokens_out or 0
-        self.cached_tokens += call.cached_tokens or 0
+        self.tokens_in += times * (call.tokens_in or 0)
+        self.tokens_out += times * (call.tokens_out or 0)
+        self.cached_tokens += times * (call.cached_tokens or 0)
         if call.error is not None:
             self.failed += 1
         elif call.seconds is not None:
-            self.seconds.add(call.seconds)
+            self.seconds.add(call.seconds, times)
         cost = dollars_of(call)
         is_comparable = is_short(call) or is_structured(call)
         self.comparable += is_comparable
         if cost is None:
             self.unpriced += 1
             return None, is_comparable
+        cost *= times
         self.cost_usd += cost
         self.priced_usd += cost if call.cost_usd is None else 0.0
         self.comparable_usd += cost if is_comparable else 0.0
@@ -200,6 +206,11 @@ class Bill:
         return math.fsum(step.cost_usd for step in self.steps)
 
     @property
+    def stand_for(self) -> float:
+        """Calls for which the recorded ones stand: more of them where only a part was recorded."""
+        return sum(step.stand_for for step in self.steps)
+
+    @property
     def comparable_share(self) -> float | None:
         """The share of the dollars in calls whose answer is short or structured; None without dollars."""
         return math.fsum(step.comparable_usd for step in self.steps) / self.cost_usd if self.cost_usd else None
@@ -221,6 +232,7 @@ class Bill:
         read = self.reading
         return {
             "calls": read.calls,
+            "stand_for": self.stand_for,
             "requests": self.requests,
             "requests_are_exact": self.requests_are_exact,
             "cost_usd": self.cost_usd,
@@ -247,6 +259,7 @@ class Bill:
             "key": step.key,
             "models": dict(step.models.most_common()),
             "calls": step.calls,
+            "stand_for": step.stand_for,
             "requests": step.seen.count(),
             "failed": step.failed,
             "cost_usd": step.cost_usd,
@@ -272,6 +285,7 @@ def bill_of(
     *,
     format: str | None = None,
     redact: Redact | None = None,
+    weight: Callable[[LoggedCall], float] | None = None,
     on_progress: Callable[[TraceReading], None] = lambda reading: None,
 ) -> Bill:
     """Return where the money of recorded calls goes: dollars, calls, seconds and tokens of each step.
@@ -283,13 +297,15 @@ def bill_of(
         paths: Files and folders, see :func:`~vinelm.replay.formats.reading.read_calls`.
         format: Their form; None finds it out.
         redact: Gets each call first, and returns what may be used of it.
+        weight: Returns how many calls each recorded one represents; None: as the trace says.
         on_progress: Called every 1,000 records.
 
     Raises:
         ConfigError: There is no call in them, or a path, the format or ``redact`` is wrong.
     """
     reading = TraceReading()
-    return summed(read_calls(paths, format=format, redact=redact, reading=reading, on_progress=on_progress), reading)
+    calls = read_calls(paths, format=format, redact=redact, reading=reading, on_progress=on_progress)
+    return summed(calls if weight is None else weighted(calls, weight), reading)
 
 
 def summed(calls: Iterable[LoggedCall], reading: TraceReading) -> Bill:

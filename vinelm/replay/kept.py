@@ -6,6 +6,7 @@ A store is one SQLite file that only its owner can read: it holds prompts and an
 from __future__ import annotations
 
 import json
+import math
 import os
 import zlib
 from collections import Counter
@@ -16,7 +17,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vinelm.backends.base import estimate_tokens
 from vinelm.catalog import Catalog
@@ -38,6 +39,9 @@ LIST_USD = "list_usd"
 MOST_REQUESTS = 2000
 """How many requests are kept of each step. If one answer in ten differs, they are enough for 200 labels."""
 MOST_DAYS = 10_000
+MOST_WEIGHT = 5.0
+"""A request counts at most this many times the mean, so that a few heavy ones do not leave too few for a proof."""
+_WHOLE = 2.0**128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,7 @@ class ReplayUnit:
         weight: How many calls the step made in the request; this one was drawn from them.
         cost_usd: Dollars of the recorded call.
         answer: The recorded answer, as :func:`~vinelm.replay.same.message_of` returns it.
-        cluster: Equal for equal prompts.
+        cluster: Equal for prompts of one conversation, and for equal ones: these requests are not independent.
     """
 
     unit_id: int
@@ -67,63 +71,157 @@ class ReplayUnit:
     cluster: str
 
 
+class _Drawn(NamedTuple):
+    """The call that represents a request and step; it has the smallest ``number`` of ``calls``."""
+
+    number: int
+    calls: int
+    row: dict[str, Any]
+    stands_for: float
+    day: int | None
+
+
+class Weighing(NamedTuple):
+    """How the requests of a step were weighed: ``sampled`` of the trace, ``used`` of them, and ``cut`` that weigh too much."""
+
+    sampled: int
+    used: int
+    cut: int
+
+
 class Sample:
     """Sampled calls of a trace: whole requests, drawn by the seed, in bounded memory.
+
+    Requests are drawn in proportion to the calls that each stands for, so that all that are drawn count the same.
 
     Attributes:
         bill: Where the money goes.
         digest: A digest of the calls that does not depend on their order.
         days: By step: how many of its usable calls were made on each day (UTC), as far as they have a time.
+        weighed: By step, if its requests do not all represent the same number of calls.
 
     Args:
         calls: A stream; it is read once.
         seed: Decides which requests are kept, their order, and which of several calls represents a request and step.
         requests: How many requests are kept of each step, at most.
+        even_days: Let each day (UTC) of a step count the same, whatever the number of its calls.
     """
 
-    def __init__(self, calls: Iterable[LoggedCall], *, seed: int, requests: int = MOST_REQUESTS) -> None:
+    def __init__(
+        self, calls: Iterable[LoggedCall], *, seed: int, requests: int = MOST_REQUESTS, even_days: bool = False
+    ) -> None:
         self._seed, self._requests, self._total = str(seed), requests, 0
-        self._kept: dict[str, dict[str, tuple[int, int, dict[str, Any]]]] = {}
+        self._kept: dict[str, dict[str, _Drawn]] = {}
         self.days: dict[str, Counter[int]] = {}
-        self._worst: dict[str, list[tuple[int, str]]] = {}
+        self._worst: dict[str, list[tuple[float, str]]] = {}
+        self._nearest: dict[str, float] = {}
         self.bill: Bill = summed(self._through(calls), TraceReading())
         self.digest = f"{self._total % (1 << 128):032x}"
+        self.weighed: dict[str, Weighing] = {}
+        self._used = {step: self._weigh(step, even_days=even_days) for step in self._kept}
 
     def _through(self, calls: Iterable[LoggedCall]) -> Iterator[LoggedCall]:
         for call in calls:
             said = [call.request, call.call, call.step, call.model, call.cost_usd, call.answer]
+            said += [] if call.stands_for == 1 else [call.stands_for]
             self._total += number_of(_json(said))
             usd = dollars_of(call)
-            if call.answer and call.error is None and call.messages and usd is not None:
+            if call.answer and call.error is None and call.messages and usd is not None and call.stands_for:
                 self._take(call, usd)
                 days = self.days.setdefault(step_of(call).key, Counter())
-                if call.started_at is not None and len(days) < MOST_DAYS:
-                    days[int(call.started_at // 86_400.0)] += 1
+                if (day := _day_of(call)) is not None and len(days) < MOST_DAYS:
+                    days[day] += 1
             yield call
 
     def _take(self, call: LoggedCall, usd: float) -> None:
         step = step_of(call)
         kept, worst = self._kept.setdefault(step.key, {}), self._worst.setdefault(step.key, [])
         # Independent of the step: a kept request is kept with all of its steps, as far as the limits allow.
-        place, drawn = (number_of(f"{self._seed}\0{call.request}{more}") for more in ("", f"\0{call.call}"))
-        known = kept.get(call.request)
+        place, drawn = self._place(call.request) / call.stands_for, number_of(f"{self._seed}\0{call.request}\0{call.call}")
+        known, left_out = kept.get(call.request), None
         if known is not None:  # of several calls, the one with the smallest number is drawn
-            row = known[2] if drawn > known[0] else row_of(call, step, usd)
-            kept[call.request] = (min(drawn, known[0]), known[1] + 1, row)
+            kept[call.request] = known._replace(calls=known.calls + 1)
+            if drawn <= known.number:
+                kept[call.request] = _Drawn(drawn, known.calls + 1, row_of(call, step, usd), call.stands_for, _day_of(call))
         elif len(worst) < self._requests or place < -worst[0][0]:
-            kept[call.request] = (drawn, 1, row_of(call, step, usd))
+            kept[call.request] = _Drawn(drawn, 1, row_of(call, step, usd), call.stands_for, _day_of(call))
             heappush(worst, (-place, call.request))
             if len(worst) > self._requests:
-                del kept[heappop(worst)[1]]
+                left_out, gone = heappop(worst)
+                del kept[gone]
+        else:
+            left_out = -place
+        if left_out is not None:
+            self._nearest[step.key] = min(-left_out, self._nearest.get(step.key, math.inf))
+
+    def _place(self, request: str, more: str = "") -> float:
+        """Return a number from 0 to 1 that looks drawn by chance."""
+        return number_of(f"{self._seed}\0{request}{more}") / _WHOLE
+
+    def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Drawn]]:
+        """Return the requests of a step that are used, each with its place in a random order.
+
+        A request was kept with a probability of min(1, what it stands for x the smallest place left out). Another draw corrects
+        this, days that are to count the same, and the largest weight: what remains has the wanted frequencies.
+        """
+        kept, nearest = self._kept[step], self._nearest.get(step, math.inf)
+        chances = [min(1.0, one.stands_for * nearest) for one in kept.values()]
+        weights = [one.stands_for / chance for one, chance in zip(kept.values(), chances, strict=True)]
+        if even_days:
+            days: dict[int | None, float] = {}
+            for one, weight in zip(kept.values(), weights, strict=True):
+                days[one.day] = days.get(one.day, 0.0) + weight
+            weights = [weight / days[one.day] for one, weight in zip(kept.values(), weights, strict=True)]
+        most = min(MOST_WEIGHT * math.fsum(weights) / len(weights), max(weights))
+        used = [
+            (self._place(request) / chance, one)
+            for (request, one), chance, weight in zip(kept.items(), chances, weights, strict=True)
+            if self._place(request, "\0weight") < weight / most
+        ]
+        if len({one.stands_for for one in kept.values()}) > 1 or len(used) < len(kept):
+            self.weighed[step] = Weighing(len(kept), len(used), sum(weight > most for weight in weights))
+        return used
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows of the units, step by step in their random order."""
+        """Yield the rows of the units, step by step in a random order in which those of a cluster come together."""
         number = 0
-        for step, kept in self._kept.items():
-            for _, request in sorted(self._worst[step], reverse=True):
-                _, weight, row = kept[request]
+        for used in self._used.values():
+            link([one.row for _, one in used])
+            sizes = Counter(one.row["cluster"] for _, one in used)
+
+            def order(found: tuple[float, _Drawn], sizes: Mapping[str, int] = sizes) -> tuple[float, float]:
+                # The place of a cluster is drawn for itself: that of its first request would put large ones first.
+                place, cluster = found[0], found[1].row["cluster"]
+                return (place if sizes[cluster] == 1 else self._place(cluster)), place
+
+            for _, one in sorted(used, key=order):
                 number += 1
-                yield {**row, "unit_id": number, "weight": weight}
+                yield {**one.row, "unit_id": number, "weight": one.calls}
+
+
+def _day_of(call: LoggedCall) -> int | None:
+    return None if call.started_at is None else int(call.started_at // 86_400.0)
+
+
+def link(rows: Iterable[dict[str, Any]]) -> None:
+    """Put prompts that continue another one, as the turns of a chat do, into its cluster, unless they have a conversation.
+
+    A beginning that several requests share is not a chat: they only began with the same words.
+    """
+    texts = [(zlib.decompress(row["prompt"]).decode(), row) for row in rows]
+    seen, clusters = Counter(row["cluster"] for _, row in texts), dict[str, str]()
+    for text, row in sorted(texts, key=lambda one: len(one[0])):
+        own = row["cluster"]
+        if own != _digest(text):
+            continue
+        prompt = json.loads(text) if '"assistant"' in text else {"messages": []}
+        turns = [at for at, one in enumerate(prompt["messages"]) if one.get("role") == "assistant"]
+        for at in reversed(turns):
+            before = _digest(_json({**prompt, "messages": prompt["messages"][:at]}))
+            if before in clusters and seen[before] == 1:
+                row["cluster"] = clusters[before]
+                break
+        clusters[own] = row["cluster"]
 
 
 def row_of(call: LoggedCall, step: CallStep, usd: float) -> dict[str, Any]:
@@ -139,8 +237,12 @@ def row_of(call: LoggedCall, step: CallStep, usd: float) -> dict[str, Any]:
         "latency_s": call.seconds, "answer": answer, "prompt": zlib.compress(text.encode()),
         "tokens_in": estimate_tokens(len(text)) if call.tokens_in is None else call.tokens_in,
         "tokens_out": estimate_tokens(len(answer)) if call.tokens_out is None else call.tokens_out,
-        "cluster": f"{number_of(text):032x}",
+        "cluster": _digest(f"conversation\0{call.conversation}" if call.conversation else text),
     }  # fmt: skip
+
+
+def _digest(text: str) -> str:
+    return f"{number_of(text):032x}"
 
 
 def _json(value: Any) -> str:

@@ -18,7 +18,7 @@ from langchain_core.outputs import LLMResult
 from vinelm.catalog.secrets import redacted
 from vinelm.replay.formats.chat import answer_of, format_of, messages_of, settings_of, step_name, tools_of, usage_of
 from vinelm.replay.formats.own import MARK, REQUEST_MARK
-from vinelm.replay.formats.values import first, mapping
+from vinelm.replay.formats.values import conversation_of, first, mapping
 
 _MOST_RUNS = 100_000
 """How many runs are remembered with their request: a run whose end is never reported is forgotten after this many others."""
@@ -173,6 +173,7 @@ class VineRecorder(BaseCallbackHandler):
             {
                 "request": str(request),
                 "call": str(run_id),
+                "conversation": conversation_of(metadata),
                 "step": step_name(metadata.get("langgraph_node"), kwargs.get("name")),
                 "model": str(first(metadata.get("ls_model_name"), asked.get("model"), asked.get("model_name")) or ""),
                 "provider": str(metadata.get("ls_provider") or ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -26,13 +27,14 @@ from vinelm.proof.wealth import JUDGE_LABELS, JUDGE_R2, JUDGE_SHARE
 from vinelm.replay.asking import Asker, CallerMaker
 from vinelm.replay.bill import Bill, StepBill
 from vinelm.replay.formats.call import LoggedCall
+from vinelm.replay.formats.reading import EVEN_DAYS, weighted
 from vinelm.replay.judge import ORDERS, TRIED, verdict_name, verdict_of
-from vinelm.replay.kept import Kept, ReplayUnit, Sample, kept, number_of
+from vinelm.replay.kept import MOST_WEIGHT, Kept, ReplayUnit, Sample, Weighing, kept, number_of
 from vinelm.replay.labels import scores
 from vinelm.replay.plan_file import plan_file_of
 from vinelm.replay.plans import AnswerPlan, Follower, PlanAnswer, all_plans, figures
 from vinelm.replay.result import REQUESTS_USED, ReplayResult, StepResult, canary_lines, lines_to_paste
-from vinelm.replay.same import Sameness, named_function
+from vinelm.replay.same import Message, Sameness, named_function
 from vinelm.replay.traced import is_entry_of
 from vinelm.requests.protocols import Backend
 from vinelm.trie.verdict import LEAST_ROWS, MAX_LOSS, Advice, counted, require_max_loss
@@ -62,6 +64,10 @@ NOISE_SHARE = 0.1
 """Share of the remaining budget for this."""
 AHEAD = 10
 """How many questions are open at a time, so that people need not wait for the next one."""
+MOST_TOGETHER = 5
+"""How many requests of a conversation, or of one prompt, are compared at most: the largest one limits every stake."""
+LEAST_KEPT = 0.95
+"""Share of the choosing requests that is kept if conversations are cut to fewer requests."""
 TEXTS = 5
 LEAST_DAYS, UNEVEN = 3, 5.0
 """Traces of fewer days are not checked for unevenness; a day with five times the calls of the usual one is reported."""
@@ -77,7 +83,9 @@ class StepRun:
 
     Attributes:
         models: Cheaper models, cheapest first; ``dropped``: why a model is no longer asked.
-        choosing: Units that choose the plans; the others are for the proof.
+        choosing: Units that choose the plans; the others are for the proof. No conversation has both.
+        together: How many units of a conversation, or of one prompt, are used at most.
+        uncut: How many units there were before conversations were cut to this size.
         done: By model: on how many of the choosing units it was asked.
         labels: Its part of the labels; ``is_behind``: it might be proven with labels that other steps get.
         forecast: Expected labels until ``max_loss`` is excluded, in half of all cases and in 80 %, before the first label.
@@ -104,13 +112,36 @@ class StepRun:
     is_stream: bool = False
     least_saved: float = LEAST_SAVED
     max_slowdown: float | None = None
+    together: int = 1
+    uncut: int = 0
+    _chosen: int = 0
+
+    def __post_init__(self) -> None:
+        self.uncut = len(self.units)
+        if not self.is_stream:
+            first = _whole(self.units, min(CHOOSING, len(self.units) // 3))
+            self.together = _together(self.units[:first])
+            self._chosen = len(_cut(self.units[:first], self.together))
+            self.units = _cut(self.units, self.together)
 
     @property
     def choosing(self) -> int:
         """Units that choose the plans."""
-        if self.is_stream:
-            return max((size for size in ROUNDS if size <= len(self.units)), default=0)
-        return min(CHOOSING, len(self.units) // 3)
+        return max((size for size in ROUNDS if size <= len(self.units)), default=0) if self.is_stream else self._chosen
+
+    def begun(self, **settings: Any) -> Race:
+        """Return a race of the candidates on the units for the proof.
+
+        A conversation is one unit of the test, and weighs as many as its requests.
+        """
+        clusters = [unit.cluster for unit in self.units[self.choosing :]]
+        sizes, is_one = Counter(clusters), self.together == 1
+        return Race(
+            self.candidates, requests=len(clusters), labels=self.labels, audit=self.audit,
+            clusters=None if self.is_stream else clusters,
+            weights=None if is_one else [float(sizes[one]) for one in clusters],
+            max_weight=None if is_one else float(self.together), **settings,
+        )  # fmt: skip
 
     @property
     def usd(self) -> float:
@@ -125,6 +156,30 @@ class StepRun:
     def live(self) -> list[str]:
         """Return the models that are still asked."""
         return [model for model in self.models if model not in self.dropped]
+
+
+def _whole(units: Sequence[ReplayUnit], count: int) -> int:
+    """Return how many units these are if the last one's conversation is not divided."""
+    while 0 < count < len(units) and units[count].cluster == units[count - 1].cluster:
+        count += 1
+    return count
+
+
+def _together(units: Sequence[ReplayUnit]) -> int:
+    """Return the smallest size of a conversation that keeps nearly all of these units, at most :data:`MOST_TOGETHER`."""
+    sizes = Counter(unit.cluster for unit in units).values()
+    kept = (most for most in range(1, MOST_TOGETHER) if sum(min(size, most) for size in sizes) >= LEAST_KEPT * len(units))
+    return next(kept, MOST_TOGETHER)
+
+
+def _cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
+    """Return the units, at most this number of each conversation."""
+    seen, found = Counter[str](), []
+    for unit in units:
+        seen[unit.cluster] += 1
+        if seen[unit.cluster] <= most:
+            found.append(unit)
+    return found
 
 
 def replay(
@@ -142,6 +197,7 @@ def replay(
     ignore: Sequence[str] = (),
     audit: float | None = None,
     requests: int = 2000,
+    weights: str | Callable[[LoggedCall], float] | None = None,
     workers: int = 4,
     seed: int = 0,
     judge: str | None = None,
@@ -180,6 +236,9 @@ def replay(
         ignore: Fields of structured output that do not matter.
         audit: Share of the same answers that are asked about, too. None: 0, and 0.2 where the same need not score the same.
         requests: How many requests of each step are sampled.
+        weights: How many calls each recorded one represents, if the trace is not a random sample: ``days``: each day counts
+            the same; or ``weight(call)``, which gets a :class:`~vinelm.replay.LoggedCall`. In Python also the function itself.
+            None: what the trace says of its sampling.
         workers: Calls at a time.
         seed: Decides the sample, its order, and which answer is shown on which side.
         judge: Model that compares answers that differ, in both orders: one of ``models``, or provider:model. It is measured on
@@ -226,9 +285,11 @@ def replay(
     options = {
         "seed": str(seed), "max-loss": str(allowed), "steps": "\n".join(steps), "same": _name_of(same),
         "check": _name_of(check), "database": str(database or ""), "ignore": "\n".join(ignore), "requests": str(requests),
-        "audit": "" if audit is None else str(audit), "judge": judge or "",
+        "audit": "" if audit is None else str(audit), "judge": judge or "", "weights": _name_of(weights),
     }  # fmt: skip
-    sample = Sample(calls, seed=seed, requests=requests)
+    if is_weighed := weights is not None and weights != EVEN_DAYS:
+        calls = weighted(calls, named_function(weights, "weights"))
+    sample = Sample(calls, seed=seed, requests=requests, even_days=weights is not None and not is_weighed)
     titles = [step.title for step in sample.bill.steps]
     if not titles:
         raise ConfigError("no LLM call was found: check the format of the trace")
@@ -253,7 +314,7 @@ def replay(
             held, asker, catalog, compared, Follower(held, compared, checks), budget_usd=budget_usd, max_loss=allowed,
             labels=LABELS if labels is None else labels, seed=seed, with_check=checks is not None, workers=workers,
             show_text=show_text, on_line=on_line, is_simulated=is_simulated, again=again, judge=judge,
-            asked=frozenset(own), days=sample.days,
+            asked=frozenset(own), days=sample.days, weighed=sample.weighed, weights=_name_of(weights),
         )  # fmt: skip
         return run.run(sample.bill, steps)
 
@@ -298,6 +359,8 @@ class ReplayRun:
     judge: str | None
     asked: frozenset[str]
     days: Mapping[str, Counter[int]]
+    weighed: Mapping[str, Weighing] = field(default_factory=dict)
+    weights: str = ""
     choosing_share: float = CHOOSING_SHARE
     alpha: float = 0.05
     lines: list[str] = field(default_factory=list)
@@ -518,11 +581,9 @@ class ReplayRun:
     def race(self, step: StepRun, attempt: int) -> _Asking[None]:
         """Race the candidates on the units that did not choose them, until they end or wait for persons."""
         units = step.units[step.choosing :]
-        step.race = race = Race(
-            step.candidates, requests=len(units), labels=step.labels, max_loss=self.max_loss, attempt=attempt, audit=step.audit,
-            alpha=self.alpha, judge=self.judge is not None, seed=self.seed,
-            clusters=None if step.is_stream else [unit.cluster for unit in units],
-        )  # fmt: skip
+        step.race = race = step.begun(
+            max_loss=self.max_loss, attempt=attempt, alpha=self.alpha, judge=self.judge is not None, seed=self.seed
+        )
         step.forecast = labels_needed(step.candidates[0].differing, self.max_loss)
         if step.audit:  # the rule does not know of an audit, but the bets do
             half = race.standings()[0].needed[self.max_loss]
@@ -537,6 +598,8 @@ class ReplayRun:
             step.open = [one for move in questions if (one := self._tell(step, move, units[move.request])) is not None]
             if len(step.open) < len(questions):
                 continue
+            if step.together > 1:
+                step.open = list({self._question(*one): one for one in reversed(step.open)}.values())[::-1]
             if compares := [(one, units[one.request]) for one in moves if isinstance(one, Compare)]:
                 if not (yield from self._compare(step, compares)):
                     return
@@ -569,8 +632,8 @@ class ReplayRun:
         if followed.model is None or said == unit.answer:  # would be audited, but is equal word for word
             race.labelled(move.candidate, move.request, 0.0, counted=False)
             return None
-        labelled = (key for key in self.said if key[0] == unit.unit_id and self.kept.message(unit, key[1]) == said)
-        known = next(labelled, None)
+        asked = [key for key in self.said if self._is_question(key, unit, said)]
+        known = min(asked, key=lambda key: key[0] != unit.unit_id, default=None)
         if known is None:
             return unit, followed.model
         number, score = self.said[known]
@@ -580,6 +643,18 @@ class ReplayRun:
             race.labelled(move.candidate, move.request, score, counted=number not in self.counted)
         self.counted.add(number)
         return None
+
+    def _question(self, unit: ReplayUnit, model: str) -> tuple[str, ...]:
+        """What is the same for questions with the same answer: the prompt and the two answers."""
+        said = (self.kept.prompt(unit), unit.answer, self.kept.message(unit, model))
+        return tuple(json.dumps(one, sort_keys=True) for one in said)
+
+    def _is_question(self, asked: tuple[int, str], unit: ReplayUnit, said: Message | None) -> bool:
+        """Return whether a labelled question compares the same two answers to the same prompt."""
+        other = self.kept.units[asked[0]]
+        if (other.cluster, other.answer, self.kept.message(other, asked[1])) != (unit.cluster, unit.answer, said):
+            return False
+        return other.unit_id == unit.unit_id or self.kept.prompt(other) == self.kept.prompt(unit)
 
     def _ask(self, step: StepRun, asks: Sequence[tuple[Ask, ReplayUnit]]) -> _Asking[bool]:
         """Ask for these moves, and report equal answers to the race; False if there is nothing to report."""
@@ -735,6 +810,8 @@ class ReplayRun:
         """The verdict if no plan raced."""
         if len(step.units) < LEAST_ROWS:
             why = f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed"
+            if step.uncut > len(step.units):
+                why += f": {step.uncut - len(step.units):,} others are of the same conversations, or repeat a prompt"
             if step.bill.unpriced:
                 why += f", {step.bill.unpriced:,} of its {step.bill.calls:,} calls have no known price"
             return {"advice": "not enough data", "why": why}
@@ -772,11 +849,30 @@ class ReplayRun:
             found.append(f"in {several} of {len(step.units)} requests the step is called several times: one call was drawn")
         if step.bill.unpriced:
             found.append(f"{step.bill.unpriced:,} calls have no known price, and are left out")
-        if (uneven := self._uneven(step)) is not None:
+        if (weighing := self.weighed.get(step.bill.key)) is not None:
+            found.append(self._weighing(weighing))
+        elif self.weights != EVEN_DAYS and (uneven := self._uneven(step)) is not None:
             found.append(uneven)
+        if (groups := len({unit.cluster for unit in step.units})) < step.uncut and not step.is_stream:
+            most = "one request" if step.together == 1 else f"at most {step.together} requests"
+            left = f"; {step.uncut - len(step.units):,} are left out" if step.uncut > len(step.units) else ""
+            found.append(
+                f"its {step.uncut:,} sampled requests are {groups:,} conversations or prompts: each is one unit of the test,"
+                f" with {most}{left}"
+            )
         if len(step.bill.models) > 1:
             found.append(f"the recorded answers are of {len(step.bill.models)} models, most of {step.today}")
         return found
+
+    def _weighing(self, weighing: Weighing) -> str:
+        """How a step's requests were drawn if they do not all represent the same number of calls."""
+        why = {EVEN_DAYS: "each day counts the same", "": "by the sampling rates in the trace"}
+        told = (
+            f"{why.get(self.weights, f'by {self.weights}')}: {weighing.used:,} of {weighing.sampled:,} sampled requests were"
+            " drawn in proportion to the calls that they represent"
+        )
+        cut = f"; {weighing.cut:,} represent more than {MOST_WEIGHT:g} times the mean, and count as that"
+        return f"{told}{cut if weighing.cut else ''}"
 
     def _uneven(self, step: StepRun) -> str | None:
         """A note about a trace in which one day has far more calls than the others."""
@@ -789,7 +885,7 @@ class ReplayRun:
         named = datetime.fromtimestamp(day * 86_400.0, UTC).date().isoformat()
         return (
             f"{100 * most / days.total():.0f} % of its calls are of one day of {len(days)}, {named}: what is proven holds for "
-            "such a mix; if that is not a random sample of what is served, export as much of each day"
+            "such a mix; if that is not a random sample of what is served, let each day count the same: --weights days"
         )
 
     def _of_judge(self, step: StepRun, at: Standing) -> str:

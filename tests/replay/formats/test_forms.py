@@ -526,3 +526,34 @@ def test_names_of_libraries_name_no_step(name):
 @pytest.mark.parametrize("name", ["chatbot", "Chat with the user", "chat_history", "llm_router", "call_model"])
 def test_names_of_people_name_steps(name):
     assert call_of("langfuse", {**V2, "name": name}).step == name
+
+
+# -- what a call stands for, and what it is a part of -----------------------------------------------------------------
+
+_OTHERS = {"session_id": "s1", "sample_weight": 20}
+
+
+@pytest.mark.parametrize(
+    ("form", "record", "conversation", "stands_for"),
+    [
+        ("langfuse", V2, "session", 1),
+        ("langfuse", {**V2, "sessionId": None, "metadata": {"thread_id": "t9", "sample_weight": "2.5"}}, "t9", 2.5),
+        ("langsmith", {**RUN, "session_id": "its project", "extra": {"metadata": {**_OTHERS}}}, "s1", 20),
+        ("langsmith", {**RUN, "session_id": "its project", "extra": {}}, "", 1),
+        ("otel", span({**CHAT, "gen_ai.conversation.id": "conv_5"}), "conv_5", 1),
+        ("otel", span({**CHAT, "session.id": "s1", "sample_weight": 3}), "s1", 3),
+        ("otel", span(CHAT, traceState="vendor=a,ot=rv:1f4;th:c"), "", 4),
+        ("otel", span(CHAT, traceState="ot=th:fd70a3d70a3d71"), "", pytest.approx(100)),
+        ("otel", span(CHAT, traceState="ot=th:0"), "", 1),
+        ("otel", span(CHAT, traceState="bot=th:c,ot=other:c"), "", 1),
+        ("litellm", {**PAYLOAD, "metadata": {"requester_metadata": _OTHERS}}, "s1", 20),
+        ("openai", {"request": {**ASKED, "conversation": {"id": "c1"}}, "response": ANSWERED, "sample_weight": 4}, "c1", 4),
+        ("openai", {"request": {**ASKED, "metadata": _OTHERS}, "response": ANSWERED}, "s1", 20),
+        ("openai", {"request": ASKED, "response": ANSWERED, "thread_id": "t"}, "t", 1),
+        ("vinelm", {"vinelm_call": 1, "request": "r", "conversation": "c", "stands_for": 7}, "c", 7),
+        ("vinelm", {"vinelm_call": 1, "request": "r", "stands_for": "many"}, "", 1),
+    ],
+)  # fmt: skip
+def test_conversations_and_sampling_rates(form, record, conversation, stands_for):
+    call = call_of(form, record)
+    assert (call.conversation, call.stands_for) == (conversation, stands_for)

@@ -85,12 +85,14 @@ def command(
 
     Example: vinelm replay spans/ --format otel --store b.db --budget-usd 5 --requests 500 --workers 8 --again --show-text
 
+    Example: vinelm replay export.jsonl --models models.toml --budget-usd 2 --weights days
+
     Example: vinelm replay export.jsonl --models models.toml --budget-usd 9 --judge openai:gpt-5 --batch-prices
 
     Example: vinelm replay export.jsonl --models models.toml --budget-usd 9 --engine ray://auto --ship
     """
     from vinelm.replay import bill_of, read_calls, replay
-    from vinelm.replay.formats.reading import TraceReading
+    from vinelm.replay.formats.reading import EVEN_DAYS, TraceReading
     from vinelm.workflows.registry import load_function
 
     if budget_usd is None and not dry_run:
@@ -111,7 +113,10 @@ def command(
             size = f"{read.bytes_done / 1e6:,.0f} of {read.bytes_total / 1e6:,.0f} MB"
             advance(read.bytes_done, read.bytes_total, "reading", f"{read.calls:,} calls, {size}")
 
-        bill = bill_of(traces, format=form, redact=change, on_progress=report) if dry_run or models is None else None
+        weight = None if settings["weights"] in (None, EVEN_DAYS) else load_function(settings["weights"], "--weights")
+        bill = None
+        if dry_run or models is None:
+            bill = bill_of(traces, format=form, redact=change, weight=weight, on_progress=report)
         if budget_usd is None or dry_run:  # a budget is only optional if nothing is asked
             assert bill is not None
             if as_json:
@@ -224,6 +229,8 @@ def show_bill(bill: Bill) -> None:
     about = "" if bill.requests_are_exact else "about "
     calls, requests = counted(bill.reading.calls, "call"), counted(bill.requests, "request")
     say(f"{calls} of {about}{requests}: {spent}{_when(bill)}.", bold=True)
+    if bill.stand_for != sum(step.calls for step in bill.steps):
+        say(f"By their sampling rates they represent {bill.stand_for:,.0f} calls: the dollars and the tables are of these.")
     if month is not None:
         say(f"That is about {usd(month)} a month (30 days).")
     shown = bill.steps[:_MOST_ROWS]
@@ -267,7 +274,7 @@ def _money(step: StepBill, bill: Bill, factor: float) -> tuple[str, ...]:
     return (
         step.title,
         model if not more else f"{model} {percent(calls / step.calls)}",
-        f"{step.calls:,}",
+        f"{step.stand_for:,.0f}",
         usd(step.cost_usd * factor) if is_known else "unknown",
         percent(share) if is_known else "-",
         percent(comparable),
@@ -275,7 +282,7 @@ def _money(step: StepBill, bill: Bill, factor: float) -> tuple[str, ...]:
 
 
 def _call(step: StepBill) -> tuple[str, ...]:
-    tokens = (f"{total / step.calls:,.0f}" for total in (step.tokens_in, step.cached_tokens, step.tokens_out))
+    tokens = (f"{total / (step.stand_for or 1):,.0f}" for total in (step.tokens_in, step.cached_tokens, step.tokens_out))
     p50, p95 = (seconds(step.seconds.quantile(share)) for share in (0.5, 0.95))
     return step.title, p50, p95, *tokens, f"{step.failed:,}"
 

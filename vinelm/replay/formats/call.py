@@ -15,6 +15,7 @@ class LoggedCall:
 
     Attributes:
         request: Names the run of the application: calls of one trace belong together.
+        conversation: The session or thread that the request is a part of; empty where the trace names none.
         call: Names the call within the file.
         step: The LangGraph node, span or generation that made it; empty if the trace names none.
         model: The model, as the provider or the client names it.
@@ -31,11 +32,13 @@ class LoggedCall:
         cached_tokens: Prompt tokens that were read from a cache.
         cost_usd: Dollars, as the trace states them.
         error: The error with which the call failed.
+        stands_for: How many calls it represents if only a part was recorded: 1 / the sampling rate. 0: it is not compared.
         where: File and line, for messages.
     """
 
     request: str
     call: str
+    conversation: str = ""
     step: str = ""
     model: str = ""
     provider: str = ""
@@ -51,4 +54,5 @@ class LoggedCall:
     cached_tokens: int | None = None
     cost_usd: float | None = None
     error: str | None = None
+    stands_for: float = 1
     where: str = ""

@@ -10,7 +10,7 @@ from typing import Any
 
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import CallTokens, answer_of, format_of, messages_of, settings_of, step_name, tools_of, usage_of
-from vinelm.replay.formats.values import count, decoded, epoch, first, mapping, number, text
+from vinelm.replay.formats.values import conversation_of, count, decoded, epoch, first, mapping, number, stands_for, text
 
 _SHOWS = (
     "parentObservationId",
@@ -55,6 +55,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     yield LoggedCall(
         request=text(of("traceId", "trace_id")),
         call=text(record.get("id")),
+        conversation=conversation_of(metadata, of("sessionId", "session_id"), metadata.get("langfuse_session_id")),
         step=step_name(metadata.get("langgraph_node"), record.get("name"), of("promptName", "prompt_name")),
         model=text(first(of("providedModelName", "provided_model_name"), record.get("model"), metadata.get("ls_model_name"))),
         provider=text(metadata.get("ls_provider")),
@@ -70,6 +71,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
         cached_tokens=usage.cached,
         cost_usd=cost,
         error=error,
+        stands_for=stands_for(metadata),
         where=where,
     )
 

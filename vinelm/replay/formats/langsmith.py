@@ -10,7 +10,7 @@ from typing import Any
 
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import answer_of, format_of, messages_of, settings_of, step_name, tools_of, usage_of
-from vinelm.replay.formats.values import count, decoded, epoch, first, mapping, number, text
+from vinelm.replay.formats.values import conversation_of, count, decoded, epoch, first, mapping, number, stands_for, text
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
@@ -35,6 +35,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     yield LoggedCall(
         request=text(first(record.get("trace_id"), str(record.get("dotted_order") or "").partition(".")[0], record.get("id"))),
         call=text(record.get("id")),
+        conversation=conversation_of(metadata),  # the record's own session_id is its project
         step=step_name(metadata.get("langgraph_node"), record.get("name")),
         model=text(first(metadata.get("ls_model_name"), asked.get("model"), asked.get("model_name"))),
         provider=text(metadata.get("ls_provider")),
@@ -50,6 +51,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
         cached_tokens=count(cached),
         cost_usd=cost or None,  # 0 if LangSmith does not know the price
         error=error,
+        stands_for=stands_for(metadata),
         where=where,
     )
 

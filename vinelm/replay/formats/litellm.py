@@ -10,7 +10,7 @@ from typing import Any
 
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import answer_of, format_of, messages_of, settings_of, step_name, tools_of, usage_of
-from vinelm.replay.formats.values import count, decoded, epoch, first, mapping, number, text
+from vinelm.replay.formats.values import conversation_of, count, decoded, epoch, first, mapping, number, stands_for, text
 
 _NAMES = ("langgraph_node", "step", "generation_name", "trace_name")
 """Names of a step that an application may put into a call's ``metadata``, which LiteLLM passes on unchanged."""
@@ -47,6 +47,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     yield LoggedCall(
         request=text(first(of.get("trace_id"), of.get("id"))),
         call=text(of.get("id")),
+        conversation=conversation_of(said),
         step=step_name(first(*(said.get(name) for name in _NAMES)), *named[:1]),
         model=text(first(of.get("model"), hidden.get("litellm_model_name"), of.get("model_group"))),
         provider=text(of.get("custom_llm_provider")),
@@ -62,5 +63,6 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
         cached_tokens=usage.cached,
         cost_usd=cost if cost or of.get("cache_hit") is True else None,  # 0 if LiteLLM does not know the price
         error=error if is_failed else None,
+        stands_for=stands_for(said),
         where=where,
     )

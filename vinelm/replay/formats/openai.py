@@ -10,7 +10,7 @@ from typing import Any
 
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import answer_of, format_of, messages_of, settings_of, step_name, tools_of, usage_of
-from vinelm.replay.formats.values import decoded, epoch, first, mapping, number, text
+from vinelm.replay.formats.values import conversation_of, decoded, epoch, first, mapping, number, stands_for, text
 
 _REQUEST = ("request", "req", "request_body", "body", "kwargs", "input")
 _RESPONSE = ("response", "resp", "response_body", "completion", "output")
@@ -55,11 +55,13 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
         seconds = ms / 1e3
     if seconds is None and began is not None and ended is not None:
         seconds = max(ended - began, 0.0)
+    held = asked.get("conversation")  # of OpenAI's Responses: an id, or an object with one
     call = text(first(record.get("id"), record.get("custom_id"), answered.get("id"), where))
     names = [one.get(name) for one in (record, about) for name in ("step", "node", "langgraph_node", "name")]
     yield LoggedCall(
         request=text(first(*(one.get(k) for one in (record, about) for k in ("request_id", "trace_id", "session_id")), call)),
         call=call,
+        conversation=conversation_of({**about, **record}, mapping(held).get("id") if isinstance(held, Mapping) else held),
         step=step_name(first(*names)),
         model=text(first(asked.get("model"), answered.get("model"), record.get("model"))),
         provider=text(record.get("provider")),
@@ -76,5 +78,6 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
         cost_usd=number(first(record.get("cost_usd"), record.get("cost"))),
         error=(text(error.get("message")) or text(error.get("code")) or "error" if isinstance(error, Mapping) else text(error))
         or None,
+        stands_for=stands_for({**about, **record}),
         where=where,
     )

@@ -5,12 +5,13 @@ https://github.com/open-telemetry/semantic-conventions-genai and https://arize-a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import SETTINGS, answer_of, format_of, messages_of, settings_of, step_name, tools_of
-from vinelm.replay.formats.values import count, decoded, epoch, first, mapping, number, text
+from vinelm.replay.formats.values import conversation_of, count, decoded, epoch, first, mapping, number, stands_for, text
 from vinelm.traces.tools.span_log import plain_value
 
 _CALLS = ("chat", "generate_content", "text_completion", "completion", "")
@@ -20,6 +21,12 @@ _NODES = (
     "gen_ai.prompt.name",
 )  # fmt: skip
 """Attributes in which an application or its framework names the step."""
+_CONVERSATIONS = (
+    "gen_ai.conversation.id", "session.id", "langfuse.session.id", "metadata.thread_id", "metadata.session_id",
+    *(f"traceloop.association.properties.{name}" for name in ("session_id", "thread_id", "conversation_id")),
+)  # fmt: skip
+_THRESHOLD = re.compile(r"(?:^|,)\s*ot=(?:[^,]*;)?th:([0-9a-f]{1,14})\b")
+"""What a sampler writes into the trace state: spans whose random number is below this were left out."""
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
@@ -95,6 +102,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     yield LoggedCall(
         request=text(first(record.get("traceId"), record.get("trace_id"), context.get("trace_id"))),
         call=text(first(record.get("spanId"), record.get("span_id"), context.get("span_id"))),
+        conversation=conversation_of(metadata, *(attributes.get(name) for name in _CONVERSATIONS)),
         step=step_name(
             first(metadata.get("langgraph_node"), *(attributes.get(name) for name in _NODES)),
             record.get("name"),
@@ -119,8 +127,16 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
         error=(text(first(status.get("message"), status.get("description"), attributes.get("error.type"))) or "error")
         if is_failed
         else None,
+        stands_for=_adjusted_count(first(record.get("traceState"), record.get("trace_state"), context.get("trace_state")))
+        or stands_for({**metadata, **attributes}),
         where=where,
     )
+
+
+def _adjusted_count(state: Any) -> float | None:
+    """How many spans one stands for, by its trace state (OpenTelemetry's probability sampling); None if that does not say."""
+    found = _THRESHOLD.search(state) if isinstance(state, str) else None
+    return None if found is None else 2**56 / (2**56 - int(found[1].ljust(14, "0"), 16))
 
 
 def _attributes(value: Any) -> dict[str, Any]:

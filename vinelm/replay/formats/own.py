@@ -13,7 +13,7 @@ MARK = "vinelm_call"
 """The key that marks a line of the recorder; its value is the version of the form."""
 REQUEST_MARK = "vinelm_request"
 """The same for a line with the inputs of a request."""
-_TEXTS = ("request", "call", "step", "model", "provider")
+_TEXTS = ("request", "call", "conversation", "step", "model", "provider")
 _LISTS = ("messages", "tools")
 
 
@@ -41,6 +41,8 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
             found[name] = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else ()
         elif name in ("answer", "response_format", "settings"):
             found[name] = dict(mapping(value)) or ({} if name == "settings" else None)
+        elif name == "stands_for":
+            found[name] = 1 if (said := number(value)) is None else said
         elif name == "error":
             found[name] = text(value) or None
         else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import isfinite
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -26,6 +27,8 @@ MOST_NAMED = 20
 """How many broken lines are named; further ones are only counted."""
 
 Redact = Callable[[LoggedCall], LoggedCall]
+EVEN_DAYS = "days"
+"""In place of a function of weights: each day counts the same."""
 
 
 @dataclass
@@ -127,6 +130,27 @@ def read_calls(
         raise ConfigError(
             f"{', '.join(map(str, named))}: {what}: export generations (LLM runs, spans) with them", code="trace-unread"
         )
+
+
+def weighted(calls: Iterable[LoggedCall], weight: Callable[[LoggedCall], Any]) -> Iterator[LoggedCall]:
+    """Yield the calls, each representing as many as a function says.
+
+    Raises:
+        ConfigError: The function fails, or returns no number from 0 up.
+    """
+
+    def failed(error: Exception) -> ConfigError:
+        return ConfigError(f"weights fails with {type(error).__name__}: mend the function", code="weights")
+
+    for call in calls:
+        with explained(failed, hides=True):
+            found = weight(call)
+        if isinstance(found, bool) or not isinstance(found, int | float) or not (isfinite(found) and found >= 0.0):
+            raise ConfigError(
+                f"{call.where}: weights returned {found!r}: return how many calls this one represents, 0 or more",
+                code="weights",
+            )
+        yield replace(call, stands_for=found)
 
 
 def _files(path: Path) -> list[Path]:

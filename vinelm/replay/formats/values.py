@@ -52,6 +52,20 @@ def first(*values: Any) -> Any:
     return next((value for value in values if value is not None and value != ""), None)
 
 
+_CONVERSATION = ("session_id", "thread_id", "conversation_id", "sessionId", "threadId", "conversationId")
+
+
+def conversation_of(said: Mapping[str, Any], *named: Any) -> str:
+    """Return the first of ``named`` that is stated, else the session or thread in what the application says of a call."""
+    return text(first(*named, *(said.get(name) for name in _CONVERSATION)))
+
+
+def stands_for(said: Mapping[str, Any]) -> float:
+    """Return for how many calls one stands: ``sample_weight`` in what the application says of it; 1 without."""
+    found = number(said.get("sample_weight"))
+    return 1 if found is None else found
+
+
 def epoch(value: Any) -> float | None:
     """Return seconds since 1970 of an ISO time (UTC if it has no zone), or of a number in s, ms, us or ns."""
     if isinstance(value, datetime):
